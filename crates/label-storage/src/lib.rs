@@ -1,0 +1,37 @@
+//! The protocol of Label Storage as pure functions: no client, no clock, no I/O.
+//!
+//! A Node that is deleted and re-created loses its labels. Two daemons keep them: the storer copies each Node's
+//! labels into a ConfigMap, the restorer puts them back when a Node of that name returns. Everything that the two
+//! *decide* is here, so that the daemons, the tests and every other tool decide alike.
+//!
+//! ```text
+//!                       ┌───────────── this crate ─────────────┐
+//!   Node ──observe──►   │ Node ─┐                              │
+//!                       │       ├─► plan_store   ─► store::Plan │ ──apply──► ConfigMap
+//!   ConfigMap ─────►    │ Record┘                              │
+//!                       │       └─► plan_restore ─► restore::Plan ──apply──► Node
+//!                       └──────────────────────────────────────┘
+//! ```
+//!
+//! - [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
+//! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
+//! - [`shard`](shard()): which replica handles a Node.
+//! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows.
+
+#[cfg(test)]
+mod fixtures;
+pub mod key;
+pub mod label;
+pub mod name;
+pub mod node;
+pub mod record;
+pub mod restore;
+pub mod shard;
+pub mod store;
+
+pub use label::Labels;
+pub use node::{Node, ResourceVersion, Uid};
+pub use record::Record;
+pub use restore::plan_restore;
+pub use shard::shard;
+pub use store::plan_store;

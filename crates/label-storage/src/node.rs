@@ -1,0 +1,166 @@
+//! What a decision needs to know of a Node, read from one answer of the API server.
+
+use std::fmt;
+use std::str::FromStr;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::Labels;
+
+/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`.
+pub const RESTORED: &str = "label-storage/restored";
+
+/// Names one incarnation of a Node: a Node that is deleted and re-created has another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Uid(String);
+
+impl Uid {
+    /// Takes any text that can be written into a marker and read back; the API server only makes UUIDs.
+    pub fn new(uid: impl Into<String>) -> Option<Self> {
+        let uid = uid.into();
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':');
+        (!uid.is_empty() && uid.len() <= 128 && uid.bytes().all(legal)).then_some(Self(uid))
+    }
+
+    /// As the API server writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where in the history of the cluster an object was read. Kubernetes counts upwards in it, which is what lets a
+/// record refuse a view that is older than what it was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceVersion(pub u64);
+
+impl FromStr for ResourceVersion {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A Node as it was in one read: uid, labels and resourceVersion always belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The Node's name: what a record is found by when the Node returns.
+    pub name: String,
+    /// Which incarnation this is.
+    pub uid: Uid,
+    /// When, in the history of the cluster, it looked like this.
+    pub version: ResourceVersion,
+    /// All of its labels.
+    pub labels: Labels,
+    /// The value of the [`RESTORED`] annotation, as found: it may be a copy from an earlier incarnation.
+    pub marker: Option<String>,
+}
+
+/// Why an answer of the API server can't be used as a Node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Without a name there is no record to look for.
+    #[error("the API server sent a node without a name")]
+    NoName,
+    /// Without a uid it can't be told from another incarnation.
+    #[error("the API server sent node {0} without a usable uid")]
+    NoUid(String),
+    /// Without a number it can't be told what is newer.
+    #[error("the API server sent node {0} with a resourceVersion that is no number")]
+    NoVersion(String),
+}
+
+impl Node {
+    /// Whether the restorer has seen to this incarnation. A marker that names another uid was copied from an
+    /// earlier one (a Node re-created from saved YAML) and says nothing.
+    pub fn is_marked(&self) -> bool {
+        let uid = self.marker.as_deref().and_then(|marker| marker.split('/').next());
+        uid == Some(self.uid.as_str())
+    }
+
+    /// The marker that says: restored, from this generation of the record.
+    pub fn marker_for(&self, generation: u64) -> String {
+        format!("{}/{generation}", self.uid)
+    }
+}
+
+impl TryFrom<ObjectMeta> for Node {
+    type Error = Error;
+
+    fn try_from(meta: ObjectMeta) -> Result<Self, Error> {
+        let name = meta.name.filter(|name| !name.is_empty()).ok_or(Error::NoName)?;
+        let Some(uid) = meta.uid.and_then(Uid::new) else { return Err(Error::NoUid(name)) };
+        let Some(version) = meta.resource_version.and_then(|version| version.parse().ok()) else {
+            return Err(Error::NoVersion(name));
+        };
+        let marker = meta.annotations.and_then(|mut annotations| annotations.remove(RESTORED));
+        Ok(Self { name, uid, version, labels: meta.labels.unwrap_or_default(), marker })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> ObjectMeta {
+        ObjectMeta {
+            name: Some("a".to_owned()),
+            uid: Some("u1".to_owned()),
+            resource_version: Some("7".to_owned()),
+            labels: Some([("k".to_owned(), "v".to_owned())].into()),
+            annotations: Some([(RESTORED.to_owned(), "u1/3".to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_node_is_read_from_its_metadata() {
+        let node = Node::try_from(meta()).expect("a good node");
+        let labels = [("k".to_owned(), "v".to_owned())].into();
+        let uid = Uid::new("u1").expect("a good uid");
+        let marker = Some("u1/3".to_owned());
+        assert_eq!(node, Node { name: "a".to_owned(), uid, version: ResourceVersion(7), labels, marker });
+    }
+
+    #[test]
+    fn a_node_that_the_api_server_can_not_have_meant_is_refused() {
+        assert_eq!(Node::try_from(ObjectMeta { name: None, ..meta() }), Err(Error::NoName));
+        assert_eq!(Node::try_from(ObjectMeta { uid: None, ..meta() }), Err(Error::NoUid("a".to_owned())));
+        for version in ["", "x", "-1", "99999999999999999999"] {
+            let meta = ObjectMeta { resource_version: Some(version.to_owned()), ..meta() };
+            assert_eq!(Node::try_from(meta), Err(Error::NoVersion("a".to_owned())));
+        }
+    }
+
+    #[test]
+    fn only_a_marker_with_the_nodes_own_uid_counts() {
+        let node = Node::try_from(meta()).expect("a good node");
+        assert!(node.is_marked());
+        assert_eq!(node.marker_for(9), "u1/9");
+        for (marker, marked) in [
+            (Some("u1/3"), true),
+            (Some("u1"), true),
+            (Some("u1/3/withheld"), true),
+            (Some("u2/3"), false),
+            (Some("u11/3"), false),
+            (Some(""), false),
+            (Some("/3"), false),
+            (None, false),
+        ] {
+            let node = Node { marker: marker.map(str::to_owned), ..node.clone() };
+            assert_eq!(node.is_marked(), marked, "{marker:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The restorer's decision: what a Node gets back, given its record.
+
+use crate::store::Stored;
+use crate::{Labels, Node, ResourceVersion, Uid};
+
+/// What the restorer should do, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The patch of the Node, if any.
+    pub patch: Option<Patch>,
+    /// Why: what logs and metrics show.
+    pub reason: Reason,
+}
+
+/// A patch of a Node, all of it or nothing: the labels, and the marker that says they are back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch {
+    /// The incarnation that was read. The API server answers 422 where the Node is another by now.
+    pub uid: Uid,
+    /// The version that was read. The API server answers 409 where the Node has changed since.
+    pub version: ResourceVersion,
+    /// The labels that the record has and the Node has not.
+    pub labels: Labels,
+    /// The new value of the [`RESTORED`](crate::node::RESTORED) annotation.
+    pub marker: String,
+    /// The generation of the record that the labels come from.
+    pub generation: u64,
+}
+
+/// Why the restorer does what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Nothing is stored of this Node.
+    NothingStored,
+    /// The ConfigMap can't be read: a person has to look.
+    RecordUnreadable,
+    /// The record was made from this very incarnation: what is not on the Node was removed from it.
+    SameIncarnation,
+    /// This incarnation has been restored before: what is not on the Node was removed from it.
+    AlreadyRestored,
+    /// A new incarnation lacks labels that the record has.
+    Returned,
+    /// A new incarnation lacks none; it is marked all the same, or the storer would wait for ever.
+    ReturnedWhole,
+}
+
+impl Reason {
+    /// A word for logs and metrics; part of what users build upon, so it stays.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NothingStored => "nothing-stored",
+            Self::RecordUnreadable => "record-unreadable",
+            Self::SameIncarnation => "same-incarnation",
+            Self::AlreadyRestored => "already-restored",
+            Self::Returned => "returned",
+            Self::ReturnedWhole => "returned-whole",
+        }
+    }
+}
+
+/// Decides what a Node gets back. A label that it has is never overwritten.
+///
+/// The record has to be read *after* the Node: one that was read before may hold a label that was removed, and
+/// stored as removed, before this incarnation was created.
+pub fn plan_restore(node: &Node, stored: Stored<'_>) -> Plan {
+    let nothing = |reason| Plan { patch: None, reason };
+    let record = match stored {
+        Stored::Nothing => return nothing(Reason::NothingStored),
+        Stored::Unreadable => return nothing(Reason::RecordUnreadable),
+        Stored::Record(record) if record.uid.as_ref() == Some(&node.uid) => {
+            return nothing(Reason::SameIncarnation);
+        }
+        Stored::Record(_) if node.is_marked() => return nothing(Reason::AlreadyRestored),
+        Stored::Record(record) => record,
+    };
+    let missing = record.labels.iter().filter(|(key, _)| !node.labels.contains_key(*key));
+    let labels: Labels = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let reason = if labels.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
+    let patch = Patch {
+        uid: node.uid.clone(),
+        version: node.version,
+        labels,
+        marker: node.marker_for(record.generation),
+        generation: record.generation,
+    };
+    Plan { patch: Some(patch), reason }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+use crate::Record;
+use crate::fixtures::{node, record};
+
+fn patch(labels: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch> {
+    let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let marker = format!("{}/{generation}", node.uid);
+    Some(Patch { uid: node.uid.clone(), version: node.version, labels, marker, generation })
+}
+
+#[track_caller]
+fn expect(node: &Node, stored: Stored<'_>, reason: Reason, patch: Option<Patch>) {
+    assert_eq!(plan_restore(node, stored), Plan { patch, reason });
+}
+
+#[test]
+fn without_a_record_nothing_is_restored() {
+    expect(&node("a"), Stored::Nothing, Reason::NothingStored, None);
+}
+
+#[test]
+fn from_an_unreadable_record_nothing_is_restored() {
+    expect(&node("a"), Stored::Unreadable, Reason::RecordUnreadable, None);
+}
+
+#[test]
+fn the_records_own_incarnation_is_right_about_what_it_lacks() {
+    let record = record("a", "u1").label("k", "v");
+    expect(&node("a"), Stored::Record(&record), Reason::SameIncarnation, None);
+}
+
+#[test]
+fn a_new_incarnation_gets_what_it_lacks() {
+    let node = node("a").incarnation("u2").at(77);
+    let record = record("a", "u1").label("k", "v").label("x.y/z", "");
+    let patch = patch(&[("k", "v"), ("x.y/z", "")], &node, 4);
+    expect(&node, Stored::Record(&record), Reason::Returned, patch);
+}
+
+#[test]
+fn a_label_that_the_node_has_is_never_overwritten() {
+    let node = node("a").incarnation("u2").label("k", "mine").label("empty", "");
+    let record = record("a", "u1").label("k", "v").label("empty", "no").label("l", "w");
+    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("l", "w")], &node, 4));
+}
+
+#[test]
+fn a_new_incarnation_that_lacks_nothing_is_marked_all_the_same() {
+    let node = node("a").incarnation("u2").label("k", "mine");
+    for record in [record("a", "u1").label("k", "v"), record("a", "u1")] {
+        expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch(&[], &node, 4));
+    }
+}
+
+#[test]
+fn a_restored_incarnation_is_right_about_what_it_lacks() {
+    let node = node("a").incarnation("u2").marked("u2/3");
+    let record = record("a", "u1").label("k", "v");
+    expect(&node, Stored::Record(&record), Reason::AlreadyRestored, None);
+}
+
+#[test]
+fn a_marker_of_an_earlier_incarnation_says_nothing() {
+    let node = node("a").incarnation("u2").marked("u1/3");
+    let record = record("a", "u1").label("k", "v");
+    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("k", "v")], &node, 4));
+}
+
+#[test]
+fn a_record_that_does_not_say_its_incarnation_is_restored() {
+    let node = node("a");
+    let record = Record { uid: None, ..record("a", "u1").label("k", "v") };
+    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("k", "v")], &node, 4));
+}
+
+#[test]
+fn a_departed_record_is_restored_like_any_other() {
+    let node = node("a").incarnation("u2");
+    let record = record("a", "u1").label("k", "v").departed(600);
+    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("k", "v")], &node, 4));
+}
+
+#[test]
+fn what_is_no_label_is_not_restored() {
+    let node = node("a").incarnation("u2");
+    let record = record("a", "u1").leftover("bad key", "v");
+    expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch(&[], &node, 4));
+}

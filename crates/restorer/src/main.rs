@@ -1,0 +1,7 @@
+//! The `restorer` binary: see the library of the same name.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    restorer::main()
+}

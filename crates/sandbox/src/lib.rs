@@ -1,0 +1,29 @@
+//! A private control plane: a real etcd and a real kube-apiserver, on loopback, gone when its owner is.
+//!
+//! ```text
+//!   assets    where the binaries are: KUBEBUILDER_ASSETS, or the cache, or ...
+//!     └─ go_build    ... built with Go into the cache, once
+//!   control_plane    starts them, waits until they serve, stops them in order
+//!     ├─ credentials    the service account key, the admin's token, kubeconfig files
+//!     └─ ready          asks the API server whether it serves
+//!   process    runs each under a guard, so that nothing outlives the owner
+//!   progress   how far a long step is, for a terminal and for a log
+//! ```
+//!
+//! ```no_run
+//! let sandbox = sandbox::Sandbox::start(sandbox::Options::default())?;
+//! println!("export KUBECONFIG={}", sandbox.kubeconfig().display());
+//! # Ok::<(), sandbox::Error>(())
+//! ```
+//!
+//! Steps that take long say so on stderr; nothing is ever written to stdout.
+
+pub mod assets;
+mod control_plane;
+mod credentials;
+pub mod go_build;
+pub mod process;
+pub mod progress;
+mod ready;
+
+pub use control_plane::{Error, Options, Sandbox};

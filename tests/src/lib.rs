@@ -1,0 +1,1 @@
+//! The scenario tests are in `scenarios/`; this library is empty.
