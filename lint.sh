@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Everything that can be checked without running the code. Stops at the first failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+step() { printf '==> %s\n' "$*"; }
+skip() { printf '==> skipped: %s\n' "$*"; }
+
+step "formatting: cargo fmt"
+cargo fmt --all --check
+
+step "lints: cargo clippy"
+cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Private items too: these crates are not published, so the readers of their documentation are those who change them.
+step "documentation: cargo doc"
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+
+if command -v cargo-deny >/dev/null; then
+    step "dependencies: cargo deny: bans, licenses, sources"
+    cargo deny --locked check bans licenses sources
+    # Fetched in a step of its own, so that "no network" and "an advisory was found" can't be taken for each other.
+    if cargo deny --locked fetch db; then
+        step "dependencies: cargo deny: advisories"
+        cargo deny --locked check advisories
+    else
+        skip "advisories: their database can't be fetched"
+    fi
+else
+    skip "bans, licenses, sources and advisories: cargo-deny is not installed"
+fi
+
+if command -v shellcheck >/dev/null; then
+    step "shell scripts: shellcheck"
+    # By name or by first line: neither alone finds them all.
+    mapfile -t scripts < <(find . \( -name .git -o -name target \) -prune -o -type f -exec \
+        awk 'FNR == 1 { if (FILENAME ~ /\.sh$/ || /^#!.*[\/ ](ba|da)?sh( |$)/) print FILENAME; nextfile }' {} +)
+    printf '    %s\n' "${scripts[@]}"
+    shellcheck "${scripts[@]}"
+else
+    skip "shell scripts: shellcheck is not installed"
+fi
+
+step "all passed"
