@@ -1,8 +1,83 @@
-//! The restorer.
+//! The restorer: gives a Node that returns the labels that its record has and it has not.
+//!
+//! ```text
+//!   list Nodes ─► keep the shard ─► plan_restore: a new incarnation? ──no──► nothing, not even a call
+//!   list records ─────────────────┘          │ yes
+//!                                            ▼
+//!                     (the Node first, then) GET record, plan_restore again, guarded patch     (apply)
+//! ```
+//!
+//! - [`pass`]: one look at all Nodes and records, and the work that follows from it.
+//! - [`apply`]: the one place that writes.
 
+mod apply;
+mod pass;
+
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Parses the command line and runs the daemon until a signal ends it.
+use label_storage_runtime::args::{Common, STYLES, Share};
+use label_storage_runtime::client::Cluster;
+use label_storage_runtime::preflight::Right;
+use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::{Daemon, pass as passes};
+
+use crate::pass::Restorer;
+
+/// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
+///
+/// Looks at all nodes on an interval. A node that was re-created gets the labels that its ConfigMap `label-storage.NODE`
+/// has and it has not; a label that it has is never overwritten. Works on the current kubeconfig context, or in a pod
+/// with its service account. The storer writes the ConfigMaps.
+#[derive(Debug, Clone, clap::Parser)]
+#[command(name = "restorer", version, styles = STYLES, max_term_width = 100)]
+pub struct Args {
+    /// What both daemons share.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl Daemon for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn rights(&self) -> Vec<Right> {
+        let reads = [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
+        let writes = [("patch", "nodes")].into_iter().filter(|_| !self.common.dry_run);
+        reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
+    }
+
+    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown) {
+        run(self, cluster, &namespace, share, shutdown).await;
+    }
+}
+
+/// Restores labels until the shutdown.
+pub async fn run(args: Args, cluster: Cluster, namespace: &str, share: Share, shutdown: &Shutdown) {
+    let common = args.common.clone();
+    let mut restorer = Restorer::new(args, cluster, namespace, share, shutdown.clone());
+    passes::run(&common, shutdown, async || restorer.pass().await).await;
+}
+
+/// The `restorer` binary: runs with the command line of this process.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    main_from(std::env::args_os())
+}
+
+/// Runs with this command line, the program's name included: for programs that start a restorer as a process of their own.
+pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    label_storage_runtime::main::<Args>(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
 }

@@ -1,8 +1,90 @@
-//! The storer.
+//! The storer: keeps each Node's labels in a ConfigMap of its own.
+//!
+//! ```text
+//!   list Nodes ─► keep the shard ─► plan_store: anything to write? ──no──► nothing, not even a call
+//!   list records ─────────────────┘          │ yes
+//!                                            ▼
+//!                       GET record, GET Node, plan_store again, guarded write     (apply)
+//! ```
+//!
+//! - [`pass`]: one look at all Nodes and records, and the work that follows from it.
+//! - [`apply`]: the one place that writes.
+//! - [`evidence`]: how many Nodes may be missing before that is taken for a faulty answer.
 
+mod apply;
+mod evidence;
+mod pass;
+
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Parses the command line and runs the daemon until a signal ends it.
+use label_storage_runtime::args::{Common, STYLES, Share, duration};
+use label_storage_runtime::client::Cluster;
+use label_storage_runtime::preflight::Right;
+use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::{Daemon, pass as passes};
+
+use crate::pass::Storer;
+
+/// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
+///
+/// Looks at all nodes on an interval, and stores the labels of each in a ConfigMap `label-storage.NODE`. Works on the
+/// current kubeconfig context, or in a pod with its service account. The restorer brings the labels back.
+#[derive(Debug, Clone, clap::Parser)]
+#[command(name = "storer", version, styles = STYLES, max_term_width = 100)]
+pub struct Args {
+    /// What both daemons share.
+    #[command(flatten)]
+    pub common: Common,
+
+    /// How long to keep the labels of a node that is gone
+    #[arg(long, env = "LABEL_STORAGE_RETENTION", value_name = "TIME", default_value = "30d", value_parser = duration)]
+    pub retention: Duration,
+}
+
+impl Daemon for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn rights(&self) -> Vec<Right> {
+        let reads = [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
+        let writes = [("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")];
+        let writes = writes.into_iter().filter(|_| !self.common.dry_run);
+        reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
+    }
+
+    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown) {
+        run(self, cluster, &namespace, share, shutdown).await;
+    }
+}
+
+/// Stores labels until the shutdown.
+pub async fn run(args: Args, cluster: Cluster, namespace: &str, share: Share, shutdown: &Shutdown) {
+    let common = args.common.clone();
+    let mut storer = Storer::new(args, cluster, namespace, share, shutdown.clone());
+    passes::run(&common, shutdown, async || storer.pass().await).await;
+}
+
+/// The `storer` binary: runs with the command line of this process.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    main_from(std::env::args_os())
+}
+
+/// Runs with this command line, the program's name included: for programs that start a storer as a process of their own.
+pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    label_storage_runtime::main::<Args>(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
 }

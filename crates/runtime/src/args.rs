@@ -1,0 +1,287 @@
+//! The flags that both daemons share, and what follows from them and from the pod they run in.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use clap::builder::styling::Styles;
+use globset::{Glob, GlobMatcher};
+use label_storage::shard;
+
+/// Flags of both daemons. Each can be given in the environment too; the flag wins.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Common {
+    /// Handle the nodes of this shard, from 0 to N-1 [default: the number at the end of the pod's name; outside a pod 0]
+    #[arg(long, env = "LABEL_STORAGE_REPLICA_INDEX", value_name = "INDEX")]
+    pub replica_index: Option<u32>,
+
+    /// Number of shards: how many replicas of this daemon there are
+    #[arg(long, env = "LABEL_STORAGE_REPLICAS", value_name = "N", default_value = "1")]
+    pub replicas: NonZeroU32,
+
+    /// Namespace of the ConfigMaps [default: the pod's, or that of the current kubeconfig context]
+    #[arg(long, short, env = "LABEL_STORAGE_NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Handle only nodes whose name matches, such as 'pool-a-*': for a staged roll-out
+    #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
+    pub nodes: Option<GlobMatcher>,
+
+    /// Time between two looks at all nodes, from 100ms to 1h. A look that takes long is followed by a longer pause:
+    /// never less than ten times what listing the nodes took
+    #[arg(long, env = "LABEL_STORAGE_INTERVAL", default_value = "10s", value_parser = interval)]
+    pub interval: Duration,
+
+    /// How many nodes to work on at the same time
+    #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "16")]
+    pub concurrency: NonZeroUsize,
+
+    /// What to log: debug explains each decision
+    #[arg(long, env = "LABEL_STORAGE_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
+    pub log_level: Level,
+
+    /// How to log
+    #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: Format,
+
+    /// Say what would be written, and write nothing
+    #[arg(long, env = "LABEL_STORAGE_DRY_RUN")]
+    pub dry_run: bool,
+}
+
+/// How much to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Level {
+    /// What a person must look at.
+    Error,
+    /// And what may get better by itself.
+    Warn,
+    /// And every label set that was stored or restored.
+    Info,
+    /// And every decision.
+    Debug,
+    /// And every call.
+    Trace,
+}
+
+/// How to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Plain help: it is read in terminals, in logs and in documentation.
+pub const STYLES: Styles = Styles::plain();
+
+/// Which nodes this replica handles.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// Of which shard.
+    pub index: u32,
+    /// Of how many.
+    pub replicas: NonZeroU32,
+    /// And only those whose name matches.
+    pub nodes: Option<GlobMatcher>,
+}
+
+impl Share {
+    /// Whether this replica handles the Node of this name.
+    pub fn includes(&self, node: &str) -> bool {
+        self.nodes.as_ref().is_none_or(|glob| glob.is_match(node)) && shard(node, self.replicas) == self.index
+    }
+}
+
+/// The environment, as far as it tells a pod from a terminal. Passed in, so that a test need not change its own.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The pod's name, where this is a pod.
+    pub pod: Option<String>,
+}
+
+impl Surroundings {
+    /// Reads the environment of this process.
+    pub fn from_env() -> Self {
+        let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let in_cluster = var("KUBERNETES_SERVICE_HOST").is_some();
+        Self { pod: var("POD_NAME").or_else(|| var("HOSTNAME").filter(|_| in_cluster)) }
+    }
+}
+
+/// Flags that don't fit together, or don't fit the pod.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Given by hand.
+    #[error("--replica-index {index} is not below --replicas {replicas}: the indices go from 0 to {}", .replicas.get() - 1)]
+    IndexTooLarge {
+        /// The index.
+        index: u32,
+        /// N.
+        replicas: NonZeroU32,
+    },
+    /// More pods than N.
+    #[error(
+        "pod {pod} has index {index}, but there are only {replicas} shards: set LABEL_STORAGE_REPLICAS (or --replicas) to the \
+         number of replicas of the StatefulSet"
+    )]
+    OrdinalTooLarge {
+        /// The pod.
+        pod: String,
+        /// Its ordinal.
+        index: u32,
+        /// N.
+        replicas: NonZeroU32,
+    },
+    /// A pod that is not a StatefulSet's.
+    #[error("pod {0} has no number at the end of its name: run it as a StatefulSet, or give --replica-index")]
+    NoOrdinal(String),
+    /// At a terminal, with more than one shard.
+    #[error("--replicas {0} needs --replica-index: which of its shards is this one?")]
+    NoIndex(NonZeroU32),
+}
+
+impl Common {
+    /// Works out which nodes are this replica's.
+    pub fn share(&self, surroundings: &Surroundings) -> Result<Share, Error> {
+        let replicas = self.replicas;
+        let index = match (self.replica_index, &surroundings.pod) {
+            (Some(index), _) if index < replicas.get() => index,
+            (Some(index), _) => return Err(Error::IndexTooLarge { index, replicas }),
+            (None, Some(pod)) => match ordinal(pod) {
+                Some(index) if index < replicas.get() => index,
+                Some(index) => return Err(Error::OrdinalTooLarge { pod: pod.clone(), index, replicas }),
+                None if replicas.get() == 1 => 0,
+                None => return Err(Error::NoOrdinal(pod.clone())),
+            },
+            (None, None) if replicas.get() == 1 => 0,
+            (None, None) => return Err(Error::NoIndex(replicas)),
+        };
+        Ok(Share { index, replicas, nodes: self.nodes.clone() })
+    }
+}
+
+fn ordinal(pod: &str) -> Option<u32> {
+    pod.rsplit_once('-')?.1.parse().ok()
+}
+
+fn glob(text: &str) -> Result<GlobMatcher, String> {
+    Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(3600);
+    let interval = duration(text)?;
+    if (SHORTEST..=LONGEST).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("give a time from 100ms to 1h".to_owned())
+    }
+}
+
+/// Reads a duration such as `10s`, `1m 30s` or `30d`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "give a time such as 500ms, 10s, 1m30s or 30d".to_owned();
+    let days_are_24_hours = jiff::SpanRelativeTo::days_are_24_hours();
+    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let duration = span.to_duration(days_are_24_hours).map_err(|_| wrong())?;
+    Duration::try_from(duration).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        common: Common,
+    }
+
+    fn parse(args: &[&str]) -> Result<Common, clap::Error> {
+        Args::try_parse_from(std::iter::once(&"daemon").chain(args)).map(|args| args.common)
+    }
+
+    fn share(args: &[&str], pod: Option<&str>) -> Result<(u32, u32), String> {
+        let surroundings = Surroundings { pod: pod.map(str::to_owned) };
+        let share =
+            parse(args).expect("good flags").share(&surroundings).map_err(|error| error.to_string())?;
+        Ok((share.index, share.replicas.get()))
+    }
+
+    #[test]
+    fn at_a_terminal_it_is_one_replica_of_one() {
+        assert_eq!(share(&[], None), Ok((0, 1)));
+        assert_eq!(share(&["--replica-index", "2", "--replicas", "3"], None), Ok((2, 3)));
+    }
+
+    #[test]
+    fn in_a_pod_the_ordinal_is_the_index() {
+        assert_eq!(share(&["--replicas", "3"], Some("storer-2")), Ok((2, 3)));
+        assert_eq!(share(&["--replicas", "12"], Some("my-storer-11")), Ok((11, 12)));
+        assert_eq!(share(&["--replicas", "3", "--replica-index", "1"], Some("storer-2")), Ok((1, 3)));
+        assert_eq!(share(&[], Some("storer-7c9d-xkv")), Ok((0, 1)));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused_with_advice() {
+        for (args, pod, advice) in [
+            (&["--replicas", "3", "--replica-index", "3"][..], None, "from 0 to 2"),
+            (&["--replica-index", "1"], None, "from 0 to 0"),
+            (&["--replicas", "3"], None, "needs --replica-index"),
+            (&["--replicas", "3"], Some("storer-3"), "set LABEL_STORAGE_REPLICAS"),
+            (&["--replicas", "3"], Some("storer-x"), "run it as a StatefulSet"),
+        ] {
+            let error = share(args, pod).expect_err("refused");
+            assert!(error.contains(advice), "{error}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for args in [
+            ["--replicas", "0"],
+            ["--replicas", "-1"],
+            ["--replicas", "many"],
+            ["--replica-index", "-1"],
+            ["--interval", "0"],
+            ["--interval", "0s"],
+            ["--interval", "-5s"],
+            ["--interval", "10"],
+            ["--interval", "99ms"],
+            ["--interval", "2h"],
+            ["--interval", "soon"],
+            ["--concurrency", "0"],
+            ["--nodes", "[a"],
+            ["--log-level", "loud"],
+            ["--log-format", "xml"],
+        ] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, milliseconds) in
+            [("500ms", 500), ("10s", 10_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("30d", 2_592_000_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_shard_of_the_matching_nodes() {
+        let mine = |args: &[&str]| {
+            let share = parse(args).expect("good flags").share(&Surroundings::default()).expect("a share");
+            ["a-1", "a-2", "b-1", "b-2"].into_iter().filter(|node| share.includes(node)).collect::<Vec<_>>()
+        };
+        assert_eq!(mine(&[]), ["a-1", "a-2", "b-1", "b-2"]);
+        assert_eq!(mine(&["--nodes", "a-*"]), ["a-1", "a-2"]);
+        assert_eq!(mine(&["--nodes", "{a,b}-1"]), ["a-1", "b-1"]);
+        let halves = ["0", "1"].map(|index| mine(&["--replicas", "2", "--replica-index", index]).len());
+        assert_eq!(halves.iter().sum::<usize>(), 4);
+    }
+}

@@ -1,0 +1,245 @@
+//! One call to the API server: a time limit around it, and what its failure means for what comes next.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::client::Throttled;
+use crate::pace;
+use crate::shutdown::Shutdown;
+
+/// For a single object: generous for a server under load, and short enough that a plan is still alive after it.
+pub const ONE: Duration = Duration::from_secs(5);
+
+/// For all objects of a kind.
+pub const ALL: Duration = Duration::from_secs(60);
+
+/// A call that failed.
+#[derive(Debug)]
+pub struct Error {
+    /// What was tried, as in "list nodes".
+    pub what: &'static str,
+    /// What it means.
+    pub kind: Kind,
+    /// In the words of whoever refused it.
+    pub message: String,
+}
+
+/// What a failure means for what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The world is not what the call took it for: read again, decide again.
+    Moved,
+    /// The server asks for a pause.
+    Busy(Duration),
+    /// Nobody knows whether the call had an effect: read again, a little later.
+    Unclear,
+    /// It will not work until somebody does something.
+    Refused,
+}
+
+impl Error {
+    /// A failure that is not the server's: what was asked for can't be.
+    pub fn refused(what: &'static str, message: impl fmt::Display) -> Self {
+        Self { what, kind: Kind::Refused, message: message.to_string() }
+    }
+
+    /// The plan got too old before it could be carried out.
+    pub fn expired(what: &'static str) -> Self {
+        Self { what, kind: Kind::Moved, message: "the plan is too old to be carried out".to_owned() }
+    }
+
+    fn new(what: &'static str, error: &kube::Error) -> Self {
+        let kind = match error {
+            kube::Error::Api(status) => match status.code {
+                404 | 409 | 410 => Kind::Moved,
+                // A patch with another uid than the object's: the object is another by now.
+                422 if status.message.contains("metadata.uid") => Kind::Moved,
+                429 | 503 => Kind::Busy(pace::retry_after(
+                    status.details.as_ref().map(|details| details.retry_after_seconds),
+                )),
+                500..=599 | 408 => Kind::Unclear,
+                _ => Kind::Refused,
+            },
+            kube::Error::Service(source) => match source.downcast_ref::<Throttled>() {
+                Some(throttled) => Kind::Busy(throttled.retry_after),
+                None => Kind::Unclear,
+            },
+            kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => Kind::Unclear,
+            // A body that broke off in the middle, or that an API server does not send.
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Kind::Unclear,
+            _ => Kind::Refused,
+        };
+        Self { what, kind, message: in_one_line(error) }
+    }
+
+    /// For how long to wait before the server may be asked again, where it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::Busy(pause) => Some(pause),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "can't {}: {}", self.what, self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An error and its causes in one line, without repeating what a cause already said.
+pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() {
+        return format!("{} ({})", status.message.replace('\n', " "), status.code);
+    }
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line.replace('\n', " ")
+}
+
+/// Makes a call within a time limit.
+pub async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(answer) => answer.map_err(|error| Error::new(what, &error)),
+        Err(_) => {
+            let message = format!("no answer within {} s", limit.as_secs());
+            Err(Error { what, kind: Kind::Unclear, message })
+        }
+    }
+}
+
+/// As [`within`], where an object that isn't there is an answer too.
+pub async fn find<T>(
+    what: &'static str,
+    call: impl Future<Output = kube::Result<Option<T>>>,
+) -> Result<Option<T>, Error> {
+    within(ONE, what, call).await
+}
+
+/// How often one node is tried in one pass. What still fails then is tried again in a later one.
+const ATTEMPTS: u32 = 5;
+
+/// Reads, decides and writes, again and again while that may help: at once where the world has moved, after a pause
+/// where the server needs one. Every attempt starts with reading, never with sending the same write again.
+pub async fn settle<T>(
+    shutdown: &Shutdown,
+    mut attempt: impl AsyncFnMut(u32) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut tries = 0;
+    loop {
+        let error = match attempt(tries).await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        tries += 1;
+        let pause = match error.kind {
+            Kind::Refused => return Err(error),
+            _ if tries == ATTEMPTS => return Err(error),
+            Kind::Moved => pace::jittered(Duration::from_millis(20)),
+            Kind::Unclear => pace::exponential(Duration::from_millis(100), tries, Duration::from_secs(2)),
+            Kind::Busy(pause) => pause + pace::jittered(pause / 4),
+        };
+        tracing::debug!(%error, tries, ?pause, "trying again");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => (),
+            () = shutdown.requested() => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn kind(code: u16, message: &str) -> Kind {
+        let status = Status::failure(message, "").with_code(code);
+        Error::new("patch node", &kube::Error::Api(status.boxed())).kind
+    }
+
+    #[test]
+    fn a_failure_says_what_to_do_next() {
+        for code in [404, 409, 410] {
+            assert_eq!(kind(code, ""), Kind::Moved, "{code}");
+        }
+        for code in [500, 502, 504, 408] {
+            assert_eq!(kind(code, ""), Kind::Unclear, "{code}");
+        }
+        for code in [400, 401, 403, 413] {
+            assert_eq!(kind(code, ""), Kind::Refused, "{code}");
+        }
+        assert_eq!(
+            kind(422, "Node \"a\" is invalid: metadata.uid: Invalid value: field is immutable"),
+            Kind::Moved
+        );
+        assert_eq!(kind(422, "metadata.labels: Invalid value"), Kind::Refused);
+        assert!(matches!(kind(429, ""), Kind::Busy(_)));
+    }
+
+    #[test]
+    fn a_pause_that_the_server_asks_for_is_kept() {
+        let throttled = Throttled { status: 429, retry_after: Duration::from_secs(7) };
+        let error = Error::new("list nodes", &kube::Error::Service(Box::new(throttled)));
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_help_is_tried_again_and_what_can_not_is_not() {
+        for (kind, tries) in [
+            (Kind::Moved, ATTEMPTS),
+            (Kind::Unclear, ATTEMPTS),
+            (Kind::Busy(Duration::from_secs(3)), ATTEMPTS),
+            (Kind::Refused, 1),
+        ] {
+            let mut made = 0;
+            let attempt = async |_| {
+                made += 1;
+                Err::<(), _>(Error { what: "try", kind, message: String::new() })
+            };
+            assert!(settle(&Shutdown::default(), attempt).await.is_err());
+            assert_eq!(made, tries, "{kind:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_requested_pause_is_waited_for() {
+        let start = tokio::time::Instant::now();
+        let attempt = async |tries| match tries {
+            0 => Err(Error { what: "try", kind: Kind::Busy(Duration::from_secs(3)), message: String::new() }),
+            _ => Ok(start.elapsed()),
+        };
+        let waited = settle(&Shutdown::default(), attempt).await.expect("the second try");
+        assert!(waited >= Duration::from_secs(3), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_ends_the_trying_but_not_a_try() {
+        let shutdown = Shutdown::default();
+        shutdown.request();
+        let attempt =
+            async |_| Err::<(), _>(Error { what: "try", kind: Kind::Unclear, message: "lost".to_owned() });
+        assert_eq!(settle(&shutdown, attempt).await.expect_err("given up").to_string(), "can't try: lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_an_answer_ends() {
+        let error =
+            within(ONE, "get node", std::future::pending::<kube::Result<()>>()).await.expect_err("no answer");
+        assert_eq!(error.to_string(), "can't get node: no answer within 5 s");
+        assert_eq!(error.kind, Kind::Unclear);
+    }
+}

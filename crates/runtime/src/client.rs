@@ -1,0 +1,112 @@
+//! The client: kube's, without its hidden retries.
+//!
+//! By default kube sends a request again for minutes when the server is busy, writes included. Here a write is never
+//! sent twice: after a failure the object is read again and decided upon again. So the retries are off, and a layer
+//! keeps what they would have used: the server's `Retry-After`.
+
+use std::time::Duration;
+
+use http::Response;
+use http::header::RETRY_AFTER;
+use kube::client::ClientBuilder;
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
+use tower::BoxError;
+use tower::util::MapResultLayer;
+
+use crate::call::in_one_line;
+use crate::pace;
+
+/// The server answered that it is busy, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the API server is busy ({status})")]
+pub struct Throttled {
+    /// 429 or 503.
+    pub status: u16,
+    /// The pause that it asks for.
+    pub retry_after: Duration,
+}
+
+/// A cluster to work on.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Speaks to its API server.
+    pub client: Client,
+    /// Where the records are, unless a flag says otherwise.
+    pub namespace: String,
+    /// For error messages.
+    pub url: String,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a kubeconfig nor a pod.
+    #[error(
+        "no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({0})"
+    )]
+    NoConfig(String),
+    /// A kubeconfig that names keys or certificates that can't be used.
+    #[error("the kubeconfig can't be used: {0}")]
+    BadConfig(String),
+}
+
+/// Finds the cluster: the current kubeconfig context, or else the pod's service account.
+pub async fn connect() -> Result<Cluster, Error> {
+    let config = match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
+        Ok(config) => config,
+        Err(kubeconfig) => Config::incluster().map_err(|_| Error::NoConfig(in_one_line(&kubeconfig)))?,
+    };
+    cluster(config)
+}
+
+/// A client for this configuration.
+pub fn cluster(mut config: Config) -> Result<Cluster, Error> {
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
+    let bad = |error: kube::Error| Error::BadConfig(in_one_line(&error));
+    let client = ClientBuilder::try_from(config)
+        .map_err(bad)?
+        .with_layer(&MapResultLayer::new(notice_throttling))
+        .build();
+    Ok(Cluster { client, namespace, url })
+}
+
+fn notice_throttling<B>(answer: Result<Response<B>, BoxError>) -> Result<Response<B>, BoxError> {
+    let response = answer?;
+    let status = response.status().as_u16();
+    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    match header {
+        Some(seconds) if matches!(status, 429 | 503) => {
+            let retry_after = pace::retry_after(seconds.trim().parse().ok());
+            Err(Throttled { status, retry_after }.into())
+        }
+        _ => Ok(response),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<&str>) -> Option<Throttled> {
+        let mut response = Response::builder().status(status);
+        if let Some(value) = retry_after {
+            response = response.header(RETRY_AFTER, value);
+        }
+        let error = notice_throttling(response.body(()).map_err(Into::into)).err()?;
+        error.downcast_ref::<Throttled>().copied()
+    }
+
+    #[test]
+    fn a_busy_server_is_believed() {
+        let after = |status, seconds| Some(Throttled { status, retry_after: Duration::from_secs(seconds) });
+        assert_eq!(answer(429, Some("7")), after(429, 7));
+        assert_eq!(answer(503, Some(" 2 ")), after(503, 2));
+        assert_eq!(answer(429, Some("a while")), after(429, 1));
+        assert_eq!(answer(429, Some("86400")), after(429, 60), "not for a whole day");
+        assert_eq!(answer(429, None), None);
+        assert_eq!(answer(200, Some("7")), None);
+    }
+}

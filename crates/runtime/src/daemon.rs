@@ -1,0 +1,115 @@
+//! From the command line to a running daemon, the same for both.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Common, Share, Surroundings};
+use crate::client::{self, Cluster};
+use crate::logging;
+use crate::preflight::{self, Right};
+use crate::shutdown::Shutdown;
+
+/// What one daemon adds to what both share.
+#[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
+pub trait Daemon: Parser {
+    /// The flags that both have.
+    fn common(&self) -> &Common;
+
+    /// What its account must be allowed to do.
+    fn rights(&self) -> Vec<Right>;
+
+    /// Works until the shutdown.
+    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown);
+}
+
+/// Bad usage, as clap and most tools have it.
+const USAGE: u8 = 2;
+/// As a shell reports a process that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Parses the command line and runs the daemon until a signal ends it. Returns 0 after a signal, 2 for bad usage and
+/// 1 for everything else that keeps it from working, each with one line that says what to do.
+pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let name = D::command().get_name().to_owned();
+    let daemon = match D::try_parse_from(args) {
+        Ok(daemon) => daemon,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+        Err(error) => {
+            return fail(USAGE, &format!("{} (see {name} --help)", first_paragraph(&error.to_string())));
+        }
+    };
+    let share = match daemon.common().share(&Surroundings::from_env()) {
+        Ok(share) => share,
+        Err(error) => return fail(USAGE, &format!("error: {error}")),
+    };
+    if let Err(error) = logging::init(daemon.common().log_level, daemon.common().log_format) {
+        return fail(1, &format!("error: can't log: {error}"));
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(1, &format!("error: can't start: {error}")),
+    };
+    let ended = runtime.block_on(start(daemon, share, &name));
+    // What is left now was given up on: it must not hold up the end.
+    runtime.shutdown_background();
+    match ended {
+        Ok(Ended::Orderly) => ExitCode::SUCCESS,
+        Ok(Ended::Aborted) => ExitCode::from(INTERRUPTED),
+        Err(error) => fail(1, &format!("error: {error:#}")),
+    }
+}
+
+enum Ended {
+    Orderly,
+    Aborted,
+}
+
+async fn start<D: Daemon>(daemon: D, share: Share, name: &str) -> anyhow::Result<Ended> {
+    let shutdown = Shutdown::on_signals()?;
+    tokio::select! {
+        ended = prepare_and_run(daemon, share, name, &shutdown) => ended.map(|()| Ended::Orderly),
+        () = shutdown.aborted() => Ok(Ended::Aborted),
+    }
+}
+
+async fn prepare_and_run<D: Daemon>(
+    daemon: D,
+    share: Share,
+    name: &str,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let cluster = client::connect().await?;
+    let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
+    let rights = daemon.rights();
+    tokio::select! {
+        checked = preflight::check(&cluster, &namespace, &rights) => checked?,
+        () = shutdown.requested() => return Ok(()),
+    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        shard = share.index,
+        replicas = share.replicas,
+        namespace,
+        server = cluster.url,
+        dry_run = daemon.common().dry_run,
+        "{name} started"
+    );
+    daemon.run(cluster, namespace, share, shutdown).await;
+    tracing::info!("{name} stopped");
+    Ok(())
+}
+
+fn first_paragraph(text: &str) -> String {
+    text.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// One line for the person at the terminal, before or without a log.
+fn fail(code: u8, line: &str) -> ExitCode {
+    eprintln!("{line}");
+    ExitCode::from(code)
+}

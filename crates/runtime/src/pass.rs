@@ -1,0 +1,154 @@
+//! The loop: one look at the cluster at a time, and what is to be done after it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use label_storage::Node;
+
+use crate::args::{Common, Share};
+use crate::call::Error;
+use crate::nodes::Nodes;
+use crate::pace;
+use crate::records::{Found, Records};
+use crate::shutdown::Shutdown;
+
+/// Runs passes until the shutdown, at the daemon's pace. A pass returns how long its listing took; one that fails is
+/// followed by another, after a growing pause: a daemon that gives up keeps nobody's labels.
+pub async fn run(args: &Common, shutdown: &Shutdown, mut pass: impl AsyncFnMut() -> Result<Duration, Error>) {
+    const LONGEST: Duration = Duration::from_secs(30);
+    let mut failures = 0u32;
+    while !shutdown.is_requested() {
+        let pause = match pass().await {
+            Ok(listing_took) => {
+                failures = 0;
+                pace::until_next(args.interval, listing_took)
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                let pause = pace::exponential(args.interval.min(Duration::from_secs(1)), failures, LONGEST)
+                    .max(error.retry_after().unwrap_or_default());
+                tracing::warn!(%error, failures, ?pause, "a pass failed");
+                pause
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => (),
+            () = shutdown.requested() => (),
+        }
+    }
+}
+
+/// One look at the cluster, through the eyes of one replica.
+#[derive(Debug)]
+pub struct View {
+    /// This replica's share of the Nodes.
+    pub nodes: Vec<Node>,
+    /// All records, by the ConfigMap's name. Read after the Nodes.
+    pub records: HashMap<String, Found>,
+    /// How many Nodes the cluster has.
+    pub all_nodes: usize,
+    /// When the API server was asked: what is seen is at least this old.
+    pub asked_at: Instant,
+    /// What the listing cost.
+    pub took: Duration,
+}
+
+/// Lists Nodes and records. `None` after a shutdown: a list is only read, so none waits for it.
+pub async fn look(
+    nodes: &Nodes,
+    records: &Records,
+    share: &Share,
+    shutdown: &Shutdown,
+) -> Result<Option<View>, Error> {
+    let asked_at = Instant::now();
+    let lists = async { Ok((nodes.list().await?, records.list().await?)) };
+    let (mut nodes, records) = tokio::select! {
+        lists = lists => lists?,
+        () = shutdown.requested() => return Ok(None),
+    };
+    let all_nodes = nodes.len();
+    nodes.retain(|node| share.includes(&node.name));
+    Ok(Some(View { nodes, records, all_nodes, asked_at, took: asked_at.elapsed() }))
+}
+
+/// Works on all of these, a bounded number at a time. After a shutdown no new one is begun, and those in flight are
+/// finished, unless that takes too long.
+pub async fn work_on<T, R>(
+    items: Vec<T>,
+    concurrency: usize,
+    shutdown: &Shutdown,
+    work: impl AsyncFn(T) -> R,
+) -> Vec<R> {
+    let total = items.len();
+    let mut done = Vec::with_capacity(total);
+    let mut results = std::pin::pin!(
+        futures::stream::iter(items)
+            .take_until(shutdown.requested())
+            .map(|item| work(item))
+            .buffer_unordered(concurrency)
+    );
+    let began = Instant::now();
+    loop {
+        tokio::select! {
+            result = results.next() => match result {
+                Some(result) => done.push(result),
+                None => return done,
+            },
+            () = shutdown.drained() => {
+                tracing::warn!(waited = ?began.elapsed(), "leaving unfinished what did not end in time");
+                return done;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_items_are_worked_on_and_never_too_many_at_a_time() {
+        let (now, most) = (Cell::new(0), Cell::new(0));
+        let work = async |item: u32| {
+            now.set(now.get() + 1);
+            most.set(most.get().max(now.get()));
+            tokio::time::sleep(Duration::from_millis(u64::from(item % 7))).await;
+            now.set(now.get() - 1);
+            item
+        };
+        let mut done = work_on((0..100).collect(), 8, &Shutdown::default(), work).await;
+        done.sort_unstable();
+        assert_eq!(done, (0..100).collect::<Vec<_>>());
+        assert_eq!(most.get(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_finishes_what_is_in_flight_and_begins_nothing_new() {
+        let shutdown = Shutdown::default();
+        let begun = RefCell::new(Vec::new());
+        let work = async |item: u32| {
+            begun.borrow_mut().push(item);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            shutdown.request();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            item
+        };
+        let done = work_on((0..100).collect(), 3, &shutdown, work).await;
+        assert_eq!((done, begun.borrow().clone()), (vec![0, 1, 2], vec![0, 1, 2]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_does_not_wait_for_ever() {
+        let shutdown = Shutdown::default();
+        let start = tokio::time::Instant::now();
+        let work = async |_: u32| {
+            shutdown.request();
+            std::future::pending::<()>().await;
+        };
+        assert_eq!(work_on(vec![1, 2], 3, &shutdown, work).await, []);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}

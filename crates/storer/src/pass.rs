@@ -1,0 +1,178 @@
+//! One look at all Nodes and records, and the work that follows from it.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use label_storage::name::{node_in_record_name, record_name};
+use label_storage::store::{Action, Plan, Sighting};
+use label_storage::{Node, plan_store};
+use label_storage_runtime::args::{Common, Share};
+use label_storage_runtime::call::{self, Error};
+use label_storage_runtime::client::Cluster;
+use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::pace::Failures;
+use label_storage_runtime::pass::{View, look, work_on};
+use label_storage_runtime::records::{DamageReport, Found, Records};
+use label_storage_runtime::shutdown::Shutdown;
+
+use crate::Args;
+use crate::apply::{Apply, Outcome, Tombstone};
+use crate::evidence::Evidence;
+
+/// The storer between two passes: it remembers only what no list can tell.
+pub(crate) struct Storer {
+    args: Common,
+    share: Share,
+    shutdown: Shutdown,
+    apply: Apply,
+    /// Nodes that failed, and when they are due again.
+    failures: Failures,
+    /// Empty records, by name, and since when this process sees them so.
+    tombstones: HashMap<String, Tombstone>,
+    evidence: Evidence,
+    damage: DamageReport,
+    /// What a dry run has said already, by Node.
+    said: HashMap<String, u64>,
+}
+
+/// A Node whose record needs a write, as far as the lists tell.
+struct Work {
+    node: String,
+    tombstone: Option<Tombstone>,
+}
+
+impl Storer {
+    pub(crate) fn new(
+        args: Args,
+        cluster: Cluster,
+        namespace: &str,
+        share: Share,
+        shutdown: Shutdown,
+    ) -> Self {
+        let apply = Apply {
+            nodes: Nodes::new(cluster.client.clone()),
+            records: Records::new(cluster.client, namespace),
+            retention: args.retention,
+            dry_run: args.common.dry_run,
+        };
+        Self {
+            args: args.common,
+            share,
+            shutdown,
+            apply,
+            failures: Failures::default(),
+            tombstones: HashMap::new(),
+            evidence: Evidence::default(),
+            damage: DamageReport::default(),
+            said: HashMap::new(),
+        }
+    }
+
+    /// Looks at everything once and does what follows. Returns how long the listing took.
+    pub(crate) async fn pass(&mut self) -> Result<Duration, Error> {
+        let view = look(&self.apply.nodes, &self.apply.records, &self.share, &self.shutdown).await?;
+        let Some(View { nodes, mut records, all_nodes, took, .. }) = view else { return Ok(Duration::ZERO) };
+        records.retain(|name, found| self.is_ours(name, found));
+        self.remember_tombstones(&records);
+        for (name, found) in &records {
+            self.damage.tell(name, found);
+        }
+
+        let mut work = self.work_for_living(&nodes, &records);
+        work.extend(self.work_for_missing(&nodes, &records));
+        let planned = work.len();
+        let began = Instant::now();
+        let outcomes = work_on(work, self.args.concurrency.get(), &self.shutdown, async |work: Work| {
+            let attempt = async |_| self.apply.attempt(&work.node, work.tombstone.as_ref()).await;
+            let outcome = call::settle(&self.shutdown, attempt).await;
+            (work.node, outcome)
+        })
+        .await;
+
+        let mut counts: HashMap<Outcome, usize> = HashMap::new();
+        let mut failed = 0;
+        for (node, outcome) in outcomes {
+            match self.failures.note(&node, outcome, self.args.interval) {
+                Some(outcome) => *counts.entry(outcome).or_default() += 1,
+                None => failed += 1,
+            }
+        }
+        let count = |outcome| counts.get(&outcome).copied().unwrap_or_default();
+        let (stored, stamped, deleted) =
+            (count(Outcome::Stored), count(Outcome::Stamped), count(Outcome::Deleted));
+        if stored + stamped + deleted + failed > 0 {
+            tracing::info!(
+                all_nodes, nodes = nodes.len(), records = records.len(), planned, stored, stamped, deleted, failed,
+                listing = ?took, writing = ?began.elapsed(), "pass"
+            );
+        }
+        Ok(took)
+    }
+
+    fn is_ours(&self, name: &str, found: &Found) -> bool {
+        match &found.content {
+            Ok(decoded) => self.share.includes(&decoded.record.node),
+            // Nobody's, then: each replica tells about those that it comes across under its own nodes' names.
+            Err(_) => node_in_record_name(name).is_some_and(|node| self.share.includes(node)),
+        }
+    }
+
+    fn remember_tombstones(&mut self, records: &HashMap<String, Found>) {
+        let is_empty = |found: &Found| found.content.as_ref().is_ok_and(|decoded| decoded.record.is_empty());
+        let same = |name: &String, tombstone: &Tombstone| {
+            records.get(name).is_some_and(|found| is_empty(found) && found.version == tombstone.version)
+        };
+        self.tombstones.retain(|name, tombstone| same(name, tombstone));
+        for (name, found) in records.iter().filter(|(_, found)| is_empty(found)) {
+            let tombstone = || Tombstone { version: found.version.clone(), since: Instant::now() };
+            self.tombstones.entry(name.clone()).or_insert_with(tombstone);
+        }
+    }
+
+    fn work_for_living(&mut self, nodes: &[Node], records: &HashMap<String, Found>) -> Vec<Work> {
+        nodes.iter().filter_map(|node| self.work(&node.name, Sighting::Live(node), records)).collect()
+    }
+
+    fn work_for_missing(&mut self, nodes: &[Node], records: &HashMap<String, Found>) -> Vec<Work> {
+        let living: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let decoded = records.values().filter_map(|found| found.content.as_ref().ok());
+        let stored: Vec<_> = decoded.map(|decoded| &decoded.record).collect();
+        let is_missing = |node: &str| !living.contains(node);
+
+        let here = stored.iter().filter(|record| record.departed_at.is_none() && !record.is_empty());
+        let (known, missing) = here.fold((0, 0), |(known, missing), record| {
+            (known + 1, missing + usize::from(is_missing(&record.node)))
+        });
+        self.failures.retain(|node| living.contains(node) || records.contains_key(&record_name(node)));
+        if !self.evidence.suffices(missing, known, Instant::now()) {
+            return Vec::new();
+        }
+        let missing = stored.iter().filter(|record| is_missing(&record.node));
+        missing.filter_map(|record| self.work(&record.node, Sighting::Gone, records)).collect()
+    }
+
+    /// Decides from the lists alone. What needs no write costs no call.
+    fn work(&mut self, node: &str, sighting: Sighting<'_>, records: &HashMap<String, Found>) -> Option<Work> {
+        let name = record_name(node);
+        let (found, tombstone) = (records.get(&name), self.tombstones.get(&name));
+        let plan = plan_store(sighting, Found::stored(found), self.apply.circumstances(found, tombstone));
+        tracing::debug!(node, reason = plan.reason.as_str(), "decided");
+        if plan.action == Action::Nothing || !self.failures.is_due(node, Instant::now()) {
+            return None;
+        }
+        let work = Work { node: node.to_owned(), tombstone: tombstone.cloned() };
+        (!self.args.dry_run || self.is_news(node, &plan)).then_some(work)
+    }
+
+    /// Whether a dry run has not said this yet.
+    fn is_news(&mut self, node: &str, plan: &Plan) -> bool {
+        let mut hasher = DefaultHasher::new();
+        plan.reason.hash(&mut hasher);
+        if let Action::Create(record) | Action::Replace(record) = &plan.action {
+            (&record.uid, &record.labels).hash(&mut hasher);
+        }
+        let news = hasher.finish();
+        self.said.insert(node.to_owned(), news) != Some(news)
+    }
+}
