@@ -8,6 +8,7 @@
 //!     └─ ready          asks the API server whether it serves
 //!   process    runs each under a guard, so that nothing outlives the owner
 //!   progress   how far a long step is, for a terminal and for a log
+//!   shell      lines to paste into a shell
 //! ```
 //!
 //! ```no_run
@@ -25,5 +26,6 @@ pub mod go_build;
 pub mod process;
 pub mod progress;
 mod ready;
+pub mod shell;
 
 pub use control_plane::{Error, Options, Sandbox};
