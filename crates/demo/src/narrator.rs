@@ -1,0 +1,51 @@
+//! Tells the story: lines on stdout with the elapsed time at the left, in colour where that is a terminal.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::time::Instant;
+
+use console::style;
+
+/// As wide as the time at the left of a line.
+const MARGIN: &str = "          ";
+
+pub(crate) struct Narrator {
+    start: Instant,
+}
+
+impl Narrator {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// A new part of the story.
+    pub(crate) fn heading(&self, text: &str) {
+        line(format_args!("\n{MARGIN}{}", style(text).bold().cyan()));
+    }
+
+    /// Something happened.
+    pub(crate) fn say(&self, text: impl Display) {
+        line(format_args!("{} {text}", self.time()));
+    }
+
+    /// What everyone waited for has happened.
+    pub(crate) fn succeed(&self, text: impl Display) {
+        line(format_args!("{} {}", self.time(), style(text).bold().green()));
+    }
+
+    /// Something to look at, several lines of it.
+    pub(crate) fn block(&self, text: &str) {
+        for text in text.lines() {
+            line(format_args!("{MARGIN}  {}", style(text).yellow()));
+        }
+    }
+
+    fn time(&self) -> impl Display {
+        style(format!("{:>7.1} s", self.start.elapsed().as_secs_f64())).dim()
+    }
+}
+
+/// A reader that has gone away, as in `demo | head`, is no reason to fail.
+fn line(text: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}

@@ -1,0 +1,147 @@
+//! What is done to the Nodes, and what comes of it.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use sandbox::progress::Progress;
+
+use crate::narrator::Narrator;
+use crate::nodes::{Cluster, Comparison, Machine};
+use crate::stage::{NAMESPACE, Stage};
+
+/// How many missing labels an error names before it only counts.
+const NAMED: usize = 20;
+
+/// One node goes and returns, step by step.
+pub(crate) async fn one_node(stage: &Stage, narrator: &Narrator) -> anyhow::Result<()> {
+    let cluster = Cluster::new(&stage.client);
+    let machine = Machine::new(
+        "worker-1",
+        [
+            ("disk", "nvme".to_owned()),
+            ("node-role.kubernetes.io/database", String::new()),
+            ("team", "payments".to_owned()),
+            ("topology.kubernetes.io/zone", "eu-north-1a".to_owned()),
+        ],
+    );
+    let machines = std::slice::from_ref(&machine);
+
+    narrator.heading("One node");
+    cluster.create_bare(machines).await?;
+    cluster.label(machines).await?;
+    narrator.say(format!("created node {}, and labelled it:", machine.name));
+    let labels: Vec<_> = machine.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    narrator.block(&labels.join("\n"));
+
+    stage.until("storing the labels", async || Ok(whole(&cluster.in_records(machines).await?))).await?;
+    narrator.say("a storer has copied the labels");
+
+    cluster.delete(machines).await?;
+    narrator.say(format!(
+        "deleted node {}: its labels are gone with it, but this ConfigMap remains:",
+        machine.name
+    ));
+    narrator.block(&yaml(&cluster.record(&machine).await?)?);
+
+    cluster.create_bare(machines).await?;
+    let returned = Instant::now();
+    narrator.say(format!("created node {} again, without the labels", machine.name));
+    stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(machines).await?))).await?;
+    let seconds = returned.elapsed().as_secs_f64();
+    narrator.succeed(format!("all {} labels are back, {seconds:.1} s after the node", machine.labels.len()));
+    Ok(())
+}
+
+/// Many nodes go and return at the same time.
+pub(crate) async fn many_nodes(stage: &Stage, narrator: &Narrator, count: u32) -> anyhow::Result<()> {
+    let cluster = Cluster::new(&stage.client);
+    let machines: Vec<_> = (0..count).map(pool_machine).collect();
+    let labels: usize = machines.iter().map(|machine| machine.labels.len()).sum();
+
+    narrator.heading(&format!("{count} nodes at once"));
+    cluster.create_bare(&machines).await?;
+    cluster.label(&machines).await?;
+    narrator.say(format!("created {count} nodes with {labels} labels, no two nodes alike"));
+    follow(stage, "storing the labels, nodes", &machines, async || cluster.in_records(&machines).await)
+        .await?;
+    narrator.say("the storers have copied them all");
+
+    cluster.delete(&machines).await?;
+    narrator.say(format!("deleted all {count} nodes"));
+    let returning = Instant::now();
+    cluster.create_bare(&machines).await?;
+    narrator.say("created them all again, without the labels");
+    follow(stage, "restoring the labels, nodes", &machines, async || cluster.on_nodes(&machines).await)
+        .await?;
+    let seconds = returning.elapsed().as_secs_f64();
+    narrator.succeed(format!(
+        "all {labels} labels of all {count} nodes are back: the last one {seconds:.1} s after the first node returned"
+    ));
+    Ok(())
+}
+
+/// Things to try on a stage that is left up.
+pub(crate) fn suggestions() -> String {
+    [
+        "kubectl get nodes --show-labels",
+        &format!("kubectl get configmaps -n {NAMESPACE}"),
+        "kubectl label node worker-1 mood=good",
+        &format!("kubectl get configmap label-storage.worker-1 -n {NAMESPACE} -o yaml --watch"),
+        "kubectl delete node worker-1",
+        r#"echo '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}}' | kubectl create -f -"#,
+        "kubectl get node worker-1 --show-labels --watch",
+    ]
+    .join("\n")
+}
+
+/// A machine of a large pool, told from all others by its labels too, so that no mix-up goes unseen.
+fn pool_machine(index: u32) -> Machine {
+    Machine::new(
+        format!("pool-{index:03}"),
+        [
+            ("rack", format!("rack-{}", index / 20)),
+            ("serial-number", format!("sn-{index:06}")),
+            ("team", ["payments", "search", "storage"][index as usize % 3].to_owned()),
+            ("topology.kubernetes.io/zone", format!("eu-north-1{}", ["a", "b", "c"][index as usize % 3])),
+        ],
+    )
+}
+
+/// Waits until a comparison finds nothing missing, and shows how far it is.
+async fn follow(
+    stage: &Stage,
+    what: &str,
+    machines: &[Machine],
+    mut compare: impl AsyncFnMut() -> anyhow::Result<Comparison>,
+) -> anyhow::Result<()> {
+    let mut progress = Progress::new(what, machines.len() as u64);
+    let reached = stage
+        .until(what, async || {
+            let comparison = compare().await?;
+            progress.set(comparison.complete);
+            Ok(whole(&comparison))
+        })
+        .await;
+    progress.clear();
+    reached
+}
+
+/// Nothing missing, or what is.
+fn whole(comparison: &Comparison) -> Result<(), String> {
+    let missing = &comparison.missing;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<_> = missing.iter().take(NAMED).cloned().collect();
+    if missing.len() > NAMED {
+        lines.push(format!("and {} more", missing.len() - NAMED));
+    }
+    Err(lines.join("\n"))
+}
+
+/// As `kubectl get -o yaml` shows it: sorted, and without the managed fields.
+fn yaml(config_map: &ConfigMap) -> anyhow::Result<String> {
+    let mut config_map = config_map.clone();
+    config_map.metadata.managed_fields = None;
+    Ok(serde_saphyr::to_string(&serde_json::to_value(&config_map)?)?)
+}
