@@ -1,1 +1,134 @@
-fn main() {}
+//! Scenario tests: the real daemons, as processes, against a real kube-apiserver and etcd.
+//!
+//! One control plane serves all tests of a run; each test has its own namespace and its own node names, and its
+//! daemons see no others (`--nodes`). The test program has its own `main` for two reasons: the control plane ends with
+//! the run, and the program starts *itself* as a storer or restorer, which can never be older than the code under test.
+//!
+//! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
+//! - [`interference`]: a client that lets something happen just before a chosen request.
+//! - [`slow_server`]: just enough of an API server to keep a daemon waiting.
+//! - All else: the tests, by subject.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test program, where `pub` means: for the other modules"
+)]
+
+mod command_line;
+mod crashes;
+mod deploy;
+mod fuzz;
+mod interference;
+mod races;
+mod records;
+mod restoring;
+mod scenario;
+mod sharding;
+mod slow_server;
+mod storing;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Arguments, Trial};
+use sandbox::{Options, Sandbox};
+
+use crate::scenario::{RUN_AS, Scenario};
+
+fn main() -> ExitCode {
+    if let Some(daemon) = std::env::var_os(RUN_AS) {
+        return run_as(&daemon);
+    }
+    let mut arguments = Arguments::from_args();
+    // They wait far more than they compute.
+    arguments.test_threads.get_or_insert(12);
+    let control_plane = Arc::new(ControlPlane::default());
+    let conclusion = libtest_mimic::run(&arguments, trials(&control_plane));
+    // Ends the control plane, which nothing but this process's death would end otherwise.
+    drop(control_plane);
+    conclusion.exit_code()
+}
+
+fn run_as(daemon: &OsString) -> ExitCode {
+    let args = std::env::args_os();
+    if daemon == "storer" { storer::main_from(args) } else { restorer::main_from(args) }
+}
+
+/// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
+#[derive(Default)]
+struct ControlPlane(OnceLock<Result<Arc<Sandbox>, String>>);
+
+impl ControlPlane {
+    fn get(&self) -> Result<Arc<Sandbox>, String> {
+        self.0
+            .get_or_init(|| {
+                Sandbox::start(Options::default()).map(Arc::new).map_err(|error| error.to_string())
+            })
+            .clone()
+    }
+}
+
+fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
+    macro_rules! trials {
+        ($($module:ident: $($test:ident)+;)+) => { vec![$($({
+            let control_plane = Arc::clone(control_plane);
+            Trial::test(concat!(stringify!($module), "::", stringify!($test)), move || {
+                let sandbox = control_plane.get()?;
+                Ok(scenario::run(&sandbox, stringify!($test), async |scenario: &Scenario| $module::$test(scenario).await)?)
+            })
+        }),+),+] };
+    }
+    trials! {
+        restoring:
+            a_recreated_node_gets_its_labels_back
+            a_label_on_the_returning_node_is_not_overwritten
+            a_removed_label_stays_removed_in_the_store_and_after_the_next_return
+            a_changed_value_wins
+            a_node_deleted_and_recreated_faster_than_the_loops_gets_its_labels_back
+            a_node_recreated_from_its_own_saved_yaml_is_restored
+            keys_with_the_token_and_at_the_length_limits_survive
+            nodes_with_the_longest_names_survive
+            what_a_person_edits_while_the_node_is_away_comes_back;
+        storing:
+            a_node_that_existed_before_the_daemons_is_stored
+            without_labels_the_record_is_empty_at_once_and_gone_within_a_minute
+            the_record_of_a_returning_node_is_left_alone_until_it_is_restored
+            a_record_deleted_under_a_living_node_comes_back
+            a_departed_node_is_stamped_and_forgotten_after_the_retention
+            unchanged_nodes_cost_no_calls
+            a_node_that_can_not_be_stored_does_not_hold_up_the_others;
+        records:
+            of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost
+            a_record_that_names_another_node_is_left_for_a_person
+            somebody_elses_config_map_is_not_touched;
+        races:
+            a_stale_write_of_a_record_is_refused_and_planned_anew
+            a_stale_patch_of_a_node_is_refused_and_planned_anew
+            a_label_changed_while_the_node_is_being_restored_is_kept
+            a_node_replaced_while_it_is_being_restored_is_restored_itself
+            a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
+            two_replicas_of_one_shard_do_no_harm;
+        sharding:
+            three_shards_cover_every_node_exactly_once
+            more_shards_than_nodes_are_fine;
+        crashes:
+            daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels
+            a_signal_ends_an_idle_daemon_in_order
+            a_write_in_flight_is_finished_after_the_first_signal
+            a_write_that_is_never_answered_does_not_hold_up_the_end
+            a_second_signal_ends_a_daemon_at_once;
+        command_line:
+            a_dry_run_writes_nothing
+            bad_usage_is_one_line_and_exit_code_2
+            a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
+            missing_rights_are_named;
+        deploy:
+            every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
+            replicas_and_shards_can_not_drift_apart;
+        fuzz:
+            random_histories_of_a_thousand_nodes_end_as_an_oracle_says;
+    }
+}

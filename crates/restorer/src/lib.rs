@@ -30,7 +30,7 @@ use crate::pass::Restorer;
 /// has and it has not; a label that it has is never overwritten. Works on the current kubeconfig context, or in a pod
 /// with its service account. The storer writes the ConfigMaps.
 #[derive(Debug, Clone, clap::Parser)]
-#[command(name = "restorer", version, styles = STYLES, max_term_width = 100)]
+#[command(name = "restorer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
     /// What both daemons share.
     #[command(flatten)]

@@ -23,11 +23,15 @@ impl Shutdown {
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let heard = shutdown.clone();
         tokio::spawn(async move {
-            for token in [heard.stop, heard.abort] {
+            for (token, message) in [
+                (heard.stop, "asked to end, finishing what is in flight"),
+                (heard.abort, "asked again, ending at once"),
+            ] {
                 tokio::select! {
                     _ = terminate.recv() => (),
                     _ = interrupt.recv() => (),
                 }
+                tracing::info!("{message}");
                 token.cancel();
             }
         });

@@ -32,7 +32,7 @@ use crate::pass::Storer;
 /// Looks at all nodes on an interval, and stores the labels of each in a ConfigMap `label-storage.NODE`. Works on the
 /// current kubeconfig context, or in a pod with its service account. The restorer brings the labels back.
 #[derive(Debug, Clone, clap::Parser)]
-#[command(name = "storer", version, styles = STYLES, max_term_width = 100)]
+#[command(name = "storer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
     /// What both daemons share.
     #[command(flatten)]

@@ -1,0 +1,155 @@
+//! What a person at a terminal sees.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+
+use crate::scenario::{Labels, Scenario, labels};
+
+/// A kubeconfig for a server without credentials.
+pub fn kubeconfig_for(server: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    })
+    .to_string()
+}
+
+/// A token for a service account, which is created where it is missing.
+pub async fn token(s: &Scenario, namespace: &str, account: &str) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(s.client.clone(), namespace);
+    if accounts.get_opt(account).await?.is_none() {
+        let account = serde_json::from_value(json!({"metadata": {"name": account}}))?;
+        accounts.create(&PostParams::default(), &account).await?;
+    }
+    let request = TokenRequest::default();
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    answer.status.and_then(|status| status.token).context("no token")
+}
+
+/// Runs both daemons until they end by themselves, and checks how.
+async fn both_end(
+    s: &Scenario,
+    args: &[&str],
+    kubeconfig: Option<PathBuf>,
+    code: i32,
+    says: &[&str],
+) -> Result<()> {
+    let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    for kind in ["storer", "restorer"] {
+        let daemon = s.run_binary(kind, &args, kubeconfig.clone())?;
+        let exit = daemon.exit().await?;
+        let said = daemon.log();
+        assert_eq!(exit.code(), code, "{kind} {args:?}: {said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{kind} {args:?}: {said}");
+        for part in says {
+            assert!(said.contains(part), "{kind} {args:?} does not say {part:?}: {said}");
+        }
+    }
+    Ok(())
+}
+
+pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
+    let (stored, fresh, gone) = (s.node("stored"), s.node("fresh"), s.node("gone"));
+    {
+        let _storer = s.storer(&[])?;
+        for node in [&stored, &gone] {
+            s.create(node, labels([("pool", "gold")])).await?;
+            s.eventually_stored(node, labels([("pool", "gold")])).await?;
+        }
+    }
+    // One of each: to be created, to be restored, to be stamped.
+    s.create(&fresh, labels([("pool", "new")])).await?;
+    s.delete(&stored).await?;
+    s.create(&stored, Labels::new()).await?;
+    s.delete(&gone).await?;
+    let versions = async || -> Result<Vec<Option<String>>> {
+        let records = [s.config_map(&stored).await?, s.config_map(&gone).await?, s.config_map(&fresh).await?];
+        let records = records.map(|record| record.and_then(|record| record.metadata.resource_version));
+        let nodes = [s.get(&stored).await?, s.get(&fresh).await?].map(|node| node.metadata.resource_version);
+        Ok(records.into_iter().chain(nodes).collect())
+    };
+    let before = versions().await?;
+
+    let (storer, restorer) = (s.storer(&["--dry-run"])?, s.restorer(&["--dry-run"])?);
+    for (daemon, node, words) in [
+        (&storer, &fresh, "would create the record"),
+        (&storer, &gone, "would replace the record"),
+        (&restorer, &stored, "would restore"),
+    ] {
+        s.eventually(words, true, async || Ok(daemon.has_logged(&["INFO", words, node]))).await?;
+        s.after_two_passes(daemon, node).await?;
+        let times =
+            daemon.log().lines().filter(|line| line.contains(words) && line.contains(node.as_str())).count();
+        assert_eq!(times, 1, "said once, not with every pass");
+    }
+    assert_eq!(versions().await?, before);
+    Ok(())
+}
+
+pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
+    for (args, says) in [
+        (&["--replicas", "3", "--replica-index", "3"][..], "--replica-index 3 is not below --replicas 3"),
+        (&["--replicas", "0"], "--replicas"),
+        (&["--replicas", "2"], "needs --replica-index"),
+        (&["--interval", "0s"], "from 100ms to 1h"),
+        (&["--interval", "often"], "such as 500ms, 10s"),
+        (&["--nodes", "[a"], "--nodes"),
+        (&["--concurrency", "0"], "--concurrency"),
+        (&["--log-level", "loud"], "--log-level"),
+        (&["--frobnicate"], "--frobnicate"),
+        (&["extra"], "extra"),
+    ] {
+        both_end(s, args, Some(s.sandbox.kubeconfig().to_owned()), 2, &["error:", says]).await?;
+    }
+    Ok(())
+}
+
+pub async fn a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1(s: &Scenario) -> Result<()> {
+    both_end(s, &[], None, 1, &["error:", "set KUBECONFIG"]).await?;
+    both_end(s, &[], Some(s.file("missing")), 1, &["error:", "set KUBECONFIG", "missing"]).await?;
+
+    let garbage = s.file("garbage");
+    std::fs::write(&garbage, "{ this is no kubeconfig")?;
+    both_end(s, &[], Some(garbage), 1, &["error:", "KUBECONFIG"]).await?;
+
+    // A port that was free a moment ago, and on which nobody listens.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let down = s.file("down");
+    std::fs::write(&down, kubeconfig_for(&format!("http://{address}")))?;
+    both_end(
+        s,
+        &[],
+        Some(down),
+        1,
+        &["error:", "can't reach the API server", &address.to_string(), "is it running"],
+    )
+    .await?;
+
+    let stranger = s.sandbox.kubeconfig_with_token("not-a-token", None)?;
+    both_end(s, &[], Some(stranger), 1, &["error:", "check the credentials"]).await?;
+
+    let real = Some(s.sandbox.kubeconfig().to_owned());
+    both_end(s, &["--namespace", "nowhere"], real, 1, &["error:", "kubectl create namespace nowhere"]).await
+}
+
+pub async fn missing_rights_are_named(s: &Scenario) -> Result<()> {
+    let token = token(s, &s.namespace, "nobody").await?;
+    let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(&s.namespace))?;
+    let in_namespace = format!("list configmaps in namespace {}", s.namespace);
+    both_end(
+        s,
+        &[],
+        Some(kubeconfig),
+        1,
+        &["error: not allowed to", "list nodes", &in_namespace, "deploy/rbac.yaml"],
+    )
+    .await
+}

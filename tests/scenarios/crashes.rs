@@ -1,0 +1,105 @@
+//! Daemons end: suddenly, or when asked to.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use sandbox::process::Signal;
+
+use crate::command_line::kubeconfig_for;
+use crate::fuzz::seed;
+use crate::scenario::{Daemon, Scenario, labels};
+use crate::slow_server::SlowServer;
+
+pub async fn daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels(
+    s: &Scenario,
+) -> Result<()> {
+    let seed = seed();
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut daemons = [s.storer(&[])?, s.restorer(&[])?, s.storer(&[])?, s.restorer(&[])?];
+    let nodes: Vec<_> = (0..12).map(|i| s.node(&format!("n{i}"))).collect();
+    for node in &nodes {
+        s.create(node, labels([("round", "0"), ("pool", "gold")])).await?;
+    }
+    for round in 0..6u32 {
+        for node in &nodes {
+            let number = random.random_range(0..daemons.len());
+            if random.random_ratio(1, 2) {
+                daemons[number].process.signal(Signal::KILL)?;
+                let exit = daemons[number].exit().await?;
+                assert_eq!(exit.code(), 137);
+                daemons[number] = s.daemon(["storer", "restorer"][number % 2], &[])?;
+            }
+            // Only what was stored is promised to survive.
+            s.eventually_stored(node, labels([("round", &round.to_string()), ("pool", "gold")]))
+                .await
+                .with_context(|| format!("seed {seed}"))?;
+            s.delete(node).await?;
+            s.create(node, labels([("round", &(round + 1).to_string())])).await?;
+        }
+    }
+    for node in &nodes {
+        let expected = labels([("round", "6"), ("pool", "gold")]);
+        s.eventually_labelled(node, expected.clone()).await.with_context(|| format!("seed {seed}"))?;
+        s.eventually_stored(node, expected).await.with_context(|| format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+pub async fn a_signal_ends_an_idle_daemon_in_order(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    for signal in [Signal::TERM, Signal::INT] {
+        for kind in ["storer", "restorer"] {
+            let daemon = s.daemon(kind, &["--interval", "1h"])?;
+            s.eventually("a pass", true, async || Ok(daemon.decisions(&node) > 0)).await?;
+            let asked = Instant::now();
+            daemon.process.signal(signal)?;
+            assert_eq!(daemon.exit().await?.code(), 0, "{kind} {signal:?}");
+            assert!(daemon.has_logged(&["INFO", "stopped"]));
+            assert!(asked.elapsed().as_secs() < 5, "a promise to the StatefulSet, not a measurement");
+        }
+    }
+    Ok(())
+}
+
+/// A storer in the middle of a write, which the server does not answer yet.
+async fn in_the_middle_of_a_write(s: &Scenario) -> Result<(SlowServer, Daemon)> {
+    let server = SlowServer::start().await?;
+    let kubeconfig = s.file("slow");
+    std::fs::write(&kubeconfig, kubeconfig_for(&server.url))?;
+    let daemon = s.run_binary("storer", &[], Some(kubeconfig))?;
+    s.eventually("a write under way", true, async || Ok(server.has_writes())).await?;
+    Ok((server, daemon))
+}
+
+pub async fn a_write_in_flight_is_finished_after_the_first_signal(s: &Scenario) -> Result<()> {
+    let (server, daemon) = in_the_middle_of_a_write(s).await?;
+    daemon.process.signal(Signal::TERM)?;
+    server.answer();
+    assert_eq!(daemon.exit().await?.code(), 0);
+    assert!(daemon.has_logged(&["INFO", "stored"]), "{}", daemon.log());
+    Ok(())
+}
+
+pub async fn a_write_that_is_never_answered_does_not_hold_up_the_end(s: &Scenario) -> Result<()> {
+    let (_server, daemon) = in_the_middle_of_a_write(s).await?;
+    daemon.process.signal(Signal::TERM)?;
+    assert_eq!(daemon.exit().await?.code(), 0);
+    assert!(daemon.has_logged(&["WARN", "leaving unfinished"]), "{}", daemon.log());
+    Ok(())
+}
+
+pub async fn a_second_signal_ends_a_daemon_at_once(s: &Scenario) -> Result<()> {
+    let (_server, daemon) = in_the_middle_of_a_write(s).await?;
+    daemon.process.signal(Signal::TERM)?;
+    // Two signals that are not apart are one.
+    s.eventually("the first was heard", true, async || {
+        Ok(daemon.has_logged(&["INFO", "finishing what is in flight"]))
+    })
+    .await?;
+    daemon.process.signal(Signal::TERM)?;
+    assert_eq!(daemon.exit().await?.code(), 130);
+    Ok(())
+}

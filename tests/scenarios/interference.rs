@@ -1,0 +1,129 @@
+//! A client that lets something happen just before a chosen request: what reality does rarely, on demand.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use clap::Parser;
+use http::Request;
+use kube::client::{Body, ClientBuilder};
+use label_storage_runtime::args::{Common, Surroundings};
+use label_storage_runtime::client::Cluster;
+use label_storage_runtime::shutdown::Shutdown;
+use tower::BoxError;
+use tower::buffer::BufferLayer;
+use tower::filter::AsyncFilterLayer;
+
+use crate::scenario::{Scenario, config};
+
+type Event = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// Sees every request of a client, and once, before the first that fits, lets something happen.
+#[derive(Clone)]
+pub struct Interference(Arc<Mutex<State>>);
+
+struct State {
+    seen: Vec<String>,
+    fits: fn(&str) -> bool,
+    event: Option<Event>,
+}
+
+impl Interference {
+    /// Only looks on.
+    pub fn none() -> Self {
+        Self(Arc::new(Mutex::new(State { seen: Vec::new(), fits: |_| false, event: None })))
+    }
+
+    /// Lets `event` happen before the first request that fits, given as in `PATCH /api/v1/nodes/a?…`.
+    pub fn before<F: Future<Output = ()> + Send + 'static>(
+        fits: fn(&str) -> bool,
+        event: impl FnOnce() -> F + Send + 'static,
+    ) -> Self {
+        let event: Event = Box::new(move || Box::pin(event()));
+        Self(Arc::new(Mutex::new(State { seen: Vec::new(), fits, event: Some(event) })))
+    }
+
+    /// All requests so far.
+    pub fn seen(&self) -> Vec<String> {
+        self.0.lock().expect("no panic in here").seen.clone()
+    }
+
+    /// How many requests so far fit.
+    pub fn count(&self, fits: impl Fn(&str) -> bool) -> usize {
+        self.seen().iter().filter(|request| fits(request)).count()
+    }
+
+    fn take_note(&self, request: &Request<Body>) -> Option<Event> {
+        let line = format!("{} {}", request.method(), request.uri());
+        let mut state = self.0.lock().expect("no panic in here");
+        let fits = (state.fits)(&line);
+        state.seen.push(line);
+        if fits { state.event.take() } else { None }
+    }
+
+    async fn cluster(&self, s: &Scenario) -> Result<Cluster> {
+        let mut config = config(&s.sandbox).await?;
+        config.default_retry = false;
+        let url = config.cluster_url.to_string();
+        let this = self.clone();
+        let filter = move |request: Request<Body>| {
+            let event = this.take_note(&request);
+            async move {
+                if let Some(event) = event {
+                    event().await;
+                }
+                Ok::<_, BoxError>(request)
+            }
+        };
+        let builder = ClientBuilder::try_from(config)?.with_layer(&BufferLayer::new(64));
+        let client = builder.with_layer(&AsyncFilterLayer::new(filter)).build();
+        Ok(Cluster { client, namespace: s.namespace.clone(), url })
+    }
+}
+
+/// Runs a storer in this process, through this client, for as long as `test` runs.
+pub async fn storer_with(
+    s: &Scenario,
+    interference: &Interference,
+    test: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let args = storer::Args::parse_from(command_line(s));
+    let (cluster, share) = (interference.cluster(s).await?, share(&args.common)?);
+    let shutdown = Shutdown::default();
+    let daemon = storer::run(args, cluster, &s.namespace, share, &shutdown);
+    alongside(&shutdown, daemon, test).await
+}
+
+/// Runs a restorer in this process, through this client, for as long as `test` runs.
+pub async fn restorer_with(
+    s: &Scenario,
+    interference: &Interference,
+    test: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let args = restorer::Args::parse_from(command_line(s));
+    let (cluster, share) = (interference.cluster(s).await?, share(&args.common)?);
+    let shutdown = Shutdown::default();
+    let daemon = restorer::run(args, cluster, &s.namespace, share, &shutdown);
+    alongside(&shutdown, daemon, test).await
+}
+
+fn command_line(s: &Scenario) -> Vec<String> {
+    std::iter::once("daemon".to_owned()).chain(s.flags()).collect()
+}
+
+fn share(common: &Common) -> Result<label_storage_runtime::args::Share> {
+    Ok(common.share(&Surroundings::default())?)
+}
+
+async fn alongside(
+    shutdown: &Shutdown,
+    daemon: impl Future<Output = ()>,
+    test: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let test = async {
+        let result = test().await;
+        shutdown.request();
+        result
+    };
+    tokio::join!(daemon, test).1
+}

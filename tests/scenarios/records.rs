@@ -1,0 +1,88 @@
+//! Records that somebody else had a hand in.
+
+use anyhow::{Context, Result};
+use label_storage::name::record_name;
+use serde_json::json;
+
+use crate::scenario::{Labels, Scenario, labels};
+
+pub async fn of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost(
+    s: &Scenario,
+) -> Result<()> {
+    let (storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    let kept = labels([("pool", "gold"), ("example.com/rack", "7")]);
+    s.create(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept.clone()).await?;
+    s.delete(&node).await?;
+    s.patch_record(
+        &node,
+        json!({
+            "metadata": {"annotations": {
+                "label-storage/node-uid": null,
+                "label-storage/generation": "many",
+                "label-storage/captured-at": "yesterday",
+                "label-storage/node-resource-version": "-1",
+            }},
+            "data": {"-SLASH-": "no key", "value": "no value!", "-LONG-00": "x=y"},
+            "binaryData": {"blob": "AAEC"},
+        }),
+    )
+    .await?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept).await?;
+    for daemon in [&storer, &restorer] {
+        s.eventually("the damage is told", true, async || Ok(daemon.has_logged(&["WARN", &node, "damaged"])))
+            .await?;
+    }
+    // What is no label was not restored, and is still there for whoever put it there.
+    let config_map = s.config_map(&node).await?.context("no record")?;
+    let data = config_map.data.context("no data")?;
+    assert_eq!(data.get("value").map(String::as_str), Some("no value!"));
+    assert_eq!(data.len(), 5);
+    assert!(config_map.binary_data.is_some_and(|binary| binary.contains_key("blob")));
+    Ok(())
+}
+
+pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    let kept = labels([("pool", "gold")]);
+    s.create(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept.clone()).await?;
+    s.delete(&node).await?;
+    let mut tampered = false;
+    while !tampered {
+        // Until no write of the storer's comes after it.
+        s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "somebody"}}}))
+            .await?;
+        let before = s.config_map(&node).await?;
+        s.eventually("told", true, async || Ok(storer.has_logged(&["WARN", &node, "left alone"]))).await?;
+        tampered = s.config_map(&node).await? == before;
+    }
+    let before = s.config_map(&node).await?;
+    s.create(&node, labels([("new", "1")])).await?;
+    s.after_two_passes(&storer, &node).await?;
+    s.after_two_passes(&restorer, &node).await?;
+    assert_eq!(s.config_map(&node).await?, before);
+    assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
+    // A person puts it right, and all goes on from there.
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": node}}})).await?;
+    s.eventually_labelled(&node, labels([("new", "1"), ("pool", "gold")])).await
+}
+
+pub async fn somebody_elses_config_map_is_not_touched(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    let foreign = json!({"metadata": {"name": record_name(&node)}, "data": {"pool": "theirs"}});
+    s.config_maps.create(&Default::default(), &serde_json::from_value(foreign)?).await?;
+    let before = s.config_map(&node).await?;
+    let (storer, restorer) = s.pair()?;
+    s.create(&node, labels([("mine", "1")])).await?;
+    s.eventually("told", true, async || Ok(storer.has_logged(&["WARN", &node, "managed-by"]))).await?;
+    s.after_two_passes(&storer, &node).await?;
+    s.after_two_passes(&restorer, &node).await?;
+    assert_eq!(s.config_map(&node).await?, before);
+    assert_eq!(s.labels(&node).await?, labels([("mine", "1")]));
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! What a test is given: nodes and records of its own, daemons, and waiting for things to become true.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use label_storage::Record;
+use label_storage::name::record_name;
+use sandbox::Sandbox;
+use sandbox::process::{Exit, Guarded};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Set for a process that is to be a daemon rather than a test run.
+pub const RUN_AS: &str = "LABEL_STORAGE_TEST_RUN_AS";
+
+/// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub type Labels = BTreeMap<String, String>;
+
+/// Labels from pairs.
+pub fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+pub struct Scenario {
+    pub client: Client,
+    pub namespace: String,
+    pub nodes: Api<Node>,
+    pub config_maps: Api<ConfigMap>,
+    pub sandbox: Arc<Sandbox>,
+    folder: TempDir,
+    started: AtomicUsize,
+}
+
+/// Runs one test, in a namespace of its own, and takes away its nodes afterwards. Where it fails, its error shows what
+/// there was: nodes, records and the end of each daemon's log.
+pub fn run(
+    sandbox: &Arc<Sandbox>,
+    name: &str,
+    test: impl AsyncFnOnce(&Scenario) -> Result<()>,
+) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let scenario = Scenario::new(sandbox, name).await.map_err(|error| format!("{error:#}"))?;
+        let result = test(&scenario).await;
+        let report = match &result {
+            Ok(()) => String::new(),
+            Err(error) => format!("{error:#}\n{}", scenario.describe().await),
+        };
+        scenario.clean_up().await;
+        result.map_err(|_| report)
+    })
+}
+
+impl Scenario {
+    async fn new(sandbox: &Arc<Sandbox>, name: &str) -> Result<Self> {
+        let config = config(sandbox).await?;
+        let client = Client::try_from(config)?;
+        // Room for what a test appends to the names of its nodes.
+        let namespace: String =
+            name.replace('_', "-").chars().take(40).collect::<String>().trim_end_matches('-').to_owned();
+        let metadata = json!({"metadata": {"name": namespace}});
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces.create(&PostParams::default(), &serde_json::from_value(metadata)?).await?;
+        Ok(Self {
+            nodes: Api::all(client.clone()),
+            config_maps: Api::namespaced(client.clone(), &namespace),
+            client,
+            namespace,
+            sandbox: Arc::clone(sandbox),
+            folder: TempDir::new()?,
+            started: AtomicUsize::new(0),
+        })
+    }
+
+    /// The full name of one of this test's nodes.
+    pub fn node(&self, name: &str) -> String {
+        format!("{}.{name}", self.namespace)
+    }
+
+    // Nodes, as a person or a kubelet changes them.
+
+    pub async fn create(&self, node: &str, labels: Labels) -> Result<()> {
+        let node = json!({"metadata": {"name": node, "labels": labels}});
+        self.create_from(serde_json::from_value(node)?).await
+    }
+
+    pub async fn create_from(&self, node: Node) -> Result<()> {
+        self.nodes.create(&PostParams::default(), &node).await.context("create a node")?;
+        Ok(())
+    }
+
+    pub async fn delete(&self, node: &str) -> Result<()> {
+        self.nodes.delete(node, &DeleteParams::default()).await.context("delete a node")?;
+        Ok(())
+    }
+
+    /// Sets labels; a `None` removes one.
+    pub async fn label<const N: usize>(&self, node: &str, labels: [(&str, Option<&str>); N]) -> Result<()> {
+        let patch = json!({"metadata": {"labels": BTreeMap::from(labels)}});
+        self.nodes
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("label a node")?;
+        Ok(())
+    }
+
+    pub async fn get(&self, node: &str) -> Result<Node> {
+        Ok(self.nodes.get(node).await?)
+    }
+
+    pub async fn labels(&self, node: &str) -> Result<Labels> {
+        Ok(self.nodes.get_opt(node).await?.and_then(|node| node.metadata.labels).unwrap_or_default())
+    }
+
+    // Records.
+
+    pub async fn config_map(&self, node: &str) -> Result<Option<ConfigMap>> {
+        Ok(self.config_maps.get_opt(&record_name(node)).await?)
+    }
+
+    pub async fn record(&self, node: &str) -> Result<Option<Record>> {
+        let Some(config_map) = self.config_map(node).await? else { return Ok(None) };
+        Ok(Record::decode(&config_map).ok().map(|decoded| decoded.record))
+    }
+
+    pub async fn patch_record(&self, node: &str, patch: serde_json::Value) -> Result<()> {
+        let name = record_name(node);
+        self.config_maps
+            .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("patch a record")?;
+        Ok(())
+    }
+
+    // Waiting.
+
+    /// Waits until `look` finds what is expected.
+    pub async fn eventually<T: PartialEq + Debug>(
+        &self,
+        what: &str,
+        expected: T,
+        mut look: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = look().await;
+            if found.as_ref().is_ok_and(|found| *found == expected) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("never became true: {what}: expected {expected:?}, found {found:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
+    pub async fn eventually_labelled(&self, node: &str, expected: Labels) -> Result<()> {
+        self.eventually(&format!("labels of {node}"), expected, async || self.labels(node).await).await
+    }
+
+    /// Waits until the record holds exactly these labels, read from the node's present incarnation.
+    pub async fn eventually_stored(&self, node: &str, expected: Labels) -> Result<()> {
+        let uid = self.get(node).await?.metadata.uid;
+        self.eventually(&format!("record of {node}"), (uid, expected), async || {
+            let record = self.record(node).await?.context("no record")?;
+            Ok((record.uid.map(|uid| uid.to_string()), record.labels))
+        })
+        .await
+    }
+
+    /// Waits until a daemon has decided twice more about this node: by then it has acted upon what is there now.
+    pub async fn after_two_passes(&self, daemon: &Daemon, node: &str) -> Result<()> {
+        let before = daemon.decisions(node);
+        self.eventually("two more passes", true, async || Ok(daemon.decisions(node) >= before + 2)).await
+    }
+
+    // Daemons.
+
+    /// Starts a storer for this test's nodes.
+    pub fn storer(&self, flags: &[&str]) -> Result<Daemon> {
+        self.daemon("storer", flags)
+    }
+
+    /// Starts a restorer for this test's nodes.
+    pub fn restorer(&self, flags: &[&str]) -> Result<Daemon> {
+        self.daemon("restorer", flags)
+    }
+
+    /// One of each.
+    pub fn pair(&self) -> Result<(Daemon, Daemon)> {
+        Ok((self.storer(&[])?, self.restorer(&[])?))
+    }
+
+    pub fn daemon(&self, kind: &str, flags: &[&str]) -> Result<Daemon> {
+        let mut args = self.flags();
+        // The last one counts, so a test may say otherwise.
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self.run_binary(kind, &args, Some(self.sandbox.kubeconfig().to_owned()))
+    }
+
+    /// Flags that keep a daemon to this test's namespace and nodes.
+    pub fn flags(&self) -> Vec<String> {
+        let nodes = format!("{}.*", self.namespace);
+        ["--namespace", &self.namespace, "--nodes", &nodes, "--interval", "150ms", "--log-level", "debug"]
+            .map(str::to_owned)
+            .into()
+    }
+
+    /// Runs a daemon with exactly these arguments.
+    pub fn run_binary(&self, kind: &str, args: &[String], kubeconfig: Option<PathBuf>) -> Result<Daemon> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.path().join(format!("{kind}-{number}.log"));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(args).env(RUN_AS, kind).env("HOME", self.folder.path());
+        match kubeconfig {
+            Some(path) => command.env("KUBECONFIG", path),
+            None => command.env_remove("KUBECONFIG"),
+        };
+        Ok(Daemon { process: Guarded::spawn(kind, &command, &log)? })
+    }
+
+    /// A file in this test's own folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    // The end.
+
+    async fn own_nodes(&self) -> Result<Vec<Node>> {
+        let prefix = format!("{}.", self.namespace);
+        let mut nodes = self.nodes.list(&ListParams::default()).await?.items;
+        nodes.retain(|node| node.metadata.name.as_ref().is_some_and(|name| name.starts_with(&prefix)));
+        Ok(nodes)
+    }
+
+    async fn describe(&self) -> String {
+        let mut text = String::new();
+        for node in self.own_nodes().await.unwrap_or_default().into_iter().take(5) {
+            let meta = node.metadata;
+            text +=
+                &format!("node {:?} {:?} {:?} {:?}\n", meta.name, meta.uid, meta.labels, meta.annotations);
+        }
+        let records =
+            self.config_maps.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        for record in records.into_iter().take(5) {
+            text += &format!(
+                "record {:?} {:?} {:?}\n",
+                record.metadata.name, record.metadata.annotations, record.data
+            );
+        }
+        let logs = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        for log in logs.filter(|file| file.path().extension().is_some_and(|end| end == "log")) {
+            let content = std::fs::read_to_string(log.path()).unwrap_or_default();
+            let lines: Vec<_> = content.lines().rev().take(25).collect();
+            text += &format!("--- {}\n", log.file_name().display());
+            lines.iter().rev().for_each(|line| text += &format!("{line}\n"));
+        }
+        text
+    }
+
+    /// Every daemon of every test lists all nodes: what is left behind would slow the others down.
+    async fn clean_up(&self) {
+        let names =
+            self.own_nodes().await.unwrap_or_default().into_iter().filter_map(|node| node.metadata.name);
+        let deletions = futures::stream::iter(names).for_each_concurrent(8, async |name| {
+            // One that is gone already is as good.
+            let _ = self.nodes.delete(&name, &DeleteParams::default()).await;
+        });
+        deletions.await;
+    }
+}
+
+pub async fn config(sandbox: &Sandbox) -> Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(sandbox.kubeconfig())?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
+/// A storer or restorer that runs as a process of its own, and ends with the test.
+pub struct Daemon {
+    pub process: Guarded,
+}
+
+impl Daemon {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.process.log()).unwrap_or_default()
+    }
+
+    /// Whether one line of its log has all of these.
+    pub fn has_logged(&self, parts: &[&str]) -> bool {
+        self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// How often it has decided about a node so far.
+    pub fn decisions(&self, node: &str) -> usize {
+        let field = format!("node=\"{node}\"");
+        self.log().lines().filter(|line| line.contains("decided") && line.contains(&field)).count()
+    }
+
+    /// Waits for its end, which must come by itself.
+    pub async fn exit(&self) -> Result<Exit> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.process.try_wait() {
+                Some(exit) => return Ok(exit),
+                None if Instant::now() > deadline => bail!("{} did not end", self.process.name()),
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
