@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use clap::Parser;
 use http::Request;
+use kube::Client;
 use kube::client::{Body, ClientBuilder};
-use label_storage_runtime::args::{Common, Surroundings};
-use label_storage_runtime::client::Cluster;
+use label_storage_runtime::Daemon;
+use label_storage_runtime::args::Surroundings;
+use label_storage_runtime::pass::Replica;
 use label_storage_runtime::shutdown::Shutdown;
 use tower::BoxError;
 use tower::buffer::BufferLayer;
@@ -61,10 +62,9 @@ impl Interference {
         if fits { state.event.take() } else { None }
     }
 
-    async fn cluster(&self, s: &Scenario) -> Result<Cluster> {
+    async fn client(&self, s: &Scenario) -> Result<Client> {
         let mut config = config(&s.sandbox).await?;
         config.default_retry = false;
-        let url = config.cluster_url.to_string();
         let this = self.clone();
         let filter = move |request: Request<Body>| {
             let event = this.take_note(&request);
@@ -76,54 +76,24 @@ impl Interference {
             }
         };
         let builder = ClientBuilder::try_from(config)?.with_layer(&BufferLayer::new(64));
-        let client = builder.with_layer(&AsyncFilterLayer::new(filter)).build();
-        Ok(Cluster { client, namespace: s.namespace.clone(), url })
+        Ok(builder.with_layer(&AsyncFilterLayer::new(filter)).build())
     }
 }
 
-/// Runs a storer in this process, through this client, for as long as `test` runs.
-pub async fn storer_with(
+/// Runs a daemon in this process, through this client, for as long as `test` runs.
+pub async fn alongside<D: Daemon>(
     s: &Scenario,
     interference: &Interference,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
-    let args = storer::Args::parse_from(command_line(s));
-    let (cluster, share) = (interference.cluster(s).await?, share(&args.common)?);
-    let shutdown = Shutdown::default();
-    let daemon = storer::run(args, cluster, &s.namespace, share, &shutdown);
-    alongside(&shutdown, daemon, test).await
-}
-
-/// Runs a restorer in this process, through this client, for as long as `test` runs.
-pub async fn restorer_with(
-    s: &Scenario,
-    interference: &Interference,
-    test: impl AsyncFnOnce() -> Result<()>,
-) -> Result<()> {
-    let args = restorer::Args::parse_from(command_line(s));
-    let (cluster, share) = (interference.cluster(s).await?, share(&args.common)?);
-    let shutdown = Shutdown::default();
-    let daemon = restorer::run(args, cluster, &s.namespace, share, &shutdown);
-    alongside(&shutdown, daemon, test).await
-}
-
-fn command_line(s: &Scenario) -> Vec<String> {
-    std::iter::once("daemon".to_owned()).chain(s.flags()).collect()
-}
-
-fn share(common: &Common) -> Result<label_storage_runtime::args::Share> {
-    Ok(common.share(&Surroundings::default())?)
-}
-
-async fn alongside(
-    shutdown: &Shutdown,
-    daemon: impl Future<Output = ()>,
-    test: impl AsyncFnOnce() -> Result<()>,
-) -> Result<()> {
+    let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.flags()));
+    let share = daemon.common().share(&Surroundings::default())?;
+    let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
+    let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
     let test = async {
         let result = test().await;
         shutdown.request();
         result
     };
-    tokio::join!(daemon, test).1
+    tokio::join!(daemon.run(replica), test).1
 }

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use label_storage::name::record_name;
 use serde_json::json;
 
-use crate::interference::{Interference, restorer_with, storer_with};
+use crate::interference::{Interference, alongside};
 use crate::scenario::{Labels, Scenario, labels};
 
 fn patches_a_node(request: &str) -> bool {
@@ -40,7 +40,7 @@ pub async fn a_stale_write_of_a_record_is_refused_and_planned_anew(s: &Scenario)
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         records.patch(&name, &PatchParams::default(), &touch).await.expect("a patch by somebody else");
     });
-    storer_with(s, &interference, async || {
+    alongside::<storer::Args>(s, &interference, async || {
         s.eventually_stored(&node, labels([("pool", "gold")])).await?;
         s.label(&node, [("pool", Some("silver"))]).await?;
         s.eventually_stored(&node, labels([("pool", "silver")])).await?;
@@ -78,7 +78,7 @@ pub async fn a_stale_patch_of_a_node_is_refused_and_planned_anew(s: &Scenario) -
     let interference = Interference::before(patches_a_node, move || async move {
         patch_node(&nodes, &name, json!({"metadata": {"annotations": {"heartbeat": "1"}}})).await;
     });
-    restorer_with(s, &interference, async || {
+    alongside::<restorer::Args>(s, &interference, async || {
         s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
         assert_eq!(interference.count(patches_a_node), 2, "the first was refused");
         Ok(())
@@ -93,7 +93,7 @@ pub async fn a_label_changed_while_the_node_is_being_restored_is_kept(s: &Scenar
     let interference = Interference::before(patches_a_node, move || async move {
         patch_node(&nodes, &name, json!({"metadata": {"labels": {"pool": "mine"}}})).await;
     });
-    restorer_with(s, &interference, async || {
+    alongside::<restorer::Args>(s, &interference, async || {
         s.eventually_labelled(&node, labels([("pool", "mine"), ("rack", "7")])).await
     })
     .await?;
@@ -107,7 +107,7 @@ pub async fn a_node_replaced_while_it_is_being_restored_is_restored_itself(s: &S
     let (nodes, name) = (s.nodes.clone(), node.clone());
     let interference =
         Interference::before(patches_a_node, move || async move { replace_node(&nodes, &name).await });
-    restorer_with(s, &interference, async || {
+    alongside::<restorer::Args>(s, &interference, async || {
         s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
         let node = s.get(&node).await?;
         let marker = node.metadata.annotations.unwrap_or_default().remove(label_storage::node::RESTORED);
@@ -137,7 +137,7 @@ pub async fn a_node_replaced_while_it_is_being_stored_does_not_empty_its_record(
         replace_node(&nodes, &name).await;
         armed.notify_one();
     });
-    storer_with(s, &interference, async || {
+    alongside::<storer::Args>(s, &interference, async || {
         arm.notified().await;
         let before = interference.seen().len();
         s.eventually("more passes", true, async || Ok(interference.seen().len() > before + 6)).await?;

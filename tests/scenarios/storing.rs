@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::interference::{Interference, storer_with};
+use crate::interference::{Interference, alongside};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_node_that_existed_before_the_daemons_is_stored(s: &Scenario) -> Result<()> {
@@ -93,7 +93,7 @@ pub async fn unchanged_nodes_cost_no_calls(s: &Scenario) -> Result<()> {
     let kept = labels([("pool", "gold")]);
     s.create(&node, kept.clone()).await?;
     let calls = Interference::none();
-    storer_with(s, &calls, async || {
+    alongside::<storer::Args>(s, &calls, async || {
         s.eventually_stored(&node, kept.clone()).await?;
         // From here on the node's own status changes, as a kubelet's heartbeats do, and its labels don't.
         let before = calls.seen();

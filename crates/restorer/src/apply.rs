@@ -8,8 +8,8 @@ use label_storage::restore;
 use label_storage::store::PLAN_LIFETIME;
 use label_storage::{Node, plan_restore};
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::nodes::Nodes;
-use label_storage_runtime::records::{Found, Records};
+use label_storage_runtime::pass::Replica;
+use label_storage_runtime::records::Found;
 use serde_json::json;
 
 /// Who the API server remembers as the writer.
@@ -17,9 +17,7 @@ const FIELD_MANAGER: &str = "label-storage-restorer";
 
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
-    pub(crate) nodes: Nodes,
-    pub(crate) records: Records,
-    pub(crate) dry_run: bool,
+    pub(crate) replica: Replica,
 }
 
 /// What became of a Node.
@@ -43,12 +41,12 @@ impl Apply {
         // A list is as good a view as any, while it is young and no write of this Node was refused because of it.
         let is_fresh = tries == 0 && listed_at.elapsed() < PLAN_LIFETIME / 2;
         let read_at = if is_fresh { listed_at } else { Instant::now() };
-        let read = if is_fresh { Some(listed.clone()) } else { self.nodes.get(&listed.name).await? };
+        let read = if is_fresh { Some(listed.clone()) } else { self.replica.nodes.get(&listed.name).await? };
         let Some(node) = read else {
             tracing::debug!(node = listed.name, "gone before it could be restored");
             return Ok(Outcome::Nothing);
         };
-        let found = self.records.get(&node.name).await?;
+        let found = self.replica.records.get(&node.name).await?;
         let plan = plan_restore(&node, Found::stored(found.as_ref()));
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
@@ -59,7 +57,7 @@ impl Apply {
                 tracing::debug!(node = node.name, reason, "nothing to restore after a second look");
                 Ok(Outcome::Nothing)
             }
-            Some(patch) if self.dry_run => {
+            Some(patch) if self.replica.args.dry_run => {
                 let labels = &patch.labels;
                 tracing::info!(
                     node = node.name,
@@ -82,7 +80,8 @@ impl Apply {
     ) -> Result<Outcome, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let body = Patch::Merge(body(patch));
-        call::within(call::ONE, "patch node", self.nodes.api().patch_metadata(node, &params, &body)).await?;
+        call::within(call::ONE, "patch node", self.replica.nodes.api().patch_metadata(node, &params, &body))
+            .await?;
         tracing::info!(node, generation = patch.generation, labels = patch.labels.len(), reason, "restored");
         Ok(Outcome::Restored)
     }

@@ -7,22 +7,21 @@
 //!                     (the Node first, then) GET record, plan_restore again, guarded patch     (apply)
 //! ```
 //!
-//! - [`pass`]: one look at all Nodes and records, and the work that follows from it.
+//! - [`mod@restorer`]: one look at all Nodes and records, and the work that follows from it.
 //! - [`apply`]: the one place that writes.
 
 mod apply;
-mod pass;
+mod restorer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use label_storage_runtime::args::{Common, STYLES, Share};
-use label_storage_runtime::client::Cluster;
+use label_storage_runtime::Daemon;
+use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::pass::{self, Replica};
 use label_storage_runtime::preflight::Right;
-use label_storage_runtime::shutdown::Shutdown;
-use label_storage_runtime::{Daemon, pass as passes};
 
-use crate::pass::Restorer;
+use crate::restorer::Restorer;
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
 ///
@@ -48,16 +47,11 @@ impl Daemon for Args {
         reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
     }
 
-    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown) {
-        run(self, cluster, &namespace, share, shutdown).await;
+    async fn run(self, replica: Replica) {
+        let shutdown = replica.shutdown.clone();
+        let mut restorer = Restorer::new(replica);
+        pass::run(&self.common, &shutdown, async || restorer.pass().await).await;
     }
-}
-
-/// Restores labels until the shutdown.
-pub async fn run(args: Args, cluster: Cluster, namespace: &str, share: Share, shutdown: &Shutdown) {
-    let common = args.common.clone();
-    let mut restorer = Restorer::new(args, cluster, namespace, share, shutdown.clone());
-    passes::run(&common, shutdown, async || restorer.pass().await).await;
 }
 
 /// The `restorer` binary: runs with the command line of this process.

@@ -7,8 +7,9 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::args::{Common, Share, Surroundings};
-use crate::client::{self, Cluster};
+use crate::client;
 use crate::logging;
+use crate::pass::Replica;
 use crate::preflight::{self, Right};
 use crate::shutdown::Shutdown;
 
@@ -22,7 +23,7 @@ pub trait Daemon: Parser {
     fn rights(&self) -> Vec<Right>;
 
     /// Works until the shutdown.
-    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown);
+    async fn run(self, replica: Replica);
 }
 
 /// Bad usage, as clap and most tools have it.
@@ -99,7 +100,8 @@ async fn prepare_and_run<D: Daemon>(
         dry_run = daemon.common().dry_run,
         "{name} started"
     );
-    daemon.run(cluster, namespace, share, shutdown).await;
+    let common = daemon.common().clone();
+    daemon.run(Replica::new(common, share, cluster.client, &namespace, shutdown.clone())).await;
     tracing::info!("{name} stopped");
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use kube::Client;
 use label_storage::Node;
 
 use crate::args::{Common, Share};
-use crate::call::Error;
+use crate::call::{self, Error};
 use crate::nodes::Nodes;
 use crate::pace;
 use crate::records::{Found, Records};
@@ -54,49 +55,75 @@ pub struct View {
     pub took: Duration,
 }
 
-/// Lists Nodes and records. `None` after a shutdown: a list is only read, so none waits for it.
-pub async fn look(
-    nodes: &Nodes,
-    records: &Records,
-    share: &Share,
-    shutdown: &Shutdown,
-) -> Result<Option<View>, Error> {
-    let asked_at = Instant::now();
-    let lists = async { Ok((nodes.list().await?, records.list().await?)) };
-    let (mut nodes, records) = tokio::select! {
-        lists = lists => lists?,
-        () = shutdown.requested() => return Ok(None),
-    };
-    let all_nodes = nodes.len();
-    nodes.retain(|node| share.includes(&node.name));
-    Ok(Some(View { nodes, records, all_nodes, asked_at, took: asked_at.elapsed() }))
+/// One replica of a daemon: what it was told, which Nodes are its share, and how it reads the cluster.
+pub struct Replica {
+    /// What it was told.
+    pub args: Common,
+    /// Which Nodes it handles.
+    pub share: Share,
+    /// Reads Nodes.
+    pub nodes: Nodes,
+    /// Reads records.
+    pub records: Records,
+    /// Whether to go on.
+    pub shutdown: Shutdown,
+}
+
+impl Replica {
+    /// A replica that works on this cluster.
+    pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
+        let (nodes, records) = (Nodes::new(client.clone()), Records::new(client, namespace));
+        Self { args, share, nodes, records, shutdown }
+    }
+
+    /// Lists Nodes and records. `None` after a shutdown: a list is only read, so none waits for it.
+    pub async fn look(&self) -> Result<Option<View>, Error> {
+        let asked_at = Instant::now();
+        let lists = async { Ok((self.nodes.list().await?, self.records.list().await?)) };
+        let (mut nodes, records) = tokio::select! {
+            lists = lists => lists?,
+            () = self.shutdown.requested() => return Ok(None),
+        };
+        let all_nodes = nodes.len();
+        nodes.retain(|node| self.share.includes(&node.name));
+        Ok(Some(View { nodes, records, all_nodes, asked_at, took: asked_at.elapsed() }))
+    }
+
+    /// Works on all of these, a bounded number at a time, each until it is settled or has failed. After a shutdown no
+    /// new one is begun.
+    pub async fn settle_all<T, R>(
+        &self,
+        items: Vec<T>,
+        attempt: impl AsyncFn(&T, u32) -> Result<R, Error>,
+    ) -> Vec<(T, Result<R, Error>)> {
+        work_on(items, self.args.concurrency.get(), &self.shutdown, async |item: T| {
+            let outcome = call::settle(&self.shutdown, async |tries| attempt(&item, tries).await).await;
+            (item, outcome)
+        })
+        .await
+    }
 }
 
 /// Works on all of these, a bounded number at a time. After a shutdown no new one is begun, and those in flight are
 /// finished, unless that takes too long.
-pub async fn work_on<T, R>(
+async fn work_on<T, R>(
     items: Vec<T>,
     concurrency: usize,
     shutdown: &Shutdown,
     work: impl AsyncFn(T) -> R,
 ) -> Vec<R> {
-    let total = items.len();
-    let mut done = Vec::with_capacity(total);
-    let mut results = std::pin::pin!(
-        futures::stream::iter(items)
-            .take_until(shutdown.requested())
-            .map(|item| work(item))
-            .buffer_unordered(concurrency)
-    );
-    let began = Instant::now();
+    let mut done = Vec::with_capacity(items.len());
+    let begun = futures::stream::iter(items).take_until(shutdown.requested()).map(|item| work(item));
+    let mut results = std::pin::pin!(begun.buffer_unordered(concurrency));
+    let mut drained = std::pin::pin!(shutdown.drained());
     loop {
         tokio::select! {
             result = results.next() => match result {
                 Some(result) => done.push(result),
                 None => return done,
             },
-            () = shutdown.drained() => {
-                tracing::warn!(waited = ?began.elapsed(), "leaving unfinished what did not end in time");
+            () = &mut drained => {
+                tracing::warn!("leaving unfinished what did not end in time");
                 return done;
             }
         }

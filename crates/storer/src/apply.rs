@@ -9,18 +9,16 @@ use label_storage::name::record_name;
 use label_storage::store::{Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting};
 use label_storage::{Record, plan_store};
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::nodes::Nodes;
-use label_storage_runtime::records::{Found, Records};
+use label_storage_runtime::pass::Replica;
+use label_storage_runtime::records::Found;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
-    pub(crate) nodes: Nodes,
-    pub(crate) records: Records,
+    pub(crate) replica: Replica,
     pub(crate) retention: Duration,
-    pub(crate) dry_run: bool,
 }
 
 /// A record that was seen empty, and since when: while it is at this version, it has been empty.
@@ -62,19 +60,19 @@ impl Apply {
     /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
     /// re-created since a list showed it.
     pub(crate) async fn attempt(&self, node: &str, tombstone: Option<&Tombstone>) -> Result<Outcome, Error> {
-        let found = self.records.get(node).await?;
+        let found = self.replica.records.get(node).await?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
-        let live = self.nodes.get(node).await?;
+        let live = self.replica.nodes.get(node).await?;
         let sighting = live.as_ref().map_or(Sighting::Gone, Sighting::Live);
         let circumstances = self.circumstances(found.as_ref(), tombstone);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("write the record"));
         }
-        if self.dry_run {
+        if self.replica.args.dry_run {
             return Ok(say(node, &plan));
         }
         self.write(node, plan, found).await
@@ -90,8 +88,12 @@ impl Apply {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
                 let params = params();
-                call::within(call::ONE, "create configmap", self.records.api().create(&params, &config_map))
-                    .await?;
+                call::within(
+                    call::ONE,
+                    "create configmap",
+                    self.replica.records.api().create(&params, &config_map),
+                )
+                .await?;
                 tracing::info!(
                     node,
                     generation = record.generation,
@@ -104,7 +106,7 @@ impl Apply {
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
                 let (name, params) = (record_name(node), params());
-                let replaced = self.records.api().replace(&name, &params, &config_map);
+                let replaced = self.replica.records.api().replace(&name, &params, &config_map);
                 call::within(call::ONE, "replace configmap", replaced).await?;
                 let (generation, labels) = (record.generation, record.labels.len());
                 if matches!(plan.reason, Reason::Departed | Reason::Returned) {
@@ -119,8 +121,12 @@ impl Apply {
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let name = record_name(node);
-                call::within(call::ONE, "delete configmap", self.records.api().delete(&name, &delete))
-                    .await?;
+                call::within(
+                    call::ONE,
+                    "delete configmap",
+                    self.replica.records.api().delete(&name, &delete),
+                )
+                .await?;
                 tracing::info!(node, reason, "deleted");
                 Ok(Outcome::Deleted)
             }

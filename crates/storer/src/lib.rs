@@ -7,25 +7,24 @@
 //!                       GET record, GET Node, plan_store again, guarded write     (apply)
 //! ```
 //!
-//! - [`pass`]: one look at all Nodes and records, and the work that follows from it.
+//! - [`mod@storer`]: one look at all Nodes and records, and the work that follows from it.
 //! - [`apply`]: the one place that writes.
 //! - [`evidence`]: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod evidence;
-mod pass;
+mod storer;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use label_storage_runtime::args::{Common, STYLES, Share, duration};
-use label_storage_runtime::client::Cluster;
+use label_storage_runtime::Daemon;
+use label_storage_runtime::args::{Common, STYLES, duration};
+use label_storage_runtime::pass::{self, Replica};
 use label_storage_runtime::preflight::Right;
-use label_storage_runtime::shutdown::Shutdown;
-use label_storage_runtime::{Daemon, pass as passes};
 
-use crate::pass::Storer;
+use crate::storer::Storer;
 
 /// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
 ///
@@ -55,16 +54,11 @@ impl Daemon for Args {
         reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
     }
 
-    async fn run(self, cluster: Cluster, namespace: String, share: Share, shutdown: &Shutdown) {
-        run(self, cluster, &namespace, share, shutdown).await;
+    async fn run(self, replica: Replica) {
+        let shutdown = replica.shutdown.clone();
+        let mut storer = Storer::new(replica, self.retention);
+        pass::run(&self.common, &shutdown, async || storer.pass().await).await;
     }
-}
-
-/// Stores labels until the shutdown.
-pub async fn run(args: Args, cluster: Cluster, namespace: &str, share: Share, shutdown: &Shutdown) {
-    let common = args.common.clone();
-    let mut storer = Storer::new(args, cluster, namespace, share, shutdown.clone());
-    passes::run(&common, shutdown, async || storer.pass().await).await;
 }
 
 /// The `storer` binary: runs with the command line of this process.

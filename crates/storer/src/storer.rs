@@ -7,24 +7,16 @@ use std::time::{Duration, Instant};
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::store::{Action, Plan, Sighting};
 use label_storage::{Node, plan_store};
-use label_storage_runtime::args::{Common, Share};
-use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::client::Cluster;
-use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::call::Error;
 use label_storage_runtime::pace::Failures;
-use label_storage_runtime::pass::{View, look, work_on};
-use label_storage_runtime::records::{DamageReport, Found, Records};
-use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::pass::{Replica, View};
+use label_storage_runtime::records::{DamageReport, Found};
 
-use crate::Args;
 use crate::apply::{Apply, Outcome, Tombstone};
 use crate::evidence::Evidence;
 
 /// The storer between two passes: it remembers only what no list can tell.
 pub(crate) struct Storer {
-    args: Common,
-    share: Share,
-    shutdown: Shutdown,
     apply: Apply,
     /// Nodes that failed, and when they are due again.
     failures: Failures,
@@ -43,24 +35,9 @@ struct Work {
 }
 
 impl Storer {
-    pub(crate) fn new(
-        args: Args,
-        cluster: Cluster,
-        namespace: &str,
-        share: Share,
-        shutdown: Shutdown,
-    ) -> Self {
-        let apply = Apply {
-            nodes: Nodes::new(cluster.client.clone()),
-            records: Records::new(cluster.client, namespace),
-            retention: args.retention,
-            dry_run: args.common.dry_run,
-        };
+    pub(crate) fn new(replica: Replica, retention: Duration) -> Self {
         Self {
-            args: args.common,
-            share,
-            shutdown,
-            apply,
+            apply: Apply { replica, retention },
             failures: Failures::default(),
             tombstones: HashMap::new(),
             evidence: Evidence::default(),
@@ -69,10 +46,14 @@ impl Storer {
         }
     }
 
+    fn replica(&self) -> &Replica {
+        &self.apply.replica
+    }
+
     /// Looks at everything once and does what follows. Returns how long the listing took.
     pub(crate) async fn pass(&mut self) -> Result<Duration, Error> {
-        let view = look(&self.apply.nodes, &self.apply.records, &self.share, &self.shutdown).await?;
-        let Some(View { nodes, mut records, all_nodes, took, .. }) = view else { return Ok(Duration::ZERO) };
+        let Some(view) = self.replica().look().await? else { return Ok(Duration::ZERO) };
+        let View { nodes, mut records, all_nodes, took, .. } = view;
         records.retain(|name, found| self.is_ours(name, found));
         self.remember_tombstones(&records);
         for (name, found) in &records {
@@ -83,17 +64,14 @@ impl Storer {
         work.extend(self.work_for_missing(&nodes, &records));
         let planned = work.len();
         let began = Instant::now();
-        let outcomes = work_on(work, self.args.concurrency.get(), &self.shutdown, async |work: Work| {
-            let attempt = async |_| self.apply.attempt(&work.node, work.tombstone.as_ref()).await;
-            let outcome = call::settle(&self.shutdown, attempt).await;
-            (work.node, outcome)
-        })
-        .await;
+        let attempt = async |work: &Work, _| self.apply.attempt(&work.node, work.tombstone.as_ref()).await;
+        let outcomes = self.replica().settle_all(work, attempt).await;
 
         let mut counts: HashMap<Outcome, usize> = HashMap::new();
         let mut failed = 0;
-        for (node, outcome) in outcomes {
-            match self.failures.note(&node, outcome, self.args.interval) {
+        let interval = self.replica().args.interval;
+        for (work, outcome) in outcomes {
+            match self.failures.note(&work.node, outcome, interval) {
                 Some(outcome) => *counts.entry(outcome).or_default() += 1,
                 None => failed += 1,
             }
@@ -112,9 +90,9 @@ impl Storer {
 
     fn is_ours(&self, name: &str, found: &Found) -> bool {
         match &found.content {
-            Ok(decoded) => self.share.includes(&decoded.record.node),
+            Ok(decoded) => self.replica().share.includes(&decoded.record.node),
             // Nobody's, then: each replica tells about those that it comes across under its own nodes' names.
-            Err(_) => node_in_record_name(name).is_some_and(|node| self.share.includes(node)),
+            Err(_) => node_in_record_name(name).is_some_and(|node| self.replica().share.includes(node)),
         }
     }
 
@@ -162,7 +140,7 @@ impl Storer {
             return None;
         }
         let work = Work { node: node.to_owned(), tombstone: tombstone.cloned() };
-        (!self.args.dry_run || self.is_news(node, &plan)).then_some(work)
+        (!self.replica().args.dry_run || self.is_news(node, &plan)).then_some(work)
     }
 
     /// Whether a dry run has not said this yet.

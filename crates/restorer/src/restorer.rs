@@ -5,23 +5,15 @@ use std::time::{Duration, Instant};
 
 use label_storage::name::record_name;
 use label_storage::{Node, plan_restore};
-use label_storage_runtime::args::{Common, Share};
-use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::client::Cluster;
-use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::call::Error;
 use label_storage_runtime::pace::Failures;
-use label_storage_runtime::pass::{View, look, work_on};
-use label_storage_runtime::records::{DamageReport, Found, Records};
-use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::pass::{Replica, View};
+use label_storage_runtime::records::{DamageReport, Found};
 
-use crate::Args;
 use crate::apply::{Apply, Outcome};
 
 /// The restorer between two passes: it remembers only what no list can tell.
 pub(crate) struct Restorer {
-    args: Common,
-    share: Share,
-    shutdown: Shutdown,
     apply: Apply,
     /// Nodes that failed, and when they are due again.
     failures: Failures,
@@ -31,35 +23,19 @@ pub(crate) struct Restorer {
 }
 
 impl Restorer {
-    pub(crate) fn new(
-        args: Args,
-        cluster: Cluster,
-        namespace: &str,
-        share: Share,
-        shutdown: Shutdown,
-    ) -> Self {
-        let apply = Apply {
-            nodes: Nodes::new(cluster.client.clone()),
-            records: Records::new(cluster.client, namespace),
-            dry_run: args.common.dry_run,
-        };
-        Self {
-            args: args.common,
-            share,
-            shutdown,
-            apply,
-            failures: Failures::default(),
-            damage: DamageReport::default(),
-            said: HashSet::new(),
-        }
+    pub(crate) fn new(replica: Replica) -> Self {
+        let (failures, damage, said) = Default::default();
+        Self { apply: Apply { replica }, failures, damage, said }
+    }
+
+    fn replica(&self) -> &Replica {
+        &self.apply.replica
     }
 
     /// Looks at everything once and does what follows. Returns how long the listing took.
     pub(crate) async fn pass(&mut self) -> Result<Duration, Error> {
-        let view = look(&self.apply.nodes, &self.apply.records, &self.share, &self.shutdown).await?;
-        let Some(View { nodes, records, all_nodes, asked_at, took }) = view else {
-            return Ok(Duration::ZERO);
-        };
+        let Some(view) = self.replica().look().await? else { return Ok(Duration::ZERO) };
+        let View { nodes, records, all_nodes, asked_at, took } = view;
         let shard_nodes = nodes.len();
         let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         self.failures.retain(|node| names.contains(node));
@@ -67,16 +43,13 @@ impl Restorer {
 
         let planned = work.len();
         let began = Instant::now();
-        let outcomes = work_on(work, self.args.concurrency.get(), &self.shutdown, async |node: Node| {
-            let attempt = async |tries| self.apply.attempt(&node, asked_at, tries).await;
-            let outcome = call::settle(&self.shutdown, attempt).await;
-            (node.name, outcome)
-        })
-        .await;
+        let attempt = async |node: &Node, tries| self.apply.attempt(node, asked_at, tries).await;
+        let outcomes = self.replica().settle_all(work, attempt).await;
 
         let (mut restored, mut failed) = (0, 0);
+        let interval = self.replica().args.interval;
         for (node, outcome) in outcomes {
-            match self.failures.note(&node, outcome, self.args.interval) {
+            match self.failures.note(&node.name, outcome, interval) {
                 Some(outcome) => restored += usize::from(outcome == Outcome::Restored),
                 None => failed += 1,
             }
@@ -102,6 +75,6 @@ impl Restorer {
         tracing::debug!(node = node.name, reason = plan.reason.as_str(), "decided");
         let is_due = plan.patch.is_some() && self.failures.is_due(&node.name, Instant::now());
         let news = || (node.uid.to_string(), found.and_then(|found| found.version.clone()));
-        is_due && (!self.args.dry_run || self.said.insert(news()))
+        is_due && (!self.replica().args.dry_run || self.said.insert(news()))
     }
 }
