@@ -7,8 +7,8 @@
 //!                     (the Node first, then) GET record, plan_restore again, guarded patch     (apply)
 //! ```
 //!
-//! - [`mod@restorer`]: one look at all Nodes and records, and the work that follows from it.
-//! - [`apply`]: the one place that writes.
+//! - `restorer`: one look at all Nodes and records, and the work that follows from it.
+//! - `apply`: the one place that writes.
 
 mod apply;
 mod restorer;

@@ -7,9 +7,9 @@
 //!                       GET record, GET Node, plan_store again, guarded write     (apply)
 //! ```
 //!
-//! - [`mod@storer`]: one look at all Nodes and records, and the work that follows from it.
-//! - [`apply`]: the one place that writes.
-//! - [`evidence`]: how many Nodes may be missing before that is taken for a faulty answer.
+//! - `storer`: one look at all Nodes and records, and the work that follows from it.
+//! - `apply`: the one place that writes.
+//! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod evidence;
