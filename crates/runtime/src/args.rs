@@ -28,7 +28,7 @@ pub struct Common {
 
     /// Time between two looks at all nodes, from 100ms to 1h. A look that takes long is followed by a longer pause:
     /// never less than ten times what listing the nodes took
-    #[arg(long, env = "LABEL_STORAGE_INTERVAL", default_value = "10s", value_parser = interval)]
+    #[arg(long, env = "LABEL_STORAGE_INTERVAL", default_value = "5s", value_parser = interval)]
     pub interval: Duration,
 
     /// How many nodes to work on at the same time
