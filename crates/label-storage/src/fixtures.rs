@@ -26,6 +26,7 @@ pub(crate) fn record(node: &str, incarnation: &str) -> Record {
         uid: Some(uid(incarnation)),
         node_version: Some(ResourceVersion(10)),
         generation: 4,
+        labels_generation: Some(4),
         captured_at: Some(second(500)),
         departed_at: None,
         labels: Default::default(),

@@ -83,11 +83,14 @@ pub enum Error {
 }
 
 impl Node {
-    /// Whether the restorer has seen to this incarnation. A marker that names another uid was copied from an
-    /// earlier one (a Node re-created from saved YAML) and says nothing.
-    pub fn is_marked(&self) -> bool {
-        let uid = self.marker.as_deref().and_then(|marker| marker.split('/').next());
-        uid == Some(self.uid.as_str())
+    /// The generation of the record that the restorer has given this incarnation back, if it has: that of a record
+    /// that can't be older than any where the marker does not say. A marker that names another uid was copied from
+    /// an earlier incarnation (a Node re-created from saved YAML) and says nothing.
+    pub fn restored_from(&self) -> Option<u64> {
+        let mut marker = self.marker.as_deref()?.split('/');
+        let is_own = marker.next() == Some(self.uid.as_str());
+        let generation = marker.next().and_then(|generation| generation.parse().ok());
+        is_own.then_some(generation.unwrap_or(u64::MAX))
     }
 
     /// The marker that says: restored, from this generation of the record.
@@ -147,20 +150,20 @@ mod tests {
     #[test]
     fn only_a_marker_with_the_nodes_own_uid_counts() {
         let node = Node::try_from(meta()).expect("a good node");
-        assert!(node.is_marked());
         assert_eq!(node.marker_for(9), "u1/9");
-        for (marker, marked) in [
-            (Some("u1/3"), true),
-            (Some("u1"), true),
-            (Some("u1/3/withheld"), true),
-            (Some("u2/3"), false),
-            (Some("u11/3"), false),
-            (Some(""), false),
-            (Some("/3"), false),
-            (None, false),
+        for (marker, restored_from) in [
+            (Some("u1/3"), Some(3)),
+            (Some("u1/3/withheld"), Some(3)),
+            (Some("u1"), Some(u64::MAX)),
+            (Some("u1/x"), Some(u64::MAX)),
+            (Some("u2/3"), None),
+            (Some("u11/3"), None),
+            (Some(""), None),
+            (Some("/3"), None),
+            (None, None),
         ] {
             let node = Node { marker: marker.map(str::to_owned), ..node.clone() };
-            assert_eq!(node.is_marked(), marked, "{marker:?}");
+            assert_eq!(node.restored_from(), restored_from, "{marker:?}");
         }
     }
 }

@@ -20,6 +20,8 @@ pub const NODE_UID: &str = "label-storage/node-uid";
 pub const NODE_RESOURCE_VERSION: &str = "label-storage/node-resource-version";
 /// One more with every write of the record.
 pub const GENERATION: &str = "label-storage/generation";
+/// The generation in which the labels last changed: what a marker has to name for its node to have them all.
+pub const LABELS_GENERATION: &str = "label-storage/labels-generation";
 /// When the labels were read from the node.
 pub const CAPTURED_AT: &str = "label-storage/captured-at";
 /// Since when the node is gone; absent while it is there.
@@ -41,6 +43,8 @@ pub struct Record {
     pub node_version: Option<ResourceVersion>,
     /// Counts the writes of this record.
     pub generation: u64,
+    /// The generation in which the labels last changed. Never above `generation`.
+    pub labels_generation: Option<u64>,
     /// When the labels were read from the Node.
     pub captured_at: Option<Timestamp>,
     /// Since when the Node is gone.
@@ -106,12 +110,12 @@ pub enum Unreadable {
     /// Somebody else's ConfigMap is in the way.
     #[error(
         "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, put the label back; \
-         if it is not, rename it"
+         if it is not, move it to another name"
     )]
     Foreign(String),
     /// The record says that it belongs to another Node than its own name does.
     #[error(
-        "configmap {record} says in label-storage/node that it belongs to node {node:?}: correct the annotation, or delete it"
+        "configmap {record} says in its annotation label-storage/node that it belongs to node {node:?}: correct or remove that annotation"
     )]
     AnotherNode {
         /// The ConfigMap.
@@ -129,7 +133,8 @@ pub enum Unreadable {
 /// The labels of a Node do not fit into a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the labels of node {node} need {bytes} bytes, a configmap holds {MAX_BYTES}: the record stays as it was"
+    "the labels of node {node}, and what else its record holds, need {bytes} bytes, and a configmap takes {MAX_BYTES}: remove \
+     some of them; until then the record stays as it is"
 )]
 pub struct TooLarge {
     /// The Node.
@@ -146,6 +151,7 @@ impl Record {
             uid: Some(node.uid.clone()),
             node_version: Some(node.version),
             generation: 1,
+            labels_generation: Some(1),
             captured_at: Some(now),
             departed_at: None,
             labels: node.labels.clone(),
@@ -155,8 +161,28 @@ impl Record {
 
     /// The next generation of this record, with the Node as it looks in this view.
     pub fn retaken(&self, node: &Node, now: Timestamp) -> Self {
+        self.followed_by(Self::of(node, now))
+    }
+
+    /// The next generation of this record, with what this incarnation has over what the record has.
+    pub fn merged(&self, node: &Node, now: Timestamp) -> Self {
+        let mut labels = self.labels.clone();
+        labels.extend(node.labels.clone());
+        self.followed_by(Self { labels, ..Self::of(node, now) })
+    }
+
+    fn followed_by(&self, next: Self) -> Self {
         let generation = self.next_generation();
-        Self { generation, leftovers: self.leftovers.clone(), ..Self::of(node, now) }
+        let changed = next.labels != self.labels;
+        let labels_generation = if changed { Some(generation) } else { self.labels_generation };
+        Self { generation, labels_generation, leftovers: self.leftovers.clone(), ..next }
+    }
+
+    /// Whether the restorer has given this Node what the record holds, by the Node's own marker. One that names an
+    /// older generation was made from what the record held before: labels may have been stored since.
+    pub fn is_restored_to(&self, node: &Node) -> bool {
+        node.restored_from()
+            .is_some_and(|generation| self.labels_generation.is_none_or(|labels| generation >= labels))
     }
 
     /// The next generation of this record, with the Node gone since `departed_at`, or back.
@@ -199,6 +225,7 @@ impl Record {
         annotate(NODE_UID, self.uid.as_ref().map(Uid::to_string));
         annotate(NODE_RESOURCE_VERSION, self.node_version.map(|version| version.to_string()));
         annotate(GENERATION, Some(self.generation.to_string()));
+        annotate(LABELS_GENERATION, self.labels_generation.map(|generation| generation.to_string()));
         annotate(CAPTURED_AT, self.captured_at.map(to_the_second));
         annotate(DEPARTED_AT, self.departed_at.map(to_the_second));
         config_map.data = Some(data);
@@ -233,6 +260,8 @@ impl Record {
         let node_version =
             annotations.required(NODE_RESOURCE_VERSION, &mut damage, |version| version.parse().ok());
         let generation = annotations.required(GENERATION, &mut damage, |generation| generation.parse().ok());
+        let labels_generation =
+            annotations.required(LABELS_GENERATION, &mut damage, |generation| generation.parse().ok());
         let captured_at = annotations.required(CAPTURED_AT, &mut damage, |time| time.parse().ok());
         let departed_at = annotations
             .get(DEPARTED_AT)
@@ -255,9 +284,19 @@ impl Record {
             damage.push(Damage::Binary(excerpt(data_key)));
             leftovers.binary_data.insert(data_key.clone(), bytes.clone());
         }
-        let generation = generation.unwrap_or_default();
-        let record =
-            Self { node, uid, node_version, generation, captured_at, departed_at, labels, leftovers };
+        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
+        let generation = generation.max(labels_generation).unwrap_or_default();
+        let record = Self {
+            node,
+            uid,
+            node_version,
+            generation,
+            labels_generation,
+            captured_at,
+            departed_at,
+            labels,
+            leftovers,
+        };
         Ok(Decoded { record, damage })
     }
 }

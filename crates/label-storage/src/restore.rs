@@ -36,7 +36,7 @@ pub enum Reason {
     RecordUnreadable,
     /// The record was made from this very incarnation: what is not on the Node was removed from it.
     SameIncarnation,
-    /// This incarnation has been restored before: what is not on the Node was removed from it.
+    /// This incarnation has been given these labels before: what is not on the Node was removed from it.
     AlreadyRestored,
     /// A new incarnation lacks labels that the record has.
     Returned,
@@ -70,7 +70,7 @@ pub fn plan_restore(node: &Node, stored: Stored<'_>) -> Plan {
         Stored::Record(record) if record.uid.as_ref() == Some(&node.uid) => {
             return nothing(Reason::SameIncarnation);
         }
-        Stored::Record(_) if node.is_marked() => return nothing(Reason::AlreadyRestored),
+        Stored::Record(record) if record.is_restored_to(node) => return nothing(Reason::AlreadyRestored),
         Stored::Record(record) => record,
     };
     let missing = record.labels.iter().filter(|(key, _)| !node.labels.contains_key(*key));

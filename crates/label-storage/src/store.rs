@@ -158,10 +158,10 @@ impl Plan {
 /// |---|---|---|
 /// | there | none | created, unless the Node has no labels |
 /// | there, the record's own incarnation | differs | replaced: the Node is right |
-/// | there, another incarnation, not marked | any | left alone until the restorer has had its turn |
-/// | there, another incarnation, marked | any | replaced: the Node is right again |
-/// | deleted, later than the record was made | none, or of that incarnation, or it was marked | its last labels are stored |
-/// | deleted, later than the record was made | of another incarnation, and it never was marked | its labels are merged over the record's |
+/// | there, another incarnation, not restored from these labels | any | left alone until the restorer has had its turn |
+/// | there, another incarnation, restored from these labels | any | replaced: the Node is right again |
+/// | deleted, later than the record was made | none, or of that incarnation, or restored to it | its last labels are stored |
+/// | deleted, later than the record was made | of another incarnation, and never restored to it | its labels are merged over the record's |
 /// | gone | any | kept for the retention |
 /// | any | empty | deleted, half a minute later |
 ///
@@ -188,14 +188,18 @@ pub fn plan_store(node: Sighting<'_>, stored: Stored<'_>, at: Circumstances) -> 
 
 fn live(node: &Node, record: &Record, at: Circumstances) -> Plan {
     let same_incarnation = record.uid.as_ref() == Some(&node.uid);
-    if !same_incarnation && !node.is_marked() {
+    let restored = record.is_restored_to(node);
+    if !same_incarnation && !restored {
         return match record.departed_at {
             _ if record.is_empty() => tombstone(at),
             Some(_) => Plan::replace(record.with_departed_at(None), Reason::Returned),
             None => Plan::nothing(Reason::AwaitingRestore),
         };
     }
-    if record.node_version.is_some_and(|version| node.version < version) {
+    // A marker that was made from these very labels proves that this view is later than they are. Versions can't: a
+    // record from another cluster, or from before etcd was restored from a backup, counts them differently.
+    let is_later = restored && record.labels_generation.is_some() && !same_incarnation;
+    if !is_later && record.node_version.is_some_and(|version| node.version < version) {
         return Plan::nothing(Reason::ViewOlderThanRecord);
     }
     let reason = if !same_incarnation {
@@ -218,13 +222,12 @@ fn deleted(node: &Node, record: &Record, at: Circumstances) -> Plan {
     if record.node_version.is_some_and(|version| node.version <= version) {
         return Plan::nothing(Reason::ViewOlderThanRecord);
     }
-    let last = Record { departed_at: Some(at.now), ..record.retaken(node, at.now) };
-    if record.uid.as_ref() == Some(&node.uid) || node.is_marked() {
-        return Plan::replace(last, Reason::LastWords);
-    }
-    let mut labels = record.labels.clone();
-    labels.extend(last.labels);
-    Plan::replace(Record { labels, ..last }, Reason::LeftUnrestored)
+    let (last, reason) = if record.uid.as_ref() == Some(&node.uid) || record.is_restored_to(node) {
+        (record.retaken(node, at.now), Reason::LastWords)
+    } else {
+        (record.merged(node, at.now), Reason::LeftUnrestored)
+    };
+    Plan::replace(Record { departed_at: Some(at.now), ..last }, reason)
 }
 
 fn gone(record: &Record, at: Circumstances) -> Plan {
@@ -238,10 +241,11 @@ fn gone(record: &Record, at: Circumstances) -> Plan {
     }
 }
 
+/// As with an empty record, nobody may have a plan from before it: so it is also seen unchanged for a while first.
 fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
     // A retention beyond what a signed duration holds is for ever; a departure in the future is a clock that jumped.
-    SignedDuration::try_from(at.retention)
-        .is_ok_and(|retention| at.now.duration_since(departed_at) >= retention)
+    let is_over = |retention| at.now.duration_since(departed_at) >= retention;
+    SignedDuration::try_from(at.retention).is_ok_and(is_over) && at.unchanged_for >= TOMBSTONE_LIFETIME
 }
 
 fn tombstone(at: Circumstances) -> Plan {

@@ -44,6 +44,7 @@ fn a_record_is_a_config_map_that_a_person_can_read() {
                 "label-storage/node-uid": "u1",
                 "label-storage/node-resource-version": "10",
                 "label-storage/generation": "4",
+                "label-storage/labels-generation": "4",
                 "label-storage/captured-at": "1970-01-01T00:08:20Z",
                 "label-storage/departed-at": "1970-01-01T00:10:00Z",
             },
@@ -60,7 +61,7 @@ fn a_record_survives_the_round_trip() {
         good(),
         record("a", "u1"),
         good().label(&long, "v").label("a-SLASH-b", "").label("a/b", "x"),
-        Record { uid: None, node_version: None, captured_at: None, ..good() },
+        Record { uid: None, node_version: None, labels_generation: None, captured_at: None, ..good() },
         Record { node: "n".repeat(253), ..good() },
         good().leftover("not a key", "whatever").leftover("bad-value", "white space"),
     ] {
@@ -96,15 +97,46 @@ fn every_write_counts_one_up() {
 }
 
 #[test]
+fn only_a_change_of_labels_counts_as_one() {
+    let node = crate::fixtures::node("a").label("k", "v");
+    let first = Record::of(&node, second(1));
+    assert_eq!(first.labels_generation, Some(1));
+    assert_eq!(first.with_departed_at(Some(second(3))).labels_generation, Some(1));
+    assert_eq!(first.retaken(&node.clone().incarnation("u2"), second(2)).labels_generation, Some(1));
+    let changed = node.clone().label("k", "w");
+    assert_eq!(first.retaken(&changed, second(2)).labels_generation, Some(2));
+    assert_eq!(first.merged(&changed, second(2)).labels_generation, Some(2));
+    assert_eq!(first.merged(&crate::fixtures::node("a"), second(2)).labels_generation, Some(1));
+}
+
+#[test]
+fn a_marker_made_from_a_record_always_satisfies_it() {
+    for (generation, labels_generation) in
+        [("4", "4"), ("many", "17"), ("3", "17"), ("4", "x"), ("0", "18446744073709551615")]
+    {
+        let decoded = tampered(|config_map| {
+            annotate(config_map, GENERATION, generation);
+            annotate(config_map, LABELS_GENERATION, labels_generation);
+        });
+        let record = decoded.expect("readable").record;
+        let node = crate::fixtures::node("my-new-node").incarnation("u2");
+        assert!(!record.is_restored_to(&node));
+        let marker = node.marker_for(record.generation);
+        assert!(record.is_restored_to(&node.marked(&marker)), "{generation} {labels_generation}");
+    }
+}
+
+#[test]
 fn a_bad_annotation_costs_only_itself() {
-    let cases: [(&'static str, &[&str], Record); 5] = [
+    let cases: [(&'static str, &[&str], Record); 6] = [
         (NODE_UID, &["", "a b", "u/1", "ü"], Record { uid: None, ..good() }),
         (
             NODE_RESOURCE_VERSION,
             &["", "x", "-1", "1.5", "99999999999999999999"],
             Record { node_version: None, ..good() },
         ),
-        (GENERATION, &["", "many", "-1", "1e9", "99999999999999999999"], Record { generation: 0, ..good() }),
+        (GENERATION, &["", "many", "-1", "1e9", "99999999999999999999"], good()),
+        (LABELS_GENERATION, &["", "some", "-1"], Record { labels_generation: None, ..good() }),
         (
             CAPTURED_AT,
             &["", "yesterday", "0", "2026-13-01T00:00:00Z"],
@@ -122,7 +154,7 @@ fn a_bad_annotation_costs_only_itself() {
             );
         }
     }
-    for annotation in [NODE_UID, NODE_RESOURCE_VERSION, GENERATION, CAPTURED_AT, NODE] {
+    for annotation in [NODE_UID, NODE_RESOURCE_VERSION, GENERATION, LABELS_GENERATION, CAPTURED_AT, NODE] {
         let decoded = tampered(|config_map| remove_annotation(config_map, annotation)).expect("readable");
         assert_eq!(decoded.damage, [Damage::Annotation(annotation)]);
     }

@@ -54,9 +54,22 @@ fn a_new_incarnation_that_lacks_nothing_is_marked_all_the_same() {
 
 #[test]
 fn a_restored_incarnation_is_right_about_what_it_lacks() {
-    let node = node("a").incarnation("u2").marked("u2/3");
     let record = record("a", "u1").label("k", "v");
-    expect(&node, Stored::Record(&record), Reason::AlreadyRestored, None);
+    for marker in ["u2/4", "u2/5", "u2"] {
+        let node = node("a").incarnation("u2").marked(marker);
+        expect(&node, Stored::Record(&record), Reason::AlreadyRestored, None);
+    }
+    // Stamps came later, and changed no labels.
+    let stamped = Record { generation: 9, ..record };
+    let node = node("a").incarnation("u2").marked("u2/4");
+    expect(&node, Stored::Record(&stamped), Reason::AlreadyRestored, None);
+}
+
+#[test]
+fn what_was_stored_after_the_restorer_read_the_record_is_restored_too() {
+    let node = node("a").incarnation("u2").label("k", "v").marked("u2/3");
+    let record = record("a", "u1").label("k", "v").label("late", "x");
+    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("late", "x")], &node, 4));
 }
 
 #[test]

@@ -14,7 +14,12 @@ fn expect(sighting: Sighting<'_>, stored: Stored<'_>, at: Circumstances, reason:
 
 /// The record after a write from this node: the next generation, captured now.
 fn retaken(node: &Node, generation: u64) -> Record {
-    Record { generation, ..Record::of(node, second(NOW)) }
+    Record { generation, labels_generation: Some(generation), ..Record::of(node, second(NOW)) }
+}
+
+/// The same, where the labels are those that the record had.
+fn taken_over(node: &Node, generation: u64) -> Record {
+    Record { labels_generation: Some(4), ..retaken(node, generation) }
 }
 
 mod a_node_without_a_record {
@@ -95,7 +100,7 @@ mod a_record_of_this_incarnation {
     fn that_was_wrongly_taken_for_departed_is_put_right() {
         let node = node("a").label("k", "v").at(11);
         let record = record("a", "u1").label("k", "v").departed(900);
-        let action = Action::Replace(retaken(&node, 5));
+        let action = Action::Replace(taken_over(&node, 5));
         expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::NotGone, action);
     }
 
@@ -179,17 +184,47 @@ mod a_new_incarnation {
     #[test]
     fn is_believed_once_it_is_marked() {
         let record = record("a", "u1").label("k", "v").departed(900);
-        for node in [node("a").label("k", "v"), node("a").label("k", "other"), node("a")] {
-            let node = node.incarnation("u2").marked("u2/4").at(20);
-            let action = Action::Replace(retaken(&node, 5));
-            expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::Restored, action);
+        for marker in ["u2/4", "u2/5", "u2"] {
+            let same = node("a").label("k", "v").incarnation("u2").marked(marker).at(20);
+            let action = Action::Replace(taken_over(&same, 5));
+            expect(Sighting::Live(&same), Stored::Record(&record), at(), Reason::Restored, action);
+            for node in [node("a").label("k", "other"), node("a")] {
+                let node = node.incarnation("u2").marked(marker).at(20);
+                let action = Action::Replace(retaken(&node, 5));
+                expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::Restored, action);
+            }
         }
     }
 
     #[test]
-    fn that_is_marked_is_still_not_believed_in_an_older_view() {
-        let node = node("a").incarnation("u0").marked("u0/2").at(9);
+    fn that_was_restored_before_the_last_labels_were_stored_is_restored_again_first() {
+        let node = node("a").label("k", "v").incarnation("u2").marked("u2/3").at(20);
+        let record = record("a", "u1").label("k", "v").label("late", "x");
+        expect(
+            Sighting::Live(&node),
+            Stored::Record(&record),
+            at(),
+            Reason::AwaitingRestore,
+            Action::Nothing,
+        );
+        // A stamp is a write too, but changes no labels.
+        let stamped = Record { generation: 9, labels_generation: Some(3), ..record };
+        let action = Action::Replace(retaken(&node, 10));
+        expect(Sighting::Live(&node), Stored::Record(&stamped), at(), Reason::Restored, action);
+    }
+
+    #[test]
+    fn that_is_marked_is_believed_also_where_versions_count_differently() {
+        let node = node("a").label("k", "v").incarnation("u2").marked("u2/4").at(3);
         let record = record("a", "u1").label("k", "v");
+        let action = Action::Replace(taken_over(&node, 5));
+        expect(Sighting::Live(&node), Stored::Record(&record), at(), Reason::Restored, action);
+    }
+
+    #[test]
+    fn that_is_marked_is_not_believed_in_an_older_view_where_nothing_proves_that_it_is_later() {
+        let node = node("a").incarnation("u0").marked("u0/2").at(9);
+        let record = Record { labels_generation: None, ..record("a", "u1").label("k", "v") };
         expect(
             Sighting::Live(&node),
             Stored::Record(&record),
@@ -244,7 +279,16 @@ mod a_deleted_event {
         let record = record("a", "u1").label("k", "v").label("kept", "x");
         let merged = retaken(&node, 5).label("kept", "x");
         let action = Action::Replace(Record { departed_at: Some(second(NOW)), ..merged });
-        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LeftUnrestored, action);
+        expect(
+            Sighting::Deleted(&node),
+            Stored::Record(&record),
+            at(),
+            Reason::LeftUnrestored,
+            action.clone(),
+        );
+        // Restored from what the record held before its last change: as good as not at all.
+        let marked = node.marked("u2/3");
+        expect(Sighting::Deleted(&marked), Stored::Record(&record), at(), Reason::LeftUnrestored, action);
     }
 
     #[test]
@@ -273,13 +317,16 @@ mod a_record_whose_node_is_gone {
 
     #[test]
     fn is_kept_for_the_retention_and_then_deleted() {
+        let seen = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };
         for (departed_at, reason, action) in [
             (NOW - 99, Reason::Away, Action::Nothing),
             (NOW - 100, Reason::RetentionOver, Action::Delete),
             (NOW - 9999, Reason::RetentionOver, Action::Delete),
         ] {
             let record = record("a", "u1").label("k", "v").departed(departed_at);
-            expect(Sighting::Gone, Stored::Record(&record), at(), reason, action);
+            expect(Sighting::Gone, Stored::Record(&record), seen, reason, action);
+            // A clock that jumps for a moment deletes nothing.
+            expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
         }
     }
 
