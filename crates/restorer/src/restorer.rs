@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use label_storage::name::record_name;
-use label_storage::{Node, plan_restore};
+use label_storage::{Node, Uid, plan_restore};
 use label_storage_runtime::call::Error;
 use label_storage_runtime::pace::Failures;
 use label_storage_runtime::pass::{Replica, View};
@@ -18,8 +18,8 @@ pub(crate) struct Restorer {
     /// Nodes that failed, and when they are due again.
     failures: Failures,
     damage: DamageReport,
-    /// What a dry run has said already: the Node's incarnation and the record's version.
-    said: HashSet<(String, Option<String>)>,
+    /// What a dry run has said already, by Node.
+    said: HashMap<String, News>,
 }
 
 impl Restorer {
@@ -39,6 +39,8 @@ impl Restorer {
         let shard_nodes = nodes.len();
         let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         self.failures.retain(|node| names.contains(node));
+        self.said.retain(|node, _| names.contains(node.as_str()));
+        self.damage.tell_all(nodes.iter().filter_map(|node| records.get_key_value(&record_name(&node.name))));
         let work: Vec<Node> = nodes.into_iter().filter(|node| self.has_work(node, &records)).collect();
 
         let planned = work.len();
@@ -50,7 +52,10 @@ impl Restorer {
         let interval = self.replica().args.interval;
         for (node, outcome) in outcomes {
             match self.failures.note(&node.name, outcome, interval) {
-                Some(outcome) => restored += usize::from(outcome == Outcome::Restored),
+                Some(outcome) => {
+                    restored += usize::from(outcome == Outcome::Restored);
+                    self.said.insert(node.name.clone(), news(&node, &records));
+                }
                 None => failed += 1,
             }
         }
@@ -65,16 +70,19 @@ impl Restorer {
     }
 
     /// Decides from the lists alone. A node that is settled costs no call.
-    fn has_work(&mut self, node: &Node, records: &HashMap<String, Found>) -> bool {
-        let name = record_name(&node.name);
-        let found = records.get(&name);
-        if let Some(found) = found {
-            self.damage.tell(&name, found);
-        }
-        let plan = plan_restore(node, Found::stored(found));
+    fn has_work(&self, node: &Node, records: &HashMap<String, Found>) -> bool {
+        let plan = plan_restore(node, Found::stored(records.get(&record_name(&node.name))));
         tracing::debug!(node = node.name, reason = plan.reason.as_str(), "decided");
-        let is_due = plan.patch.is_some() && self.failures.is_due(&node.name, Instant::now());
-        let news = || (node.uid.to_string(), found.and_then(|found| found.version.clone()));
-        is_due && (!self.replica().args.dry_run || self.said.insert(news()))
+        let is_said =
+            || self.replica().args.dry_run && self.said.get(&node.name) == Some(&news(node, records));
+        plan.patch.is_some() && self.failures.is_due(&node.name, Instant::now()) && !is_said()
     }
+}
+
+/// What a dry run's words depend on: the Node's incarnation and the record's version.
+type News = (Uid, Option<String>);
+
+fn news(node: &Node, records: &HashMap<String, Found>) -> News {
+    let found = records.get(&record_name(&node.name));
+    (node.uid.clone(), found.and_then(|found| found.version.clone()))
 }

@@ -47,15 +47,20 @@ pub enum Error {
     )]
     NoConfig(String),
     /// A kubeconfig that names keys or certificates that can't be used.
-    #[error("the kubeconfig can't be used: {0}")]
+    #[error("the kubeconfig can't be used: {0}: correct it, or set KUBECONFIG to another")]
     BadConfig(String),
 }
 
-/// Finds the cluster: the current kubeconfig context, or else the pod's service account.
+/// Finds the cluster: the current kubeconfig context, or, where there is no kubeconfig, the pod's service account. A
+/// kubeconfig that is there and can't be used is an error: the pod's own cluster may not be the one that is meant.
 pub async fn connect() -> Result<Cluster, Error> {
-    let config = match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
-        Ok(config) => config,
-        Err(kubeconfig) => Config::incluster().map_err(|_| Error::NoConfig(in_one_line(&kubeconfig)))?,
+    let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
+    let default = std::env::home_dir().map(|home| home.join(".kube/config"));
+    let config = if is_set || default.is_some_and(|path| path.exists()) {
+        let config = Config::from_kubeconfig(&KubeConfigOptions::default()).await;
+        config.map_err(|error| Error::BadConfig(in_one_line(&error)))?
+    } else {
+        Config::incluster().map_err(|error| Error::NoConfig(in_one_line(&error)))?
     };
     cluster(config)
 }

@@ -84,7 +84,13 @@ async fn prepare_and_run<D: Daemon>(
     name: &str,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    let cluster = client::connect().await?;
+    // On a thread of its own: a credential plugin that hangs must not keep us from hearing signals.
+    let handle = tokio::runtime::Handle::current();
+    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect()));
+    let cluster = tokio::select! {
+        cluster = connecting => cluster??,
+        () = shutdown.requested() => return Ok(()),
+    };
     let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
     let rights = daemon.rights();
     tokio::select! {

@@ -19,6 +19,12 @@ pub fn until_next(interval: Duration, listing_took: Duration) -> Duration {
     around(interval).max(listing_took * REST)
 }
 
+/// The least pause after a look at the cluster that failed after this time: the server is struggling, so it gets the
+/// same rest, within reason.
+pub fn rest_after_failure(took: Duration) -> Duration {
+    (took * REST).min(LONGEST_WAIT)
+}
+
 /// A duration give or take a tenth.
 fn around(duration: Duration) -> Duration {
     duration.mul_f64(rand::rng().random_range(0.9..1.1))

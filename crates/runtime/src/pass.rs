@@ -1,5 +1,6 @@
 //! The loop: one look at the cluster at a time, and what is to be done after it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ pub async fn run(args: &Common, shutdown: &Shutdown, mut pass: impl AsyncFnMut()
     const LONGEST: Duration = Duration::from_secs(30);
     let mut failures = 0u32;
     while !shutdown.is_requested() {
+        let began = Instant::now();
         let pause = match pass().await {
             Ok(listing_took) => {
                 failures = 0;
@@ -28,7 +30,8 @@ pub async fn run(args: &Common, shutdown: &Shutdown, mut pass: impl AsyncFnMut()
             Err(error) => {
                 failures = failures.saturating_add(1);
                 let pause = pace::exponential(args.interval.min(Duration::from_secs(1)), failures, LONGEST)
-                    .max(error.retry_after().unwrap_or_default());
+                    .max(error.retry_after().unwrap_or_default())
+                    .max(pace::rest_after_failure(began.elapsed()));
                 tracing::warn!(%error, failures, ?pause, "a pass failed");
                 pause
             }
@@ -49,7 +52,7 @@ pub struct View {
     pub records: HashMap<String, Found>,
     /// How many Nodes the cluster has.
     pub all_nodes: usize,
-    /// When the API server was asked: what is seen is at least this old.
+    /// When the API server was asked: what is seen is not older than this.
     pub asked_at: Instant,
     /// What the listing cost.
     pub took: Duration,
@@ -90,30 +93,39 @@ impl Replica {
     }
 
     /// Works on all of these, a bounded number at a time, each until it is settled or has failed. After a shutdown no
-    /// new one is begun.
+    /// new one is begun; nor after a while where some have failed: the next look at the cluster must not wait for a
+    /// thousand calls that hang.
     pub async fn settle_all<T, R>(
         &self,
         items: Vec<T>,
         attempt: impl AsyncFn(&T, u32) -> Result<R, Error>,
     ) -> Vec<(T, Result<R, Error>)> {
-        work_on(items, self.args.concurrency.get(), &self.shutdown, async |item: T| {
+        let (began, failing) = (Instant::now(), Cell::new(false));
+        let goes_on = || !failing.get() || began.elapsed() < FAILING_PASS;
+        work_on(items, self.args.concurrency.get(), &self.shutdown, goes_on, async |item: T| {
             let outcome = call::settle(&self.shutdown, async |tries| attempt(&item, tries).await).await;
+            failing.set(failing.get() || outcome.is_err());
             (item, outcome)
         })
         .await
     }
 }
 
-/// Works on all of these, a bounded number at a time. After a shutdown no new one is begun, and those in flight are
-/// finished, unless that takes too long.
+/// For how long a pass in which nodes fail begins work on further ones.
+const FAILING_PASS: Duration = Duration::from_secs(10);
+
+/// Works on these, a bounded number at a time, while `goes_on` says so. After a shutdown no new one is begun, and those
+/// in flight are finished, unless that takes too long.
 async fn work_on<T, R>(
     items: Vec<T>,
     concurrency: usize,
     shutdown: &Shutdown,
+    goes_on: impl Fn() -> bool,
     work: impl AsyncFn(T) -> R,
 ) -> Vec<R> {
     let mut done = Vec::with_capacity(items.len());
-    let begun = futures::stream::iter(items).take_until(shutdown.requested()).map(|item| work(item));
+    let items = futures::stream::iter(items.into_iter().take_while(|_| goes_on()));
+    let begun = items.take_until(shutdown.requested()).map(|item| work(item));
     let mut results = std::pin::pin!(begun.buffer_unordered(concurrency));
     let mut drained = std::pin::pin!(shutdown.drained());
     loop {
@@ -132,7 +144,7 @@ async fn work_on<T, R>(
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
 
     use super::*;
 
@@ -146,7 +158,7 @@ mod tests {
             now.set(now.get() - 1);
             item
         };
-        let mut done = work_on((0..100).collect(), 8, &Shutdown::default(), work).await;
+        let mut done = work_on((0..100).collect(), 8, &Shutdown::default(), || true, work).await;
         done.sort_unstable();
         assert_eq!(done, (0..100).collect::<Vec<_>>());
         assert_eq!(most.get(), 8);
@@ -163,7 +175,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             item
         };
-        let done = work_on((0..100).collect(), 3, &shutdown, work).await;
+        let done = work_on((0..100).collect(), 3, &shutdown, || true, work).await;
         assert_eq!((done, begun.borrow().clone()), (vec![0, 1, 2], vec![0, 1, 2]));
     }
 
@@ -175,7 +187,15 @@ mod tests {
             shutdown.request();
             std::future::pending::<()>().await;
         };
-        assert_eq!(work_on(vec![1, 2], 3, &shutdown, work).await, []);
+        assert_eq!(work_on(vec![1, 2], 3, &shutdown, || true, work).await, []);
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_new_is_begun_once_it_is_not_to_go_on() {
+        let begun = Cell::new(0);
+        let work = async |_: u32| begun.set(begun.get() + 1);
+        let done = work_on((0..100).collect(), 1, &Shutdown::default(), || begun.get() < 7, work).await;
+        assert_eq!((done.len(), begun.get()), (7, 7));
     }
 }

@@ -1,11 +1,14 @@
 //! What would not work anyway is said before the first pass, in one line, with what to do about it.
 
+use std::time::Duration;
+
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
+use tokio::time::Instant;
 
 use crate::call::{self, Kind};
 use crate::client::Cluster;
@@ -22,6 +25,14 @@ pub struct Right {
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// It answers that it can't answer.
+    #[error("the API server at {url} is too busy: {message}: try again later")]
+    Busy {
+        /// Who said it.
+        url: String,
+        /// What it said.
+        message: String,
+    },
     /// Nobody answers.
     #[error(
         "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
@@ -61,12 +72,13 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
         let (url, message) = (cluster.url.clone(), error.message);
         match error.kind {
             Kind::Refused => Error::Refused { url, message },
-            Kind::Moved | Kind::Busy(_) | Kind::Unclear => Error::Unreachable { url, message },
+            Kind::Busy(_) => Error::Busy { url, message },
+            Kind::Moved | Kind::Unclear | Kind::NotConnected => Error::Unreachable { url, message },
         }
     };
     let mut missing = Vec::new();
     for right in rights {
-        if !is_allowed(cluster, namespace, *right).await.map_err(failed)? {
+        if !patiently(async || is_allowed(cluster, namespace, *right).await).await.map_err(failed)? {
             let place =
                 if right.resource == "nodes" { String::new() } else { format!(" in namespace {namespace}") };
             missing.push(format!("{} {}{place}", right.verb, right.resource));
@@ -76,12 +88,28 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
         return Err(Error::NotAllowed { missing: missing.join(", ") });
     }
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-    match call::find("get namespace", namespaces.get_opt(namespace)).await {
+    match patiently(async || call::find("get namespace", namespaces.get_opt(namespace)).await).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Error::NoNamespace(namespace.to_owned())),
         // Not every account may look. Then a missing namespace shows in the first write.
         Err(error) if error.kind == Kind::Refused => Ok(()),
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Asks again for a while where the server is there and struggles: a daemon that gives up at once would be started
+/// again later and later, just when a control plane recovers.
+async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, call::Error>) -> Result<T, call::Error> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let began = Instant::now();
+    loop {
+        let pause = match ask().await {
+            Err(error) if began.elapsed() > PATIENCE => return Err(error),
+            Err(call::Error { kind: Kind::Busy(pause), .. }) => pause,
+            Err(call::Error { kind: Kind::Unclear, .. }) => Duration::from_secs(1),
+            answer => return answer,
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -102,4 +130,32 @@ async fn is_allowed(cluster: &Cluster, namespace: &str, right: Right) -> Result<
     let answer =
         call::within(call::ONE, "check the account's rights", reviews.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(kind: Kind) -> call::Error {
+        call::Error { what: "ask", kind, message: String::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_struggling_server_is_asked_again_and_one_that_is_not_there_is_not() {
+        for (kind, again) in [
+            (Kind::Busy(Duration::from_secs(1)), true),
+            (Kind::Unclear, true),
+            (Kind::NotConnected, false),
+            (Kind::Refused, false),
+        ] {
+            let mut asked = 0;
+            let answer = patiently(async || {
+                asked += 1;
+                if asked < 3 { Err(failing(kind)) } else { Ok(()) }
+            });
+            assert_eq!(answer.await.is_ok(), again, "{kind:?}");
+            let never = patiently(async || Err::<(), _>(failing(kind)));
+            assert!(never.await.is_err());
+        }
+    }
 }

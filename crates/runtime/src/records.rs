@@ -79,8 +79,19 @@ impl Records {
 pub struct DamageReport(HashMap<String, Option<String>>);
 
 impl DamageReport {
-    /// Logs what is wrong with a record, unless that has been said.
-    pub fn tell(&mut self, name: &str, found: &Found) {
+    /// Logs what is wrong with these records, unless that has been said.
+    pub fn tell_all<'a>(&mut self, records: impl IntoIterator<Item = (&'a String, &'a Found)>) {
+        let mut heard = HashMap::new();
+        std::mem::swap(&mut self.0, &mut heard);
+        for (name, found) in records {
+            if let Some(said) = heard.remove(name) {
+                self.0.insert(name.clone(), said);
+            }
+            self.tell(name, found);
+        }
+    }
+
+    fn tell(&mut self, name: &str, found: &Found) {
         let damage = match &found.content {
             Ok(decoded) if decoded.damage.is_empty() => {
                 self.0.remove(name);

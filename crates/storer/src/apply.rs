@@ -21,7 +21,7 @@ pub(crate) struct Apply {
     pub(crate) retention: Duration,
 }
 
-/// A record that was seen empty, and since when: while it is at this version, it has been empty.
+/// A record that may be deleted once it has been seen unchanged for long enough, and since when it is seen so.
 #[derive(Debug, Clone)]
 pub(crate) struct Tombstone {
     pub(crate) version: Option<String>,
@@ -69,6 +69,12 @@ impl Apply {
         let sighting = live.as_ref().map_or(Sighting::Gone, Sighting::Live);
         let circumstances = self.circumstances(found.as_ref(), tombstone);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
+        if let (Reason::ViewOlderThanRecord, Some(live)) = (plan.reason, &live) {
+            let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
+            let message =
+                format!("it claims to be newer than version {} of its node: {advice}", live.version);
+            return Err(Error::refused("replace the record", message));
+        }
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("write the record"));
         }

@@ -15,10 +15,20 @@ const FEW: usize = 3;
 /// A larger part than this, one in three, is a large loss.
 const PART: usize = 3;
 
-/// Remembers since when a large loss lasts.
+/// And so many looks have to agree: pauses between them may be long.
+const LOOKS: u32 = 3;
+
+/// Remembers a large loss for as long as it lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    large_loss_since: Option<Instant>,
+    loss: Option<Loss>,
+}
+
+#[derive(Debug)]
+struct Loss {
+    since: Instant,
+    looks: u32,
+    missing: usize,
 }
 
 impl Evidence {
@@ -26,14 +36,20 @@ impl Evidence {
     /// not say so yet.
     pub(crate) fn suffices(&mut self, missing: usize, known: usize, now: Instant) -> bool {
         if missing < FEW || missing * PART <= known {
-            self.large_loss_since = None;
+            self.loss = None;
             return true;
         }
-        let since = *self.large_loss_since.get_or_insert_with(|| {
-            tracing::warn!(missing, known, hold = ?HOLD, "a large share of the nodes is missing: waiting whether that lasts");
-            now
-        });
-        now.duration_since(since) >= HOLD
+        // A loss that grows is another one.
+        let loss = match self.loss.take().filter(|loss| missing <= loss.missing) {
+            Some(loss) => Loss { looks: loss.looks + 1, ..loss },
+            None => {
+                tracing::warn!(missing, known, hold = ?HOLD, "a large share of the nodes is missing: waiting whether that lasts");
+                Loss { since: now, looks: 1, missing }
+            }
+        };
+        let lasts = loss.looks >= LOOKS && now.duration_since(loss.since) >= HOLD;
+        self.loss = Some(loss);
+        lasts
     }
 }
 
@@ -58,6 +74,25 @@ mod tests {
             assert!(!evidence.suffices(missing, known, now + HOLD - Duration::from_millis(1)));
             assert!(evidence.suffices(missing, known, now + HOLD));
         }
+    }
+
+    #[test]
+    fn two_looks_far_apart_are_too_few() {
+        let mut evidence = Evidence::default();
+        let now = Instant::now();
+        assert!(!evidence.suffices(100, 100, now));
+        assert!(!evidence.suffices(100, 100, now + HOLD * 2));
+        assert!(evidence.suffices(100, 100, now + HOLD * 4));
+    }
+
+    #[test]
+    fn a_loss_that_grows_begins_anew() {
+        let mut evidence = Evidence::default();
+        let now = Instant::now();
+        for looks in 0..3 {
+            evidence.suffices(50, 100, now + HOLD * looks);
+        }
+        assert!(!evidence.suffices(100, 100, now + HOLD * 4));
     }
 
     #[test]

@@ -9,11 +9,13 @@
 //!
 //! - `storer`: one look at all Nodes and records, and the work that follows from it.
 //! - `apply`: the one place that writes.
+//! - `waiting`: nodes that nobody restores.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod evidence;
 mod storer;
+mod waiting;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -37,9 +39,15 @@ pub struct Args {
     #[command(flatten)]
     pub common: Common,
 
-    /// How long to keep the labels of a node that is gone
-    #[arg(long, env = "LABEL_STORAGE_RETENTION", value_name = "TIME", default_value = "30d", value_parser = duration)]
+    /// How long to keep the labels of a node that is gone, at least 1m
+    #[arg(long, env = "LABEL_STORAGE_RETENTION", value_name = "TIME", default_value = "30d", value_parser = retention)]
     pub retention: Duration,
+}
+
+fn retention(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    let retention = duration(text)?;
+    if retention >= SHORTEST { Ok(retention) } else { Err("give a time of at least 1m".to_owned()) }
 }
 
 impl Daemon for Args {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use label_storage::name::{node_in_record_name, record_name};
-use label_storage::store::{Action, Plan, Sighting};
+use label_storage::store::{Action, Plan, Reason, Sighting};
 use label_storage::{Node, plan_store};
 use label_storage_runtime::call::Error;
 use label_storage_runtime::pace::Failures;
@@ -14,24 +14,28 @@ use label_storage_runtime::records::{DamageReport, Found};
 
 use crate::apply::{Apply, Outcome, Tombstone};
 use crate::evidence::Evidence;
+use crate::waiting::Waiting;
 
 /// The storer between two passes: it remembers only what no list can tell.
 pub(crate) struct Storer {
     apply: Apply,
     /// Nodes that failed, and when they are due again.
     failures: Failures,
-    /// Empty records, by name, and since when this process sees them so.
+    /// Records that are empty, or whose Node is gone, by name, and since when this process sees them so.
     tombstones: HashMap<String, Tombstone>,
     evidence: Evidence,
     damage: DamageReport,
     /// What a dry run has said already, by Node.
     said: HashMap<String, u64>,
+    waiting: Waiting,
 }
 
 /// A Node whose record needs a write, as far as the lists tell.
 struct Work {
     node: String,
     tombstone: Option<Tombstone>,
+    /// What a dry run would say about it.
+    news: u64,
 }
 
 impl Storer {
@@ -43,6 +47,7 @@ impl Storer {
             evidence: Evidence::default(),
             damage: DamageReport::default(),
             said: HashMap::new(),
+            waiting: Waiting::default(),
         }
     }
 
@@ -56,9 +61,7 @@ impl Storer {
         let View { nodes, mut records, all_nodes, took, .. } = view;
         records.retain(|name, found| self.is_ours(name, found));
         self.remember_tombstones(&records);
-        for (name, found) in &records {
-            self.damage.tell(name, found);
-        }
+        self.damage.tell_all(&records);
 
         let mut work = self.work_for_living(&nodes, &records);
         work.extend(self.work_for_missing(&nodes, &records));
@@ -72,7 +75,10 @@ impl Storer {
         let interval = self.replica().args.interval;
         for (work, outcome) in outcomes {
             match self.failures.note(&work.node, outcome, interval) {
-                Some(outcome) => *counts.entry(outcome).or_default() += 1,
+                Some(outcome) => {
+                    *counts.entry(outcome).or_default() += 1;
+                    self.said.insert(work.node, work.news);
+                }
                 None => failed += 1,
             }
         }
@@ -91,18 +97,24 @@ impl Storer {
     fn is_ours(&self, name: &str, found: &Found) -> bool {
         match &found.content {
             Ok(decoded) => self.replica().share.includes(&decoded.record.node),
-            // Nobody's, then: each replica tells about those that it comes across under its own nodes' names.
-            Err(_) => node_in_record_name(name).is_some_and(|node| self.replica().share.includes(node)),
+            // Nobody's, then: whoever handles a node of that name tells about it, or the first replica.
+            Err(_) => match node_in_record_name(name) {
+                Some(node) => self.replica().share.includes(node),
+                None => self.replica().share.index == 0,
+            },
         }
     }
 
     fn remember_tombstones(&mut self, records: &HashMap<String, Found>) {
-        let is_empty = |found: &Found| found.content.as_ref().is_ok_and(|decoded| decoded.record.is_empty());
+        let is_deletable = |found: &Found| {
+            let record = found.content.as_ref().ok().map(|decoded| &decoded.record);
+            record.is_some_and(|record| record.is_empty() || record.departed_at.is_some())
+        };
         let same = |name: &String, tombstone: &Tombstone| {
-            records.get(name).is_some_and(|found| is_empty(found) && found.version == tombstone.version)
+            records.get(name).is_some_and(|found| is_deletable(found) && found.version == tombstone.version)
         };
         self.tombstones.retain(|name, tombstone| same(name, tombstone));
-        for (name, found) in records.iter().filter(|(_, found)| is_empty(found)) {
+        for (name, found) in records.iter().filter(|(_, found)| is_deletable(found)) {
             let tombstone = || Tombstone { version: found.version.clone(), since: Instant::now() };
             self.tombstones.entry(name.clone()).or_insert_with(tombstone);
         }
@@ -122,7 +134,10 @@ impl Storer {
         let (known, missing) = here.fold((0, 0), |(known, missing), record| {
             (known + 1, missing + usize::from(is_missing(&record.node)))
         });
-        self.failures.retain(|node| living.contains(node) || records.contains_key(&record_name(node)));
+        let concerns = |node: &str| living.contains(node) || records.contains_key(&record_name(node));
+        self.failures.retain(concerns);
+        self.said.retain(|node, _| concerns(node));
+        self.waiting.tell(concerns);
         if !self.evidence.suffices(missing, known, Instant::now()) {
             return Vec::new();
         }
@@ -136,21 +151,24 @@ impl Storer {
         let (found, tombstone) = (records.get(&name), self.tombstones.get(&name));
         let plan = plan_store(sighting, Found::stored(found), self.apply.circumstances(found, tombstone));
         tracing::debug!(node, reason = plan.reason.as_str(), "decided");
-        if plan.action == Action::Nothing || !self.failures.is_due(node, Instant::now()) {
+        self.waiting.note(node, plan.reason);
+        // A view that is older than the record is worth a closer look, too: it may stay so for ever.
+        if plan.action == Action::Nothing && plan.reason != Reason::ViewOlderThanRecord {
+            self.said.remove(node);
             return None;
         }
-        let work = Work { node: node.to_owned(), tombstone: tombstone.cloned() };
-        (!self.replica().args.dry_run || self.is_news(node, &plan)).then_some(work)
+        let work = Work { node: node.to_owned(), tombstone: tombstone.cloned(), news: news(&plan) };
+        let is_said = self.replica().args.dry_run && self.said.get(node) == Some(&work.news);
+        (self.failures.is_due(node, Instant::now()) && !is_said).then_some(work)
     }
+}
 
-    /// Whether a dry run has not said this yet.
-    fn is_news(&mut self, node: &str, plan: &Plan) -> bool {
-        let mut hasher = DefaultHasher::new();
-        plan.reason.hash(&mut hasher);
-        if let Action::Create(record) | Action::Replace(record) = &plan.action {
-            (&record.uid, &record.labels).hash(&mut hasher);
-        }
-        let news = hasher.finish();
-        self.said.insert(node.to_owned(), news) != Some(news)
+/// Stands for what a dry run says about a plan: two that say the same are said once.
+fn news(plan: &Plan) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    plan.reason.hash(&mut hasher);
+    if let Action::Create(record) | Action::Replace(record) = &plan.action {
+        (&record.uid, &record.labels).hash(&mut hasher);
     }
+    hasher.finish()
 }
