@@ -85,7 +85,7 @@ pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
         (&restorer, &stored, "would restore"),
     ] {
         s.eventually(words, true, async || Ok(daemon.has_logged(&["INFO", words, node]))).await?;
-        s.after_two_passes(daemon, node).await?;
+        s.has_acted(daemon, node).await?;
         let times =
             daemon.log().lines().filter(|line| line.contains(words) && line.contains(node.as_str())).count();
         assert_eq!(times, 1, "said once, not with every pass");
@@ -114,7 +114,7 @@ pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
 
 pub async fn a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1(s: &Scenario) -> Result<()> {
     both_end(s, &[], None, 1, &["error:", "set KUBECONFIG"]).await?;
-    both_end(s, &[], Some(s.file("missing")), 1, &["error:", "set KUBECONFIG", "missing"]).await?;
+    both_end(s, &[], Some(s.file("missing")), 1, &["error:", "set KUBECONFIG to another", "missing"]).await?;
 
     let garbage = s.file("garbage");
     std::fs::write(&garbage, "{ this is no kubeconfig")?;

@@ -103,11 +103,13 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         records:
             of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost
             a_record_that_names_another_node_is_left_for_a_person
-            somebody_elses_config_map_is_not_touched;
+            somebody_elses_config_map_is_not_touched
+            a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
         races:
             a_stale_write_of_a_record_is_refused_and_planned_anew
             a_stale_patch_of_a_node_is_refused_and_planned_anew
             a_label_changed_while_the_node_is_being_restored_is_kept
+            labels_stored_after_the_restorer_has_read_the_record_come_back_too
             a_node_replaced_while_it_is_being_restored_is_restored_itself
             a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
             two_replicas_of_one_shard_do_no_harm;

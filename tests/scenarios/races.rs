@@ -101,6 +101,33 @@ pub async fn a_label_changed_while_the_node_is_being_restored_is_kept(s: &Scenar
     s.eventually_stored(&node, labels([("pool", "mine"), ("rack", "7")])).await
 }
 
+pub async fn labels_stored_after_the_restorer_has_read_the_record_come_back_too(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    return_unrestored(s, &node, labels([("pool", "gold")])).await?;
+    let record = s.record(&node).await?.context("no record")?;
+    // What a storer writes that confirmed the node's last change just before the node was deleted.
+    let generation = (record.generation + 1).to_string();
+    let annotations =
+        json!({"label-storage/generation": generation, "label-storage/labels-generation": generation});
+    let late = json!({"metadata": {"annotations": annotations}, "data": {"late": "1"}});
+    let (records, name): (Api<ConfigMap>, _) = (s.config_maps.clone(), record_name(&node));
+    let interference = Interference::before(patches_a_node, move || async move {
+        records
+            .patch(&name, &PatchParams::default(), &Patch::Merge(late))
+            .await
+            .expect("a write by a storer");
+    });
+    let expected = labels([("pool", "gold"), ("late", "1")]);
+    alongside::<restorer::Args>(s, &interference, async || {
+        s.eventually_labelled(&node, expected.clone()).await?;
+        assert_eq!(interference.count(patches_a_node), 2, "once from each generation");
+        Ok(())
+    })
+    .await?;
+    let _storer = s.storer(&[])?;
+    s.eventually_stored(&node, expected).await
+}
+
 pub async fn a_node_replaced_while_it_is_being_restored_is_restored_itself(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold")])).await?;

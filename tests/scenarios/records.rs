@@ -63,8 +63,8 @@ pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario)
     }
     let before = s.config_map(&node).await?;
     s.create(&node, labels([("new", "1")])).await?;
-    s.after_two_passes(&storer, &node).await?;
-    s.after_two_passes(&restorer, &node).await?;
+    s.has_acted(&storer, &node).await?;
+    s.has_acted(&restorer, &node).await?;
     assert_eq!(s.config_map(&node).await?, before);
     assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
     // A person puts it right, and all goes on from there.
@@ -80,9 +80,44 @@ pub async fn somebody_elses_config_map_is_not_touched(s: &Scenario) -> Result<()
     let (storer, restorer) = s.pair()?;
     s.create(&node, labels([("mine", "1")])).await?;
     s.eventually("told", true, async || Ok(storer.has_logged(&["WARN", &node, "managed-by"]))).await?;
-    s.after_two_passes(&storer, &node).await?;
-    s.after_two_passes(&restorer, &node).await?;
+    s.has_acted(&storer, &node).await?;
+    s.has_acted(&restorer, &node).await?;
     assert_eq!(s.config_map(&node).await?, before);
     assert_eq!(s.labels(&node).await?, labels([("mine", "1")]));
     Ok(())
+}
+
+pub async fn a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date(
+    s: &Scenario,
+) -> Result<()> {
+    let (storer, _restorer) = s.pair()?;
+    let node = s.node("a");
+    let kept = labels([("pool", "gold")]);
+    // There, the history was longer than it is here.
+    let versions =
+        json!({"metadata": {"annotations": {"label-storage/node-resource-version": "99999999999999"}}});
+    s.create(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept.clone()).await?;
+    s.delete(&node).await?;
+    s.eventually("departed-at", true, async || {
+        Ok(s.record(&node).await?.is_some_and(|r| r.departed_at.is_some()))
+    })
+    .await?;
+    s.patch_record(&node, versions.clone()).await?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    // Of the node's own incarnation no marker proves anything: then a person has to say so.
+    s.patch_record(&node, versions).await?;
+    s.label(&node, [("pool", Some("bronze"))]).await?;
+    let advice = ["WARN", &node, "remove its annotation"];
+    s.eventually("the advice is given", true, async || Ok(storer.has_logged(&advice))).await?;
+    s.patch_record(
+        &node,
+        json!({"metadata": {"annotations": {"label-storage/node-resource-version": null}}}),
+    )
+    .await?;
+    s.eventually_stored(&node, labels([("pool", "bronze")])).await
 }

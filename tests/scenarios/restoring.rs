@@ -48,13 +48,13 @@ pub async fn a_removed_label_stays_removed_in_the_store_and_after_the_next_retur
         s.create(&node, Labels::new()).await?;
         s.eventually_labelled(&node, labels([("rack", "7")])).await?;
         s.eventually_stored(&node, labels([("rack", "7")])).await?;
-        s.after_two_passes(&restorer, &node).await?;
+        s.has_acted(&restorer, &node).await?;
         assert_eq!(s.labels(&node).await?, labels([("rack", "7")]));
     }
     // Removed from a restored node, it stays away too.
     s.label(&node, [("rack", None), ("new", Some("1"))]).await?;
     s.eventually_stored(&node, labels([("new", "1")])).await?;
-    s.after_two_passes(&restorer, &node).await?;
+    s.has_acted(&restorer, &node).await?;
     assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
     Ok(())
 }

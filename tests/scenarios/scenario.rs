@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -25,7 +26,7 @@ use tempfile::TempDir;
 pub const RUN_AS: &str = "LABEL_STORAGE_TEST_RUN_AS";
 
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub type Labels = BTreeMap<String, String>;
 
@@ -54,7 +55,11 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let scenario = Scenario::new(sandbox, name).await.map_err(|error| format!("{error:#}"))?;
-        let result = test(&scenario).await;
+        // A failed assertion is a failed test like any other: it is reported, and cleaned up after.
+        let result = AssertUnwindSafe(test(&scenario)).catch_unwind().await.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            bail!("{}", text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic"))
+        });
         let report = match &result {
             Ok(()) => String::new(),
             Err(error) => format!("{error:#}\n{}", scenario.describe().await),
@@ -181,10 +186,11 @@ impl Scenario {
         .await
     }
 
-    /// Waits until a daemon has decided twice more about this node: by then it has acted upon what is there now.
-    pub async fn after_two_passes(&self, daemon: &Daemon, node: &str) -> Result<()> {
+    /// Waits until a daemon has acted upon what is there now. It decides before it acts, and its next decision may
+    /// come from a list that was under way already; the third shows that it has acted upon the second.
+    pub async fn has_acted(&self, daemon: &Daemon, node: &str) -> Result<()> {
         let before = daemon.decisions(node);
-        self.eventually("two more passes", true, async || Ok(daemon.decisions(node) >= before + 2)).await
+        self.eventually("three more passes", true, async || Ok(daemon.decisions(node) >= before + 3)).await
     }
 
     // Daemons.
@@ -225,6 +231,15 @@ impl Scenario {
         let log = self.folder.path().join(format!("{kind}-{number}.log"));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(args).env(RUN_AS, kind).env("HOME", self.folder.path());
+        // These tests may run in a pod themselves, and with variables set that are meant for something else.
+        for name in std::env::vars_os().map(|(name, _)| name) {
+            let text = name.to_string_lossy();
+            let tells_of_a_pod =
+                ["POD_NAME", "HOSTNAME"].contains(&text.as_ref()) || text.starts_with("KUBERNETES_");
+            if tells_of_a_pod || text.starts_with("LABEL_STORAGE_") && text != RUN_AS {
+                command.env_remove(name);
+            }
+        }
         match kubeconfig {
             Some(path) => command.env("KUBECONFIG", path),
             None => command.env_remove("KUBECONFIG"),
