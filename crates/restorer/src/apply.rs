@@ -25,6 +25,8 @@ pub(crate) struct Apply {
 pub(crate) enum Outcome {
     /// It has its labels back.
     Restored,
+    /// It would have been patched, were this not a dry run.
+    WouldRestore,
     /// A second look showed that there is nothing to do.
     Nothing,
 }
@@ -66,7 +68,7 @@ impl Apply {
                     reason,
                     "would restore"
                 );
-                Ok(Outcome::Nothing)
+                Ok(Outcome::WouldRestore)
             }
             Some(patch) => self.patch(&node.name, &patch, reason).await,
         }

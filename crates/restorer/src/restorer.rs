@@ -54,7 +54,9 @@ impl Restorer {
             match self.failures.note(&node.name, outcome, interval) {
                 Some(outcome) => {
                     restored += usize::from(outcome == Outcome::Restored);
-                    self.said.insert(node.name.clone(), news(&node, &records));
+                    if outcome == Outcome::WouldRestore {
+                        self.said.insert(node.name.clone(), news(&node, &records));
+                    }
                 }
                 None => failed += 1,
             }

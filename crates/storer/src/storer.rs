@@ -64,7 +64,13 @@ impl Storer {
         self.damage.tell_all(&records);
 
         let mut work = self.work_for_living(&nodes, &records);
-        work.extend(self.work_for_missing(&nodes, &records));
+        let living: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        work.extend(self.work_for_missing(&living, &records));
+        let concerns = |node: &str| living.contains(node) || records.contains_key(&record_name(node));
+        self.failures.retain(concerns);
+        self.said.retain(|node, _| concerns(node));
+        self.waiting.tell(concerns);
+
         let planned = work.len();
         let began = Instant::now();
         let attempt = async |work: &Work, _| self.apply.attempt(&work.node, work.tombstone.as_ref()).await;
@@ -77,7 +83,9 @@ impl Storer {
             match self.failures.note(&work.node, outcome, interval) {
                 Some(outcome) => {
                     *counts.entry(outcome).or_default() += 1;
-                    self.said.insert(work.node, work.news);
+                    if outcome == Outcome::WouldWrite {
+                        self.said.insert(work.node, work.news);
+                    }
                 }
                 None => failed += 1,
             }
@@ -124,8 +132,7 @@ impl Storer {
         nodes.iter().filter_map(|node| self.work(&node.name, Sighting::Live(node), records)).collect()
     }
 
-    fn work_for_missing(&mut self, nodes: &[Node], records: &HashMap<String, Found>) -> Vec<Work> {
-        let living: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    fn work_for_missing(&mut self, living: &HashSet<&str>, records: &HashMap<String, Found>) -> Vec<Work> {
         let decoded = records.values().filter_map(|found| found.content.as_ref().ok());
         let stored: Vec<_> = decoded.map(|decoded| &decoded.record).collect();
         let is_missing = |node: &str| !living.contains(node);
@@ -134,10 +141,6 @@ impl Storer {
         let (known, missing) = here.fold((0, 0), |(known, missing), record| {
             (known + 1, missing + usize::from(is_missing(&record.node)))
         });
-        let concerns = |node: &str| living.contains(node) || records.contains_key(&record_name(node));
-        self.failures.retain(concerns);
-        self.said.retain(|node, _| concerns(node));
-        self.waiting.tell(concerns);
         if !self.evidence.suffices(missing, known, Instant::now()) {
             return Vec::new();
         }
