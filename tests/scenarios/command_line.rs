@@ -112,6 +112,35 @@ pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
+pub async fn flags_come_from_the_environment_and_the_shard_from_the_pods_name(s: &Scenario) -> Result<()> {
+    let nodes = format!("{}.*", s.namespace);
+    let environment = [
+        ("POD_NAME", "label-storage-2"),
+        ("LABEL_STORAGE_REPLICAS", "3"),
+        ("LABEL_STORAGE_NAMESPACE", &s.namespace),
+        ("LABEL_STORAGE_NODES", &nodes),
+        ("LABEL_STORAGE_INTERVAL", "150ms"),
+        ("LABEL_STORAGE_CONCURRENCY", "2"),
+        ("LABEL_STORAGE_LOG_LEVEL", "info"),
+        ("LABEL_STORAGE_LOG_FORMAT", "json"),
+        ("LABEL_STORAGE_DRY_RUN", "true"),
+        ("LABEL_STORAGE_RETENTION", "7d"),
+    ];
+    let kubeconfig = || Some(s.sandbox.kubeconfig().to_owned());
+    for kind in ["storer", "restorer"] {
+        let daemon = s.run_with_env(kind, &[], kubeconfig(), &environment)?;
+        let namespace = format!("\"namespace\":\"{}\"", s.namespace);
+        let started = [r#""shard":2"#, r#""replicas":3"#, r#""dry_run":true"#, &namespace];
+        s.eventually("it says how it was started", true, async || Ok(daemon.has_logged(&started))).await?;
+        // A flag wins, and what does not fit the pod is refused.
+        let flag = ["--replicas=2".to_owned()];
+        let refused = s.run_with_env(kind, &flag, kubeconfig(), &environment)?;
+        assert_eq!(refused.exit().await?.code(), 2);
+        assert!(refused.has_logged(&["pod label-storage-2 has index 2", "set LABEL_STORAGE_REPLICAS"]));
+    }
+    Ok(())
+}
+
 pub async fn a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1(s: &Scenario) -> Result<()> {
     both_end(s, &[], None, 1, &["error:", "set KUBECONFIG"]).await?;
     both_end(s, &[], Some(s.file("missing")), 1, &["error:", "set KUBECONFIG to another", "missing"]).await?;

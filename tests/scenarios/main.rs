@@ -125,6 +125,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         command_line:
             a_dry_run_writes_nothing
             bad_usage_is_one_line_and_exit_code_2
+            flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
         deploy:

@@ -227,6 +227,17 @@ impl Scenario {
 
     /// Runs a daemon with exactly these arguments.
     pub fn run_binary(&self, kind: &str, args: &[String], kubeconfig: Option<PathBuf>) -> Result<Daemon> {
+        self.run_with_env(kind, args, kubeconfig, &[])
+    }
+
+    /// Runs a daemon with exactly these arguments, and these environment variables.
+    pub fn run_with_env(
+        &self,
+        kind: &str,
+        args: &[String],
+        kubeconfig: Option<PathBuf>,
+        variables: &[(&str, &str)],
+    ) -> Result<Daemon> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.folder.path().join(format!("{kind}-{number}.log"));
         let mut command = Command::new(std::env::current_exe()?);
@@ -240,6 +251,7 @@ impl Scenario {
                 command.env_remove(name);
             }
         }
+        command.envs(variables.iter().copied());
         match kubeconfig {
             Some(path) => command.env("KUBECONFIG", path),
             None => command.env_remove("KUBECONFIG"),

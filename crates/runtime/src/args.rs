@@ -27,7 +27,7 @@ pub struct Common {
     pub nodes: Option<GlobMatcher>,
 
     /// Time between two looks at all nodes, from 100ms to 1h. A look that takes long is followed by a longer pause:
-    /// never less than ten times what listing the nodes took
+    /// never less than ten times what listing takes
     #[arg(long, env = "LABEL_STORAGE_INTERVAL", default_value = "5s", value_parser = interval)]
     pub interval: Duration,
 

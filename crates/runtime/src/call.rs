@@ -102,8 +102,12 @@ fn is_refused_connection(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// An error and its causes in one line, without repeating what a cause already said.
 pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() {
-        return format!("{} ({})", status.message.replace('\n', " "), status.code);
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => {
+            return format!("{} ({})", status.message.replace('\n', " "), status.code);
+        }
+        Some(kube::Error::Service(source)) => return in_one_line(source.as_ref()),
+        _ => (),
     }
     let mut line = error.to_string();
     let mut cause = error.source();

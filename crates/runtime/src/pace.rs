@@ -14,9 +14,26 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A listing costs the server more than it costs us: it gets ten times as long to do other things.
 const REST: u32 = 10;
 
-/// The pause until the next pass.
-pub fn until_next(interval: Duration, listing_took: Duration) -> Duration {
-    around(interval).max(listing_took * REST)
+/// The pauses between passes.
+#[derive(Debug)]
+pub struct Pace {
+    interval: Duration,
+    last_listing_took: Option<Duration>,
+}
+
+impl Pace {
+    /// One pass in each interval, give or take.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, last_listing_took: None }
+    }
+
+    /// The pause until the next pass: the interval, but never less than ten times what listing takes. Of two listings
+    /// in a row the quicker one counts: a server that stood still for half a minute, as in a fail-over, was not busy
+    /// with the list, and nobody should wait five minutes for labels because of it.
+    pub fn until_next(&mut self, listing_took: Duration) -> Duration {
+        let usual = self.last_listing_took.replace(listing_took).unwrap_or(listing_took).min(listing_took);
+        around(self.interval).max(usual * REST)
+    }
 }
 
 /// The least pause after a look at the cluster that failed after this time: the server is struggling, so it gets the
@@ -101,15 +118,26 @@ mod tests {
     #[test]
     fn the_pause_is_the_interval_give_or_take() {
         for _ in 0..1000 {
-            let pause = until_next(SECOND * 10, Duration::from_millis(3));
+            let pause = Pace::new(SECOND * 10).until_next(Duration::from_millis(3));
             assert!((SECOND * 9..SECOND * 11).contains(&pause), "{pause:?}");
         }
     }
 
     #[test]
     fn the_pause_is_never_less_than_ten_times_the_listing() {
-        assert_eq!(until_next(SECOND, SECOND * 3), SECOND * 30);
-        assert_eq!(until_next(SECOND, Duration::from_millis(200)), SECOND * 2);
+        let mut pace = Pace::new(SECOND);
+        assert_eq!(pace.until_next(SECOND * 3), SECOND * 30);
+        assert_eq!(pace.until_next(SECOND * 4), SECOND * 30);
+        assert_eq!(pace.until_next(SECOND * 4), SECOND * 40);
+        assert_eq!(Pace::new(SECOND).until_next(Duration::from_millis(200)), SECOND * 2);
+    }
+
+    #[test]
+    fn a_server_that_stood_still_once_is_not_taken_for_a_slow_one() {
+        let mut pace = Pace::new(SECOND);
+        let usual = Duration::from_millis(200);
+        let pauses = [usual, SECOND * 30, usual].map(|took| pace.until_next(took));
+        assert_eq!(pauses, [SECOND * 2; 3]);
     }
 
     #[test]

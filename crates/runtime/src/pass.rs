@@ -11,7 +11,7 @@ use label_storage::Node;
 use crate::args::{Common, Share};
 use crate::call::{self, Error};
 use crate::nodes::Nodes;
-use crate::pace;
+use crate::pace::{self, Pace};
 use crate::records::{Found, Records};
 use crate::shutdown::Shutdown;
 
@@ -19,13 +19,13 @@ use crate::shutdown::Shutdown;
 /// followed by another, after a growing pause: a daemon that gives up keeps nobody's labels.
 pub async fn run(args: &Common, shutdown: &Shutdown, mut pass: impl AsyncFnMut() -> Result<Duration, Error>) {
     const LONGEST: Duration = Duration::from_secs(30);
-    let mut failures = 0u32;
+    let (mut failures, mut pace) = (0u32, Pace::new(args.interval));
     while !shutdown.is_requested() {
         let began = Instant::now();
         let pause = match pass().await {
             Ok(listing_took) => {
                 failures = 0;
-                pace::until_next(args.interval, listing_took)
+                pace.until_next(listing_took)
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
