@@ -141,6 +141,9 @@ pub async fn replicas_and_shards_can_not_drift_apart(s: &Scenario) -> Result<()>
             Ok(is_refused(sets.patch(name, &params, &patch(replicas, replicas + 1)).await.map(drop)))
         })
         .await?;
+        let index = json!([{"name": name, "env": [{"name": "LABEL_STORAGE_REPLICA_INDEX", "value": "0"}]}]);
+        let index = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": index}}}}));
+        assert!(is_refused(sets.patch(name, &params, &index).await.map(drop)), "one index for all pods");
         let scale = Patch::Merge(json!({"spec": {"replicas": replicas + 1}}));
         s.eventually("scaling is refused", true, async || {
             Ok(is_refused(sets.patch_scale(name, &params, &scale).await.map(drop)))

@@ -1,16 +1,17 @@
 //! The one place that writes Nodes.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
 use label_storage::node::RESTORED;
 use label_storage::restore;
 use label_storage::store::PLAN_LIFETIME;
-use label_storage::{Node, plan_restore};
+use label_storage::{Labels, Node, plan_restore};
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::pass::Replica;
 use label_storage_runtime::records::Found;
-use serde_json::json;
+use serde::Serialize;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
@@ -81,7 +82,7 @@ impl Apply {
         reason: &'static str,
     ) -> Result<Outcome, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let body = Patch::Merge(body(patch));
+        let body = Patch::Merge(Body::from(patch));
         call::within(call::ONE, "patch node", self.replica.nodes.api().patch_metadata(node, &params, &body))
             .await?;
         tracing::info!(node, generation = patch.generation, labels = patch.labels.len(), reason, "restored");
@@ -89,22 +90,34 @@ impl Apply {
     }
 }
 
-/// Labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API server
-/// refuses it (422, 409) where the Node is another or has changed.
-fn body(patch: &restore::Patch) -> serde_json::Value {
-    json!({
-        "metadata": {
-            "uid": patch.uid.as_str(),
-            "resourceVersion": patch.version.to_string(),
-            "labels": patch.labels,
-            "annotations": { RESTORED: patch.marker },
-        },
-    })
+/// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
+/// server refuses it (422, 409) where the Node is another or has changed.
+#[derive(Debug, Serialize)]
+struct Body<'a> {
+    metadata: Metadata<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    uid: &'a str,
+    resource_version: String,
+    labels: &'a Labels,
+    annotations: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> From<&'a restore::Patch> for Body<'a> {
+    fn from(patch: &'a restore::Patch) -> Self {
+        let annotations = BTreeMap::from([(RESTORED, patch.marker.as_str())]);
+        let (uid, resource_version) = (patch.uid.as_str(), patch.version.to_string());
+        Self { metadata: Metadata { uid, resource_version, labels: &patch.labels, annotations } }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use label_storage::{ResourceVersion, Uid};
+    use serde_json::json;
 
     use super::*;
 
@@ -123,6 +136,6 @@ mod tests {
             "labels": {"k": "v"},
             "annotations": {"label-storage/restored": "u2/4"},
         }});
-        assert_eq!(body(&patch), expected);
+        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON"), expected);
     }
 }
