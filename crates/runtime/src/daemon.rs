@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::args::{Common, Share, Surroundings};
+use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::logging;
 use crate::pass::Replica;
@@ -55,12 +55,17 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
+    let format = daemon.common().log_format;
     let ended = runtime.block_on(start(daemon, share, &name));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
         Ok(Ended::Orderly) => ExitCode::SUCCESS,
         Ok(Ended::Aborted) => ExitCode::from(INTERRUPTED),
+        Err(error) if format == Format::Json => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
         Err(error) => fail(1, &format!("error: {error:#}")),
     }
 }

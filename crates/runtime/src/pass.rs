@@ -18,12 +18,16 @@ use crate::shutdown::Shutdown;
 /// Runs passes until the shutdown, at the daemon's pace. A pass returns how long its listing took; one that fails is
 /// followed by another, after a growing pause: a daemon that gives up keeps nobody's labels.
 pub async fn run(args: &Common, shutdown: &Shutdown, mut pass: impl AsyncFnMut() -> Result<Duration, Error>) {
-    const LONGEST: Duration = Duration::from_secs(30);
+    // Not much longer than the usual interval: what costs the server no more than usual need not come later than usual.
+    const LONGEST: Duration = Duration::from_secs(10);
     let (mut failures, mut pace) = (0u32, Pace::new(args.interval));
     while !shutdown.is_requested() {
         let began = Instant::now();
         let pause = match pass().await {
             Ok(listing_took) => {
+                if failures > 0 {
+                    tracing::info!(failures, "passes succeed again");
+                }
                 failures = 0;
                 pace.until_next(listing_took)
             }

@@ -115,12 +115,13 @@ impl Apply {
                 let replaced = self.replica.records.api().replace(&name, &params, &config_map);
                 call::within(call::ONE, "replace configmap", replaced).await?;
                 let (generation, labels) = (record.generation, record.labels.len());
-                if matches!(plan.reason, Reason::Departed | Reason::Returned) {
-                    tracing::info!(node, generation, labels, reason, "stamped");
-                    return Ok(Outcome::Stamped);
-                }
-                tracing::info!(node, generation, labels, reason, "stored");
-                Ok(Outcome::Stored)
+                let (outcome, message) = match plan.reason {
+                    Reason::Departed => (Outcome::Stamped, "gone, its labels are kept"),
+                    Reason::Returned => (Outcome::Stamped, "back, to be restored"),
+                    _ => (Outcome::Stored, "stored"),
+                };
+                tracing::info!(node, generation, labels, reason, "{message}");
+                Ok(outcome)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
