@@ -99,10 +99,7 @@ pub async fn a_record_copied_from_another_cluster_is_restored_and_kept_up_to_dat
     s.create(&node, kept.clone()).await?;
     s.eventually_stored(&node, kept.clone()).await?;
     s.delete(&node).await?;
-    s.eventually("departed-at", true, async || {
-        Ok(s.record(&node).await?.is_some_and(|r| r.departed_at.is_some()))
-    })
-    .await?;
+    s.eventually_departed(&node).await?;
     s.patch_record(&node, versions.clone()).await?;
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, kept.clone()).await?;

@@ -177,10 +177,7 @@ pub async fn what_a_person_edits_while_the_node_is_away_comes_back(s: &Scenario)
     s.create(&node, labels([("pool", "gold"), ("old", "1")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold"), ("old", "1")])).await?;
     s.delete(&node).await?;
-    s.eventually("departed-at", true, async || {
-        Ok(s.record(&node).await?.is_some_and(|r| r.departed_at.is_some()))
-    })
-    .await?;
+    s.eventually_departed(&node).await?;
     s.patch_record(&node, json!({"data": {"pool": "platinum", "old": null, "example.com-SLASH-new": "2"}}))
         .await?;
     s.create(&node, Labels::new()).await?;

@@ -186,6 +186,14 @@ impl Scenario {
         .await
     }
 
+    /// Waits until the record says that its node is gone.
+    pub async fn eventually_departed(&self, node: &str) -> Result<()> {
+        self.eventually(&format!("departure of {node}"), true, async || {
+            Ok(self.record(node).await?.is_some_and(|record| record.departed_at.is_some()))
+        })
+        .await
+    }
+
     /// Waits until a daemon has acted upon what is there now. It decides before it acts, and its next decision may
     /// come from a list that was under way already; the third shows that it has acted upon the second.
     pub async fn has_acted(&self, daemon: &Daemon, node: &str) -> Result<()> {

@@ -75,10 +75,7 @@ pub async fn a_departed_node_is_stamped_and_forgotten_after_the_retention(s: &Sc
     s.create(&node, kept.clone()).await?;
     s.eventually_stored(&node, kept.clone()).await?;
     s.delete(&node).await?;
-    s.eventually("departed-at", true, async || {
-        Ok(s.record(&node).await?.is_some_and(|r| r.departed_at.is_some()))
-    })
-    .await?;
+    s.eventually_departed(&node).await?;
     s.has_acted(&storer, &node).await?;
     let record = s.record(&node).await?.context("no record")?;
     assert_eq!((record.labels, record.generation), (kept, 2), "stamped once, and kept");
