@@ -15,7 +15,7 @@ use tower::BoxError;
 use tower::buffer::BufferLayer;
 use tower::filter::AsyncFilterLayer;
 
-use crate::scenario::{Scenario, config};
+use crate::scenario::Scenario;
 
 type Event = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
@@ -63,7 +63,7 @@ impl Interference {
     }
 
     async fn client(&self, s: &Scenario) -> Result<Client> {
-        let mut config = config(&s.sandbox).await?;
+        let mut config = sandbox::client_config(s.sandbox.kubeconfig()).await?;
         config.default_retry = false;
         let this = self.clone();
         let filter = move |request: Request<Body>| {

@@ -54,7 +54,11 @@ fn main() -> ExitCode {
 
 fn run_as(daemon: &OsString) -> ExitCode {
     let args = std::env::args_os();
-    if daemon == "storer" { storer::main_from(args) } else { restorer::main_from(args) }
+    if daemon == "storer" {
+        label_storage_runtime::main::<storer::Args>(args)
+    } else {
+        label_storage_runtime::main::<restorer::Args>(args)
+    }
 }
 
 /// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.

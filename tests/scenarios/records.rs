@@ -1,7 +1,6 @@
 //! Records that somebody else had a hand in.
 
 use anyhow::{Context, Result};
-use label_storage::name::record_name;
 use serde_json::json;
 
 use crate::scenario::{Labels, Scenario, labels};
@@ -74,8 +73,7 @@ pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario)
 
 pub async fn somebody_elses_config_map_is_not_touched(s: &Scenario) -> Result<()> {
     let node = s.node("a");
-    let foreign = json!({"metadata": {"name": record_name(&node)}, "data": {"pool": "theirs"}});
-    s.config_maps.create(&Default::default(), &serde_json::from_value(foreign)?).await?;
+    s.occupy_record(&node).await?;
     let before = s.config_map(&node).await?;
     let (storer, restorer) = s.pair()?;
     s.create(&node, labels([("mine", "1")])).await?;

@@ -13,8 +13,7 @@ use anyhow::{Context, Result, bail};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use label_storage::Record;
 use label_storage::name::record_name;
 use sandbox::Sandbox;
@@ -71,8 +70,7 @@ pub fn run(
 
 impl Scenario {
     async fn new(sandbox: &Arc<Sandbox>, name: &str) -> Result<Self> {
-        let config = config(sandbox).await?;
-        let client = Client::try_from(config)?;
+        let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
         // Room for what a test appends to the names of its nodes.
         let namespace: String =
             name.replace('_', "-").chars().take(40).collect::<String>().trim_end_matches('-').to_owned();
@@ -147,6 +145,21 @@ impl Scenario {
             .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .context("patch a record")?;
+        Ok(())
+    }
+
+    pub async fn delete_record(&self, node: &str) -> Result<()> {
+        self.config_maps
+            .delete(&record_name(node), &DeleteParams::default())
+            .await
+            .context("delete a record")?;
+        Ok(())
+    }
+
+    /// Puts somebody else's ConfigMap where the record of this node would be.
+    pub async fn occupy_record(&self, node: &str) -> Result<()> {
+        let foreign = json!({"metadata": {"name": record_name(node)}, "data": {"pool": "theirs"}});
+        self.config_maps.create(&PostParams::default(), &serde_json::from_value(foreign)?).await?;
         Ok(())
     }
 
@@ -316,11 +329,6 @@ impl Scenario {
         });
         deletions.await;
     }
-}
-
-pub async fn config(sandbox: &Sandbox) -> Result<Config> {
-    let kubeconfig = Kubeconfig::read_from(sandbox.kubeconfig())?;
-    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 /// A storer or restorer that runs as a process of its own, and ends with the test.

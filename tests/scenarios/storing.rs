@@ -64,7 +64,7 @@ pub async fn a_record_deleted_under_a_living_node_comes_back(s: &Scenario) -> Re
     let kept = labels([("pool", "gold")]);
     s.create(&node, kept.clone()).await?;
     s.eventually_stored(&node, kept.clone()).await?;
-    s.config_maps.delete(&label_storage::name::record_name(&node), &Default::default()).await?;
+    s.delete_record(&node).await?;
     s.eventually_stored(&node, kept).await
 }
 
@@ -136,9 +136,7 @@ pub async fn unchanged_nodes_cost_no_calls(s: &Scenario) -> Result<()> {
 
 pub async fn a_node_that_can_not_be_stored_does_not_hold_up_the_others(s: &Scenario) -> Result<()> {
     let (stuck, fine) = (s.node("a"), s.node("b"));
-    let foreign =
-        json!({"metadata": {"name": label_storage::name::record_name(&stuck)}, "data": {"theirs": "x"}});
-    s.config_maps.create(&Default::default(), &serde_json::from_value(foreign)?).await?;
+    s.occupy_record(&stuck).await?;
     let storer = s.storer(&[])?;
     s.create(&stuck, labels([("pool", "gold")])).await?;
     s.eventually("the failure is told", true, async || Ok(storer.has_logged(&["WARN", &stuck, "move it"])))
@@ -146,7 +144,7 @@ pub async fn a_node_that_can_not_be_stored_does_not_hold_up_the_others(s: &Scena
     for value in ["1", "2"] {
         s.nodes.delete(&fine, &Default::default()).await.ok();
         s.create(&fine, labels([("pool", value)])).await?;
-        s.config_maps.delete(&label_storage::name::record_name(&fine), &Default::default()).await.ok();
+        s.delete_record(&fine).await.ok();
         s.eventually_stored(&fine, labels([("pool", value)])).await?;
     }
     Ok(())

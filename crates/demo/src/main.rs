@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::FalseyValueParser;
+use label_storage_runtime::Daemon;
 use sandbox::shell;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,8 +46,8 @@ fn main() -> ExitCode {
     // The daemons are this same binary, so that `cargo run --bin demo` is all it takes to build and find them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     match arguments.get(1).and_then(|name| name.to_str()) {
-        Some(stage::STORER) => storer::main_from(arguments.into_iter().skip(1)),
-        Some(stage::RESTORER) => restorer::main_from(arguments.into_iter().skip(1)),
+        Some(stage::STORER) => daemon::<storer::Args>(arguments),
+        Some(stage::RESTORER) => daemon::<restorer::Args>(arguments),
         _ => match run(&Arguments::parse_from(arguments)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -55,6 +56,10 @@ fn main() -> ExitCode {
             }
         },
     }
+}
+
+fn daemon<D: Daemon>(arguments: Vec<OsString>) -> ExitCode {
+    label_storage_runtime::main::<D>(arguments.into_iter().skip(1))
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ObjectMeta, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use sandbox::process::Guarded;
 use sandbox::{Options, Sandbox};
 use tokio::runtime::Runtime;
@@ -44,7 +43,7 @@ impl Stage {
         narrator.say(format!("they serve at {}", sandbox.server()));
 
         let client = runtime.block_on(async {
-            let client = connect(sandbox.kubeconfig()).await?;
+            let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
             let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
             let namespace = Namespace { metadata, ..Namespace::default() };
             Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
@@ -138,10 +137,4 @@ fn daemon(kind: &str, index: u32, sandbox: &Sandbox) -> anyhow::Result<Guarded> 
     let name = format!("{kind}-{index}");
     let log = sandbox.data_folder().join(format!("{name}.log"));
     Ok(Guarded::spawn(&name, &command, &log)?)
-}
-
-async fn connect(kubeconfig: &Path) -> anyhow::Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }

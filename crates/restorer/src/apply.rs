@@ -83,8 +83,7 @@ impl Apply {
     ) -> Result<Outcome, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let body = Patch::Merge(Body::from(patch));
-        call::within(call::ONE, "patch node", self.replica.nodes.api().patch_metadata(node, &params, &body))
-            .await?;
+        call::one("patch node", self.replica.nodes.api().patch_metadata(node, &params, &body)).await?;
         tracing::info!(node, generation = patch.generation, labels = patch.labels.len(), reason, "restored");
         Ok(Outcome::Restored)
     }

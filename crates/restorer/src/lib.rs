@@ -13,9 +13,6 @@
 mod apply;
 mod restorer;
 
-use std::ffi::OsString;
-use std::process::ExitCode;
-
 use label_storage_runtime::Daemon;
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::pass::{self, Replica};
@@ -37,14 +34,10 @@ pub struct Args {
 }
 
 impl Daemon for Args {
+    const WRITES: &[Right] = &[Right::new("patch", "nodes")];
+
     fn common(&self) -> &Common {
         &self.common
-    }
-
-    fn rights(&self) -> Vec<Right> {
-        let reads = [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
-        let writes = [("patch", "nodes")].into_iter().filter(|_| !self.common.dry_run);
-        reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
     }
 
     async fn run(self, replica: Replica) {
@@ -52,16 +45,6 @@ impl Daemon for Args {
         let mut restorer = Restorer::new(replica);
         pass::run(&self.common, &shutdown, async || restorer.pass().await).await;
     }
-}
-
-/// The `restorer` binary: runs with the command line of this process.
-pub fn main() -> ExitCode {
-    main_from(std::env::args_os())
-}
-
-/// Runs with this command line, the program's name included: for programs that start a restorer as a process of their own.
-pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    label_storage_runtime::main::<Args>(args)
 }
 
 #[cfg(test)]

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    restorer::main()
+    label_storage_runtime::main::<restorer::Args>(std::env::args_os())
 }

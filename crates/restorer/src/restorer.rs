@@ -40,7 +40,7 @@ impl Restorer {
         let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         self.failures.retain(|node| names.contains(node));
         self.said.retain(|node, _| names.contains(node.as_str()));
-        self.damage.tell_all(nodes.iter().filter_map(|node| records.get_key_value(&record_name(&node.name))));
+        self.damage.tell(nodes.iter().filter_map(|node| records.get_key_value(&record_name(&node.name))));
         let work: Vec<Node> = nodes.into_iter().filter(|node| self.has_work(node, &records)).collect();
 
         let planned = work.len();

@@ -9,11 +9,11 @@ use crate::client::Throttled;
 use crate::pace;
 use crate::shutdown::Shutdown;
 
-/// For a single object: generous for a server under load, and short enough that a plan is still alive after it.
-pub const ONE: Duration = Duration::from_secs(5);
+/// The limit for a single object: generous for a server under load, and short enough that a plan is still alive after it.
+const ONE: Duration = Duration::from_secs(5);
 
-/// For all objects of a kind.
-pub const ALL: Duration = Duration::from_secs(60);
+/// The limit for all objects of a kind.
+const ALL: Duration = Duration::from_secs(60);
 
 /// A call that failed.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Makes a call within a time limit.
-pub async fn within<T>(
+async fn within<T>(
     limit: Duration,
     what: &'static str,
     call: impl Future<Output = kube::Result<T>>,
@@ -136,12 +136,14 @@ pub async fn within<T>(
     }
 }
 
-/// As [`within`], where an object that isn't there is an answer too.
-pub async fn find<T>(
-    what: &'static str,
-    call: impl Future<Output = kube::Result<Option<T>>>,
-) -> Result<Option<T>, Error> {
+/// Makes a call for a single object.
+pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     within(ONE, what, call).await
+}
+
+/// Makes a call for all objects of a kind.
+pub async fn all<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    within(ALL, what, call).await
 }
 
 /// How often one node is tried in one pass. What still fails then is tried again in a later one.

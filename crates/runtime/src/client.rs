@@ -28,7 +28,6 @@ pub struct Throttled {
 }
 
 /// A cluster to work on.
-#[derive(Clone)]
 pub struct Cluster {
     /// Speaks to its API server.
     pub client: Client,
@@ -66,7 +65,7 @@ pub async fn connect() -> Result<Cluster, Error> {
 }
 
 /// A client for this configuration.
-pub fn cluster(mut config: Config) -> Result<Cluster, Error> {
+fn cluster(mut config: Config) -> Result<Cluster, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.to_string());

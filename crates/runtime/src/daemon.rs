@@ -19,8 +19,8 @@ pub trait Daemon: Parser {
     /// The flags that both have.
     fn common(&self) -> &Common;
 
-    /// What its account must be allowed to do.
-    fn rights(&self) -> Vec<Right>;
+    /// What it writes. Its account must be allowed to, unless this is a dry run.
+    const WRITES: &[Right];
 
     /// Works until the shutdown.
     async fn run(self, replica: Replica);
@@ -31,7 +31,7 @@ const USAGE: u8 = 2;
 /// As a shell reports a process that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// Parses the command line and runs the daemon until a signal ends it. Returns 0 after a signal, 2 for bad usage and
+/// Runs a daemon with this command line, the program's name included, until a signal ends it. Returns 0 after a signal, 2 for bad usage and
 /// 1 for everything else that keeps it from working, each with one line that says what to do.
 pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = D::command().get_name().to_owned();
@@ -97,9 +97,9 @@ async fn prepare_and_run<D: Daemon>(
         () = shutdown.requested() => return Ok(()),
     };
     let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
-    let rights = daemon.rights();
+    let writes = if daemon.common().dry_run { &[] } else { D::WRITES };
     tokio::select! {
-        checked = preflight::check(&cluster, &namespace, &rights) => checked?,
+        checked = preflight::check(&cluster, &namespace, writes) => checked?,
         () = shutdown.requested() => return Ok(()),
     }
     tracing::info!(

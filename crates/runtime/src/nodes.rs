@@ -8,7 +8,6 @@ use label_storage::Node;
 use crate::call::{self, Error};
 
 /// All Nodes of the cluster.
-#[derive(Clone)]
 pub struct Nodes {
     api: Api<core::Node>,
 }
@@ -28,7 +27,7 @@ impl Nodes {
     /// that lags, and without pages, which cost the server more and can end early.
     pub async fn list(&self) -> Result<Vec<Node>, Error> {
         const WHAT: &str = "list nodes";
-        let list = call::within(call::ALL, WHAT, self.api.list_metadata(&ListParams::default())).await?;
+        let list = call::all(WHAT, self.api.list_metadata(&ListParams::default())).await?;
         require_complete(WHAT, list.metadata.continue_.as_deref())?;
         let mut nodes = Vec::with_capacity(list.items.len());
         for item in list.items {
@@ -43,7 +42,7 @@ impl Nodes {
     /// Reads one Node, as it is now.
     pub async fn get(&self, name: &str) -> Result<Option<Node>, Error> {
         const WHAT: &str = "get node";
-        match call::find(WHAT, self.api.get_metadata_opt(name)).await? {
+        match call::one(WHAT, self.api.get_metadata_opt(name)).await? {
             Some(found) => {
                 Node::try_from(found.metadata).map(Some).map_err(|error| Error::refused(WHAT, error))
             }

@@ -22,6 +22,21 @@ pub struct Right {
     pub resource: &'static str,
 }
 
+impl Right {
+    /// A right as RBAC names it.
+    pub const fn new(verb: &'static str, resource: &'static str) -> Self {
+        Self { verb, resource }
+    }
+}
+
+/// What every daemon reads.
+const READS: [Right; 4] = [
+    Right::new("list", "nodes"),
+    Right::new("get", "nodes"),
+    Right::new("list", "configmaps"),
+    Right::new("get", "configmaps"),
+];
+
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -66,8 +81,8 @@ pub enum Error {
     },
 }
 
-/// Checks that the server answers, that the namespace exists and that the account has the rights it needs.
-pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Result<(), Error> {
+/// Checks that the server answers, that the namespace exists and that the account may read, and write what it is to.
+pub async fn check(cluster: &Cluster, namespace: &str, writes: &[Right]) -> Result<(), Error> {
     let failed = |error: call::Error| {
         let (url, message) = (cluster.url.clone(), error.message);
         match error.kind {
@@ -77,7 +92,7 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
         }
     };
     let mut missing = Vec::new();
-    for right in rights {
+    for right in READS.iter().chain(writes) {
         if !patiently(async || is_allowed(cluster, namespace, *right).await).await.map_err(failed)? {
             let place =
                 if right.resource == "nodes" { String::new() } else { format!(" in namespace {namespace}") };
@@ -88,7 +103,7 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
         return Err(Error::NotAllowed { missing: missing.join(", ") });
     }
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-    match patiently(async || call::find("get namespace", namespaces.get_opt(namespace)).await).await {
+    match patiently(async || call::one("get namespace", namespaces.get_opt(namespace)).await).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Error::NoNamespace(namespace.to_owned())),
         // Not every account may look. Then a missing namespace shows in the first write.
@@ -127,8 +142,7 @@ async fn is_allowed(cluster: &Cluster, namespace: &str, right: Right) -> Result<
     };
     let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
     let params = PostParams::default();
-    let answer =
-        call::within(call::ONE, "check the account's rights", reviews.create(&params, &review)).await?;
+    let answer = call::one("check the account's rights", reviews.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -14,7 +14,6 @@ use crate::call::{self, Error};
 use crate::nodes::require_complete;
 
 /// The ConfigMaps of one namespace that are records.
-#[derive(Clone)]
 pub struct Records {
     api: Api<ConfigMap>,
 }
@@ -34,6 +33,21 @@ impl Found {
     fn new(config_map: &ConfigMap) -> Self {
         let version = config_map.metadata.resource_version.clone();
         Self { config_map: None, version, content: Record::decode(config_map) }
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.content.as_ref().map_or(true, |decoded| !decoded.damage.is_empty())
+    }
+
+    fn tell_damage(&self, record: &str) {
+        match &self.content {
+            Ok(Decoded { damage, .. }) => {
+                let what = damage.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                let entries = damage.len();
+                tracing::warn!(record, entries, what, "a record is damaged: the rest of it is used");
+            }
+            Err(error) => tracing::warn!(record, %error, "a record can't be read and is left alone"),
+        }
     }
 
     /// For a decision.
@@ -61,7 +75,7 @@ impl Records {
     pub async fn list(&self) -> Result<HashMap<String, Found>, Error> {
         const WHAT: &str = "list configmaps";
         let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-        let list = call::within(call::ALL, WHAT, self.api.list(&ours)).await?;
+        let list = call::all(WHAT, self.api.list(&ours)).await?;
         require_complete(WHAT, list.metadata.continue_.as_deref())?;
         let named = |config_map: &ConfigMap| config_map.metadata.name.clone();
         Ok(list.items.iter().filter_map(|item| Some((named(item)?, Found::new(item)))).collect())
@@ -69,51 +83,31 @@ impl Records {
 
     /// Reads the record of one Node, as it is now.
     pub async fn get(&self, node: &str) -> Result<Option<Found>, Error> {
-        let found = call::find("get configmap", self.api.get_opt(&record_name(node))).await?;
-        Ok(found.map(|config_map| Found { config_map: Some(config_map.clone()), ..Found::new(&config_map) }))
+        let found = call::one("get configmap", self.api.get_opt(&record_name(node))).await?;
+        Ok(found.map(|config_map| {
+            let found = Found::new(&config_map);
+            Found { config_map: Some(config_map), ..found }
+        }))
     }
 }
 
 /// Tells people about damaged records: once for each version of a record, not with every look at it.
 #[derive(Debug, Default)]
-pub struct DamageReport(HashMap<String, Option<String>>);
+pub struct DamageReport {
+    /// The records that were damaged at the last look, and at which version.
+    told: HashMap<String, Option<String>>,
+}
 
 impl DamageReport {
     /// Logs what is wrong with these records, unless that has been said.
-    pub fn tell_all<'a>(&mut self, records: impl IntoIterator<Item = (&'a String, &'a Found)>) {
-        let mut heard = HashMap::new();
-        std::mem::swap(&mut self.0, &mut heard);
-        for (name, found) in records {
-            if let Some(said) = heard.remove(name) {
-                self.0.insert(name.clone(), said);
+    pub fn tell<'a>(&mut self, records: impl IntoIterator<Item = (&'a String, &'a Found)>) {
+        let damaged = records.into_iter().filter(|(_, found)| found.is_damaged());
+        let damaged: HashMap<_, _> = damaged.map(|(name, found)| (name.clone(), found)).collect();
+        for (name, found) in &damaged {
+            if self.told.get(name) != Some(&found.version) {
+                found.tell_damage(name);
             }
-            self.tell(name, found);
         }
-    }
-
-    fn tell(&mut self, name: &str, found: &Found) {
-        let damage = match &found.content {
-            Ok(decoded) if decoded.damage.is_empty() => {
-                self.0.remove(name);
-                return;
-            }
-            Ok(decoded) => Ok(&decoded.damage),
-            Err(unreadable) => Err(unreadable),
-        };
-        if self.0.insert(name.to_owned(), found.version.clone()) == Some(found.version.clone()) {
-            return;
-        }
-        match damage {
-            Ok(damage) => {
-                let what = damage.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                tracing::warn!(
-                    record = name,
-                    entries = damage.len(),
-                    what,
-                    "a record is damaged: the rest of it is used"
-                );
-            }
-            Err(error) => tracing::warn!(record = name, %error, "a record can't be read and is left alone"),
-        }
+        self.told = damaged.into_iter().map(|(name, found)| (name, found.version.clone())).collect();
     }
 }

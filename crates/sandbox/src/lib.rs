@@ -29,3 +29,4 @@ mod ready;
 pub mod shell;
 
 pub use control_plane::{Error, Options, Sandbox};
+pub use ready::client_config;

@@ -94,12 +94,8 @@ impl Apply {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
                 let params = params();
-                call::within(
-                    call::ONE,
-                    "create configmap",
-                    self.replica.records.api().create(&params, &config_map),
-                )
-                .await?;
+                call::one("create configmap", self.replica.records.api().create(&params, &config_map))
+                    .await?;
                 tracing::info!(
                     node,
                     generation = record.generation,
@@ -113,7 +109,7 @@ impl Apply {
                 let config_map = encode(&record, guarded(found)?)?;
                 let (name, params) = (record_name(node), params());
                 let replaced = self.replica.records.api().replace(&name, &params, &config_map);
-                call::within(call::ONE, "replace configmap", replaced).await?;
+                call::one("replace configmap", replaced).await?;
                 let (generation, labels) = (record.generation, record.labels.len());
                 let (outcome, message) = match plan.reason {
                     Reason::Departed => (Outcome::Stamped, "gone, its labels are kept"),
@@ -128,12 +124,7 @@ impl Apply {
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let name = record_name(node);
-                call::within(
-                    call::ONE,
-                    "delete configmap",
-                    self.replica.records.api().delete(&name, &delete),
-                )
-                .await?;
+                call::one("delete configmap", self.replica.records.api().delete(&name, &delete)).await?;
                 tracing::info!(node, reason, "deleted");
                 Ok(Outcome::Deleted)
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// For how long a large loss has to last.
 const HOLD: Duration = Duration::from_secs(60);
 
-/// So few are always believed, after they were asked for by name: else a cluster of two nodes could never lose one.
+/// Fewer than this are always believed, after they were asked for by name: else a cluster of two nodes could never lose one.
 const FEW: usize = 3;
 
 /// A larger part than this, one in three, is a large loss.

@@ -17,8 +17,6 @@ mod evidence;
 mod storer;
 mod waiting;
 
-use std::ffi::OsString;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use label_storage_runtime::Daemon;
@@ -51,15 +49,14 @@ fn retention(text: &str) -> Result<Duration, String> {
 }
 
 impl Daemon for Args {
+    const WRITES: &[Right] = &[
+        Right::new("create", "configmaps"),
+        Right::new("update", "configmaps"),
+        Right::new("delete", "configmaps"),
+    ];
+
     fn common(&self) -> &Common {
         &self.common
-    }
-
-    fn rights(&self) -> Vec<Right> {
-        let reads = [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
-        let writes = [("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")];
-        let writes = writes.into_iter().filter(|_| !self.common.dry_run);
-        reads.into_iter().chain(writes).map(|(verb, resource)| Right { verb, resource }).collect()
     }
 
     async fn run(self, replica: Replica) {
@@ -67,16 +64,6 @@ impl Daemon for Args {
         let mut storer = Storer::new(replica, self.retention);
         pass::run(&self.common, &shutdown, async || storer.pass().await).await;
     }
-}
-
-/// The `storer` binary: runs with the command line of this process.
-pub fn main() -> ExitCode {
-    main_from(std::env::args_os())
-}
-
-/// Runs with this command line, the program's name included: for programs that start a storer as a process of their own.
-pub fn main_from(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    label_storage_runtime::main::<Args>(args)
 }
 
 #[cfg(test)]

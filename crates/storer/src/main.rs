@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    storer::main()
+    label_storage_runtime::main::<storer::Args>(std::env::args_os())
 }

@@ -61,7 +61,7 @@ impl Storer {
         let View { nodes, mut records, all_nodes, took, .. } = view;
         records.retain(|name, found| self.is_ours(name, found));
         self.remember_tombstones(&records);
-        self.damage.tell_all(&records);
+        self.damage.tell(&records);
 
         let mut work = self.work_for_living(&nodes, &records);
         let living: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();

@@ -7,15 +7,13 @@ use std::path::Path;
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use sandbox::{Options, Sandbox};
 use serde_json::json;
 
 async fn client(kubeconfig: &Path) -> (Client, String) {
     assert_eq!(fs::metadata(kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = sandbox::client_config(kubeconfig).await.unwrap();
     let namespace = config.default_namespace.clone();
     (Client::try_from(config).unwrap(), namespace)
 }
