@@ -114,6 +114,10 @@ pub async fn every_manifest_is_accepted_and_the_daemons_work_with_its_accounts(s
     s.delete(&node).await?;
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, kept).await?;
+    // A line that is still being written is no JSON yet.
+    for daemon in &daemons {
+        daemon.process.stop();
+    }
     for line in daemons.iter().flat_map(|daemon| daemon.log().lines().map(str::to_owned).collect::<Vec<_>>())
     {
         serde_json::from_str::<Value>(&line).with_context(|| format!("not JSON: {line}"))?;
