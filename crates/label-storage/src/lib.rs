@@ -16,7 +16,8 @@
 //! - [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
 //! - [`shard`](shard()): which replica handles a Node.
-//! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows.
+//! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
+//!   this takes.
 
 #[cfg(test)]
 mod fixtures;
@@ -28,6 +29,7 @@ pub mod record;
 pub mod restore;
 pub mod shard;
 pub mod store;
+pub mod summary;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};

@@ -178,13 +178,6 @@ impl Record {
         Self { generation, labels_generation, leftovers: self.leftovers.clone(), ..next }
     }
 
-    /// Whether the restorer has given this Node what the record holds, by the Node's own marker. One that names an
-    /// older generation was made from what the record held before: labels may have been stored since.
-    pub fn is_restored_to(&self, node: &Node) -> bool {
-        node.restored_from()
-            .is_some_and(|generation| self.labels_generation.is_none_or(|labels| generation >= labels))
-    }
-
     /// The next generation of this record, with the Node gone since `departed_at`, or back.
     pub fn with_departed_at(&self, departed_at: Option<Timestamp>) -> Self {
         Self { generation: self.next_generation(), departed_at, ..self.clone() }

@@ -1,7 +1,8 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
 use crate::store::Stored;
-use crate::{Labels, Node, ResourceVersion, Uid};
+use crate::summary::{NodeSummary, RecordSummary};
+use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// What the restorer should do, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,16 +63,10 @@ impl Reason {
 ///
 /// The record has to be read *after* the Node: one that was read before may hold a label that was removed, and
 /// stored as removed, before this incarnation was created.
-pub fn plan_restore(node: &Node, stored: Stored<'_>) -> Plan {
-    let nothing = |reason| Plan { patch: None, reason };
-    let record = match stored {
-        Stored::Nothing => return nothing(Reason::NothingStored),
-        Stored::Unreadable => return nothing(Reason::RecordUnreadable),
-        Stored::Record(record) if record.uid.as_ref() == Some(&node.uid) => {
-            return nothing(Reason::SameIncarnation);
-        }
-        Stored::Record(record) if record.is_restored_to(node) => return nothing(Reason::AlreadyRestored),
-        Stored::Record(record) => record,
+pub fn plan_restore(node: &Node, stored: Stored<&Record>) -> Plan {
+    let reason = decide(&node.summary(), stored.map(Record::summary));
+    let (Reason::Returned, Stored::Record(record)) = (reason, stored) else {
+        return Plan { patch: None, reason };
     };
     let missing = record.labels.iter().filter(|(key, _)| !node.labels.contains_key(*key));
     let labels: Labels = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -84,6 +79,17 @@ pub fn plan_restore(node: &Node, stored: Stored<'_>) -> Plan {
         generation: record.generation,
     };
     Plan { patch: Some(patch), reason }
+}
+
+/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`] too.
+pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
+    match stored {
+        Stored::Nothing => Reason::NothingStored,
+        Stored::Unreadable => Reason::RecordUnreadable,
+        Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
+        Stored::Record(record) if record.is_restored_to(node) => Reason::AlreadyRestored,
+        Stored::Record(_) => Reason::Returned,
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::summary::{NodeSummary, RecordSummary};
 use crate::{Node, Record};
 
 /// For how long a plan may be carried out after its Node was read. Later, the world may have moved on in ways that
@@ -15,26 +16,48 @@ pub const PLAN_LIFETIME: Duration = Duration::from_secs(10);
 /// has to outlive every plan.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(30);
 
-/// What the storer knows of a Node.
+/// What the storer knows of a Node: all of it, or a summary.
 #[derive(Debug, Clone, Copy)]
-pub enum Sighting<'a> {
+pub enum Sighting<N> {
     /// The API server has it, and it looks like this.
-    Live(&'a Node),
+    Live(N),
     /// It was deleted, and looked like this just before: a watch's DELETED event.
-    Deleted(&'a Node),
+    Deleted(N),
     /// The API server was asked for it, and does not have it.
     Gone,
 }
 
-/// What is known of the record.
-#[derive(Debug, Clone, Copy)]
-pub enum Stored<'a> {
+impl<N> Sighting<N> {
+    /// The same sighting of something else.
+    pub fn map<M>(self, to: impl FnOnce(N) -> M) -> Sighting<M> {
+        match self {
+            Self::Live(node) => Sighting::Live(to(node)),
+            Self::Deleted(node) => Sighting::Deleted(to(node)),
+            Self::Gone => Sighting::Gone,
+        }
+    }
+}
+
+/// What is known of the record: all of it, or a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored<R> {
     /// There is no ConfigMap of that name.
     Nothing,
     /// There is one that can't be read.
     Unreadable,
     /// There is a record.
-    Record(&'a Record),
+    Record(R),
+}
+
+impl<R> Stored<R> {
+    /// The same, of something else.
+    pub fn map<S>(self, to: impl FnOnce(R) -> S) -> Stored<S> {
+        match self {
+            Self::Nothing => Stored::Nothing,
+            Self::Unreadable => Stored::Unreadable,
+            Self::Record(record) => Stored::Record(to(record)),
+        }
+    }
 }
 
 /// The circumstances of a decision.
@@ -138,20 +161,6 @@ impl Reason {
     }
 }
 
-impl Plan {
-    fn nothing(reason: Reason) -> Self {
-        Self { action: Action::Nothing, reason }
-    }
-
-    fn create(record: Record, reason: Reason) -> Self {
-        Self { action: Action::Create(record), reason }
-    }
-
-    fn replace(record: Record, reason: Reason) -> Self {
-        Self { action: Action::Replace(record), reason }
-    }
-}
-
 /// Decides what becomes of a record.
 ///
 /// | the Node | the record | what follows |
@@ -167,77 +176,98 @@ impl Plan {
 ///
 /// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
 /// it would wipe the store.
-pub fn plan_store(node: Sighting<'_>, stored: Stored<'_>, at: Circumstances) -> Plan {
+pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances) -> Plan {
+    let reason = decide(node.map(Node::summary), stored.map(Record::summary), at);
+    let departed = |record| Record { departed_at: Some(at.now), ..record };
+    let action = match (reason, node, stored) {
+        (Reason::FirstSeen, Sighting::Live(node), _) => Action::Create(Record::of(node, at.now)),
+        (
+            Reason::LabelsChanged | Reason::Restored | Reason::NotGone,
+            Sighting::Live(node),
+            Stored::Record(record),
+        ) => Action::Replace(record.retaken(node, at.now)),
+        (Reason::Returned, _, Stored::Record(record)) => Action::Replace(record.with_departed_at(None)),
+        (Reason::LastWords, Sighting::Deleted(node), Stored::Nothing) => {
+            Action::Create(departed(Record::of(node, at.now)))
+        }
+        (Reason::LastWords, Sighting::Deleted(node), Stored::Record(record)) => {
+            Action::Replace(departed(record.retaken(node, at.now)))
+        }
+        (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
+            Action::Replace(departed(record.merged(node, at.now)))
+        }
+        (Reason::Departed, _, Stored::Record(record)) => {
+            Action::Replace(record.with_departed_at(Some(at.now)))
+        }
+        (Reason::EmptyForGood | Reason::RetentionOver, _, _) => Action::Delete,
+        _ => Action::Nothing,
+    };
+    Plan { action, reason }
+}
+
+/// The decision itself, which summaries suffice for: [`plan_store`] makes a plan of it, and who watches a hundred
+/// thousand Nodes asks it whether a plan is needed.
+pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Circumstances) -> Reason {
     match (node, stored) {
-        (_, Stored::Unreadable) => Plan::nothing(Reason::RecordUnreadable),
-        (Sighting::Live(node), Stored::Nothing) if node.labels.is_empty() => Plan::nothing(Reason::NoLabels),
-        (Sighting::Live(node), Stored::Nothing) => Plan::create(Record::of(node, at.now), Reason::FirstSeen),
-        (Sighting::Live(node), Stored::Record(record)) => live(node, record, at),
-        (Sighting::Deleted(node), Stored::Nothing) if node.labels.is_empty() => {
-            Plan::nothing(Reason::NoLabels)
+        (_, Stored::Unreadable) => Reason::RecordUnreadable,
+        (Sighting::Live(node) | Sighting::Deleted(node), Stored::Nothing) if node.labels.is_empty() => {
+            Reason::NoLabels
         }
-        (Sighting::Deleted(node), Stored::Nothing) => {
-            let record = Record { departed_at: Some(at.now), ..Record::of(node, at.now) };
-            Plan::create(record, Reason::LastWords)
-        }
-        (Sighting::Deleted(node), Stored::Record(record)) => deleted(node, record, at),
-        (Sighting::Gone, Stored::Nothing) => Plan::nothing(Reason::NothingStored),
-        (Sighting::Gone, Stored::Record(record)) => gone(record, at),
+        (Sighting::Live(_), Stored::Nothing) => Reason::FirstSeen,
+        (Sighting::Deleted(_), Stored::Nothing) => Reason::LastWords,
+        (Sighting::Gone, Stored::Nothing) => Reason::NothingStored,
+        (Sighting::Live(node), Stored::Record(record)) => live(&node, &record, at),
+        (Sighting::Deleted(node), Stored::Record(record)) => deleted(&node, &record),
+        (Sighting::Gone, Stored::Record(record)) => gone(&record, at),
     }
 }
 
-fn live(node: &Node, record: &Record, at: Circumstances) -> Plan {
-    let same_incarnation = record.uid.as_ref() == Some(&node.uid);
-    let restored = record.is_restored_to(node);
+fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason {
+    let (same_incarnation, restored) = (record.is_of(node), record.is_restored_to(node));
     if !same_incarnation && !restored {
         return match record.departed_at {
-            _ if record.is_empty() => tombstone(at),
-            Some(_) => Plan::replace(record.with_departed_at(None), Reason::Returned),
-            None => Plan::nothing(Reason::AwaitingRestore),
+            _ if record.is_empty => tombstone(at),
+            Some(_) => Reason::Returned,
+            None => Reason::AwaitingRestore,
         };
     }
     // A marker that was made from these very labels proves that this view is later than they are. Versions can't: a
     // record from another cluster, or from before etcd was restored from a backup, counts them differently.
     let is_later = restored && record.labels_generation.is_some() && !same_incarnation;
     if !is_later && record.node_version.is_some_and(|version| node.version < version) {
-        return Plan::nothing(Reason::ViewOlderThanRecord);
+        return Reason::ViewOlderThanRecord;
     }
-    let reason = if !same_incarnation {
+    if !same_incarnation {
         Reason::Restored
     } else if node.labels != record.labels {
         Reason::LabelsChanged
     } else if record.departed_at.is_some() {
         Reason::NotGone
-    } else if record.is_empty() {
-        return tombstone(at);
+    } else if record.is_empty {
+        tombstone(at)
     } else {
-        return Plan::nothing(Reason::UpToDate);
-    };
-    Plan::replace(record.retaken(node, at.now), reason)
+        Reason::UpToDate
+    }
 }
 
 /// An event is newer than the record only if its version is *greater*: a late event of an older incarnation, or the
 /// same event twice, must not undo what came after it.
-fn deleted(node: &Node, record: &Record, at: Circumstances) -> Plan {
+fn deleted(node: &NodeSummary, record: &RecordSummary) -> Reason {
     if record.node_version.is_some_and(|version| node.version <= version) {
-        return Plan::nothing(Reason::ViewOlderThanRecord);
-    }
-    let (last, reason) = if record.uid.as_ref() == Some(&node.uid) || record.is_restored_to(node) {
-        (record.retaken(node, at.now), Reason::LastWords)
+        Reason::ViewOlderThanRecord
+    } else if record.is_of(node) || record.is_restored_to(node) {
+        Reason::LastWords
     } else {
-        (record.merged(node, at.now), Reason::LeftUnrestored)
-    };
-    Plan::replace(Record { departed_at: Some(at.now), ..last }, reason)
+        Reason::LeftUnrestored
+    }
 }
 
-fn gone(record: &Record, at: Circumstances) -> Plan {
+fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
     match record.departed_at {
-        _ if record.is_empty() => tombstone(at),
-        None => Plan::replace(record.with_departed_at(Some(at.now)), Reason::Departed),
-        Some(departed_at) if is_over(departed_at, at) => {
-            Plan { action: Action::Delete, reason: Reason::RetentionOver }
-        }
-        Some(_) => Plan::nothing(Reason::Away),
+        _ if record.is_empty => tombstone(at),
+        None => Reason::Departed,
+        Some(departed_at) if is_over(departed_at, at) => Reason::RetentionOver,
+        Some(_) => Reason::Away,
     }
 }
 
@@ -248,12 +278,8 @@ fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
     SignedDuration::try_from(at.retention).is_ok_and(is_over) && at.unchanged_for >= TOMBSTONE_LIFETIME
 }
 
-fn tombstone(at: Circumstances) -> Plan {
-    if at.unchanged_for >= TOMBSTONE_LIFETIME {
-        Plan { action: Action::Delete, reason: Reason::EmptyForGood }
-    } else {
-        Plan::nothing(Reason::EmptyForNow)
-    }
+fn tombstone(at: Circumstances) -> Reason {
+    if at.unchanged_for >= TOMBSTONE_LIFETIME { Reason::EmptyForGood } else { Reason::EmptyForNow }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Found {
     }
 
     /// For a decision.
-    pub fn stored(found: Option<&Self>) -> Stored<'_> {
+    pub fn stored(found: Option<&Self>) -> Stored<&Record> {
         match found.map(|found| &found.content) {
             None => Stored::Nothing,
             Some(Ok(decoded)) => Stored::Record(&decoded.record),

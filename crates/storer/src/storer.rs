@@ -149,7 +149,12 @@ impl Storer {
     }
 
     /// Decides from the lists alone. What needs no write costs no call.
-    fn work(&mut self, node: &str, sighting: Sighting<'_>, records: &HashMap<String, Found>) -> Option<Work> {
+    fn work(
+        &mut self,
+        node: &str,
+        sighting: Sighting<&Node>,
+        records: &HashMap<String, Found>,
+    ) -> Option<Work> {
         let name = record_name(node);
         let (found, tombstone) = (records.get(&name), self.tombstones.get(&name));
         let plan = plan_store(sighting, Found::stored(found), self.apply.circumstances(found, tombstone));

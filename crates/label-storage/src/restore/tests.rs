@@ -9,7 +9,7 @@ fn patch(labels: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch>
 }
 
 #[track_caller]
-fn expect(node: &Node, stored: Stored<'_>, reason: Reason, patch: Option<Patch>) {
+fn expect(node: &Node, stored: Stored<&Record>, reason: Reason, patch: Option<Patch>) {
     assert_eq!(plan_restore(node, stored), Plan { patch, reason });
 }
 

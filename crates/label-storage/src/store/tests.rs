@@ -8,7 +8,13 @@ fn at() -> Circumstances {
 }
 
 #[track_caller]
-fn expect(sighting: Sighting<'_>, stored: Stored<'_>, at: Circumstances, reason: Reason, action: Action) {
+fn expect(
+    sighting: Sighting<&Node>,
+    stored: Stored<&Record>,
+    at: Circumstances,
+    reason: Reason,
+    action: Action,
+) {
     assert_eq!(plan_store(sighting, stored, at), Plan { action, reason });
 }
 
@@ -117,7 +123,7 @@ mod an_empty_record {
     use super::*;
 
     #[track_caller]
-    fn expires(sighting: Sighting<'_>, record: &Record) {
+    fn expires(sighting: Sighting<&Node>, record: &Record) {
         let young = Circumstances { unchanged_for: TOMBSTONE_LIFETIME - Duration::from_millis(1), ..at() };
         expect(sighting, Stored::Record(record), young, Reason::EmptyForNow, Action::Nothing);
         let old = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };

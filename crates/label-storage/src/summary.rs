@@ -1,0 +1,180 @@
+//! What a decision needs to know of a Node and of a record, and no more: a hundred thousand of each are kept in memory.
+//!
+//! Labels and uids are only ever compared with each other, so 128 bits stand for them. Two that differ have the same
+//! digest about as often as two machines make up the same UUID.
+
+use std::num::NonZeroU128;
+
+use jiff::Timestamp;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{Labels, Node, Record, ResourceVersion, Uid};
+
+/// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UidDigest(NonZeroU128);
+
+/// Stands for a set of labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LabelsDigest(u128);
+
+impl LabelsDigest {
+    /// No labels.
+    pub const EMPTY: Self = Self(0);
+
+    /// Whether it stands for no labels.
+    pub fn is_empty(self) -> bool {
+        self == Self::EMPTY
+    }
+}
+
+/// A Node, as far as a decision goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeSummary {
+    /// Which incarnation it is.
+    pub uid: UidDigest,
+    /// When, in the history of the cluster, it looked like this.
+    pub version: ResourceVersion,
+    /// All of its labels.
+    pub labels: LabelsDigest,
+    /// See [`Node::restored_from`].
+    pub restored_from: Option<u64>,
+}
+
+/// A record, as far as a decision goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordSummary {
+    /// The incarnation that the labels were read from.
+    pub uid: Option<UidDigest>,
+    /// The version of the Node that the labels were read from.
+    pub node_version: Option<ResourceVersion>,
+    /// The generation in which the labels last changed.
+    pub labels_generation: Option<u64>,
+    /// Since when the Node is gone.
+    pub departed_at: Option<Timestamp>,
+    /// What comes back with the Node.
+    pub labels: LabelsDigest,
+    /// Whether nothing is left in it that anyone could miss.
+    pub is_empty: bool,
+}
+
+impl RecordSummary {
+    /// Whether the labels were read from this very incarnation.
+    pub fn is_of(&self, node: &NodeSummary) -> bool {
+        self.uid == Some(node.uid)
+    }
+
+    /// Whether the restorer has given this Node what the record holds, by the Node's own marker. One that names an
+    /// older generation was made from what the record held before: labels may have been stored since.
+    pub fn is_restored_to(&self, node: &NodeSummary) -> bool {
+        node.restored_from
+            .is_some_and(|generation| self.labels_generation.is_none_or(|labels| generation >= labels))
+    }
+}
+
+impl Uid {
+    /// 16 bytes to compare instead.
+    pub fn digest(&self) -> UidDigest {
+        let bits = uuid_bits(self.as_str()).unwrap_or_else(|| xxh3_128(self.as_str().as_bytes()));
+        // The one UUID that is zero is nobody's.
+        UidDigest(NonZeroU128::new(bits).unwrap_or(NonZeroU128::MAX))
+    }
+}
+
+/// The bits of a UUID in the one spelling that is as good as its text.
+fn uuid_bits(text: &str) -> Option<u128> {
+    let bytes = text.as_bytes();
+    let has_form = bytes.len() == 36 && [8, 13, 18, 23].iter().all(|&dash| bytes[dash] == b'-');
+    if !has_form {
+        return None;
+    }
+    bytes.iter().enumerate().filter(|(at, _)| ![8, 13, 18, 23].contains(at)).try_fold(0, |bits, (_, byte)| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(bits << 4 | u128::from(digit))
+    })
+}
+
+/// The digest of labels, whatever their order.
+pub fn digest(labels: &Labels) -> LabelsDigest {
+    let mut entry = Vec::with_capacity(128);
+    let sum = labels.iter().fold(0u128, |sum, (key, value)| {
+        entry.clear();
+        entry.extend_from_slice(key.as_bytes());
+        // No label key has this byte, so no two entries run together to the same bytes.
+        entry.push(b'=');
+        entry.extend_from_slice(value.as_bytes());
+        sum.wrapping_add(xxh3_128(&entry))
+    });
+    LabelsDigest(sum)
+}
+
+impl Node {
+    /// What a decision needs to know of it.
+    pub fn summary(&self) -> NodeSummary {
+        NodeSummary {
+            uid: self.uid.digest(),
+            version: self.version,
+            labels: digest(&self.labels),
+            restored_from: self.restored_from(),
+        }
+    }
+}
+
+impl Record {
+    /// What a decision needs to know of it.
+    pub fn summary(&self) -> RecordSummary {
+        RecordSummary {
+            uid: self.uid.as_ref().map(Uid::digest),
+            node_version: self.node_version,
+            labels_generation: self.labels_generation,
+            departed_at: self.departed_at,
+            labels: digest(&self.labels),
+            is_empty: self.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixtures::uid;
+
+    #[test]
+    fn a_uuid_is_its_own_digest_and_any_other_text_has_one_too() {
+        let bits = |text: &str| uid(text).digest().0.get();
+        assert_eq!(bits("189fb836-0000-4000-8000-0123456789ab"), 0x189f_b836_0000_4000_8000_0123_4567_89ab);
+        let others =
+            ["u1", "u2", "189FB836-0000-4000-8000-0123456789AB", "00000000-0000-0000-0000-000000000000"];
+        for (at, one) in others.iter().enumerate() {
+            assert!(others[at + 1..].iter().all(|other| bits(one) != bits(other)), "{one}");
+        }
+    }
+
+    #[test]
+    fn no_labels_have_the_empty_digest() {
+        assert_eq!(digest(&Labels::new()), LabelsDigest::EMPTY);
+    }
+
+    #[test]
+    fn the_bounds_of_keys_and_values_count() {
+        let labels = |key: &str, value: &str| Labels::from([(key.to_owned(), value.to_owned())]);
+        assert_ne!(digest(&labels("ab", "c")), digest(&labels("a", "bc")));
+        assert_ne!(digest(&labels("a", "")), LabelsDigest::EMPTY);
+    }
+
+    proptest! {
+        #[test]
+        fn labels_are_the_same_where_their_digests_are(
+            a in proptest::collection::btree_map("[ab]{1,2}", "[ab]{0,2}", 0..4),
+            b in proptest::collection::btree_map("[ab]{1,2}", "[ab]{0,2}", 0..4),
+        ) {
+            prop_assert_eq!(a == b, digest(&a) == digest(&b));
+        }
+    }
+}
