@@ -1,4 +1,5 @@
 mod encoder;
+mod hostile;
 mod lists;
 mod objects;
 

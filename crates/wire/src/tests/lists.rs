@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::encoder::{self, Head, head};
 use super::{BOTH, Sample, any_sample, format, sample};
-use crate::{Error, Format, Listed, Object, read_list};
+use crate::{Error, Format, Listed, MAX_ITEM, Object, read_list};
 
 fn read(format: Format, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
     let mut objects = Vec::new();
@@ -59,6 +59,102 @@ fn a_list_that_is_cut_anywhere_broke_off() {
             }
             read(format, &bytes[..]).expect("a good list");
         }
+    }
+}
+
+#[test]
+fn a_page_of_a_list_is_no_list() {
+    for format in BOTH {
+        let continued = Head { continues: "eyJ2".to_owned(), ..head() };
+        let remaining = Head { remaining: Some(3), ..head() };
+        for head in [&continued, &remaining, &Head { is_last: true, ..continued.clone() }] {
+            let result = read(format, &encoder::list(format, head, &[sample("a")])[..]);
+            assert!(matches!(result, Err(Error::Partial)), "{result:?}");
+        }
+        let none = Head { remaining: Some(0), ..head() };
+        read(format, &encoder::list(format, &none, &[sample("a")])[..]).expect("a whole list");
+    }
+}
+
+#[test]
+fn a_list_without_a_version_is_an_error() {
+    for format in BOTH {
+        let head = Head { resource_version: String::new(), ..head() };
+        let result = read(format, &encoder::list(format, &head, &[sample("a")])[..]);
+        assert!(matches!(result, Err(Error::NoVersion)), "{result:?}");
+    }
+}
+
+#[test]
+fn a_list_of_another_kind_is_refused() {
+    for format in BOTH {
+        for kind in ["NodeList", "ConfigMap", "PartialObjectMetadata"] {
+            let result = read(format, &encoder::list(format, &Head { kind, ..head() }, &[sample("a")])[..]);
+            assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+        }
+        read(format, &encoder::list(format, &Head { kind: "", ..head() }, &[])[..]).expect("it does not say");
+    }
+}
+
+#[test]
+fn nothing_follows_a_list() {
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        for more in [&b"\x22\0"[..], b"\x12\0", b"x", b"{}", b"\0", &good] {
+            let result = read(format, &[&good, more].concat()[..]);
+            assert!(matches!(result, Err(Error::Malformed(_))), "{more:?}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn an_input_that_fails_after_the_list_fails_the_list() {
+    struct Fails(std::io::ErrorKind);
+    impl Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+    }
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        for end in [0, 30, good.len() / 2, good.len()] {
+            let input = |kind| BufReader::new(good[..end].chain(Fails(kind)));
+            // As an unpacker says it when the checksum at the end is missing, or wrong.
+            let cut = read(format, input(std::io::ErrorKind::UnexpectedEof));
+            assert!(matches!(cut, Err(Error::BrokeOff)), "{format:?} at {end}: {cut:?}");
+            let wrong = read(format, input(std::io::ErrorKind::InvalidData));
+            assert!(matches!(wrong, Err(Error::Io(_))), "{format:?} at {end}: {wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_read_is_tried_again() {
+    struct Interrupted<'a>(&'a [u8], bool);
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(std::io::ErrorKind::Interrupted.into()) } else { self.0.read(buffer) }
+        }
+    }
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        read(format, BufReader::with_capacity(7, Interrupted(&good, false))).expect("a good list");
+    }
+}
+
+#[test]
+fn an_object_may_be_as_large_as_allowed_and_no_larger() {
+    for format in BOTH {
+        let mut large = sample("large");
+        large.foreign_annotations = vec![("x".to_owned(), "x".repeat(MAX_ITEM - 10_000))];
+        let samples = [large.clone(), large.clone()];
+        let (_, found) = read(format, &encoder::list(format, &head(), &samples)[..]).expect("they just fit");
+        assert_eq!(found, objects(&samples));
+
+        large.foreign_annotations[0].1.push_str(&"x".repeat(10_000));
+        let result = read(format, &encoder::list(format, &head(), &[large])[..]);
+        assert!(matches!(result, Err(Error::TooLarge)), "{format:?}");
     }
 }
 

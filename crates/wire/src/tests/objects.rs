@@ -50,8 +50,12 @@ fn an_object_without_a_name_is_malformed() {
         let nameless = sample("");
         for result in [
             read_object(format, &encoder::object(format, "ConfigMap", &nameless)).map(drop),
-            read_list(format, &encoder::list(format, &encoder::head(), &[nameless.clone()])[..], drop)
-                .map(drop),
+            read_list(
+                format,
+                &encoder::list(format, &encoder::head(), std::slice::from_ref(&nameless))[..],
+                drop,
+            )
+            .map(drop),
             read_event(format, &encoder::event(format, "ADDED", &nameless)).map(drop),
         ] {
             assert!(
