@@ -1,0 +1,116 @@
+//! Protobuf as the API server writes it.
+//!
+//! What is thrown away is most of it, so objects are read by hand ([`object`]) from the bytes of one item, and lists
+//! straight from the stream ([`source`]). All that is small and rare is derived ([`messages`]).
+
+mod fields;
+mod messages;
+mod object;
+mod source;
+
+use std::io::BufRead;
+
+use prost::Message;
+use prost::encoding::WireType;
+
+use crate::{Error, Event, LISTS, Listed, OBJECTS, Object, Status, check_kind, event, listed};
+use messages::{ListMeta, TypeMeta, WatchEvent};
+use source::Source;
+
+/// What every answer begins with. What follows is a `runtime.Unknown`, whose `raw` is the object itself.
+const MAGIC: &[u8; 4] = b"k8s\0";
+
+pub(crate) fn read_list(input: impl BufRead, mut each: impl FnMut(Object)) -> Result<Listed, Error> {
+    unwrapped(input, |kind, source| {
+        let mut buffer = Vec::new();
+        if kind == "Status" {
+            return Err(Error::Status(messages::Status::decode(source.rest(&mut buffer)?)?.into()));
+        }
+        check_kind(kind, LISTS)?;
+
+        let mut meta = ListMeta::default();
+        let mut items = 0;
+        while source.is_inside() {
+            match source.key()? {
+                (1, WireType::LengthDelimited) => meta.merge(source.delimited(&mut buffer)?)?,
+                (2, WireType::LengthDelimited) => {
+                    each(object::read(source.delimited(&mut buffer)?)?.named()?);
+                    items += 1;
+                }
+                (field @ (1 | 2), _) => return Err(Error::malformed(format!("field {field} of a list"))),
+                (_, other) => source.skip(other)?,
+            }
+        }
+        listed(meta.resource_version, &meta.r#continue, meta.remaining_item_count, items)
+    })
+}
+
+pub(crate) fn read_object(bytes: &[u8]) -> Result<Object, Error> {
+    unwrapped(bytes, |kind, source| {
+        let mut buffer = Vec::new();
+        let raw = source.rest(&mut buffer)?;
+        if kind == "Status" {
+            return Err(Error::Status(messages::Status::decode(raw)?.into()));
+        }
+        check_kind(kind, OBJECTS)?;
+        object::read(raw)
+    })
+}
+
+pub(crate) fn read_event(frame: &[u8]) -> Result<Event, Error> {
+    let WatchEvent { r#type, object } = WatchEvent::decode(frame)?;
+    let raw = object.unwrap_or_default().raw;
+    event(&r#type, raw.as_slice(), read_object, read_status)
+}
+
+pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
+    unwrapped(bytes, |kind, source| {
+        check_kind(kind, ["Status"; 2])?;
+        Ok(messages::Status::decode(source.rest(&mut Vec::new())?)?.into())
+    })
+}
+
+/// Opens the envelope around an object: `read` is given its kind, and the source bounded to `raw`.
+///
+/// The envelope has no length. Its end is told by its last field, `contentType`, which the API server always writes,
+/// empty or not: without it something is missing, and after it comes nothing.
+fn unwrapped<R: BufRead, T>(
+    input: R,
+    read: impl FnOnce(&str, &mut Source<R>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut source = Source::new(input);
+    source.magic(MAGIC)?;
+
+    let mut buffer = Vec::new();
+    let mut kind = String::new();
+    let mut read = Some(read);
+    let mut content = None;
+    let mut previous = 0;
+    loop {
+        let (field, wire_type) = source.key()?;
+        if field <= previous || wire_type != WireType::LengthDelimited {
+            return Err(Error::malformed(format!("field {field} after field {previous} of the envelope")));
+        }
+        previous = field;
+        match field {
+            1 => kind = TypeMeta::decode(source.delimited(&mut buffer)?)?.kind,
+            2 => {
+                source.enter()?;
+                content = read.take().map(|read| read(&kind, &mut source)).transpose()?;
+                source.leave()?;
+            }
+            3 => {
+                if !source.delimited(&mut buffer)?.is_empty() {
+                    return Err(Error::malformed("its content is in an encoding of its own"));
+                }
+            }
+            4 => {
+                source.delimited(&mut buffer)?;
+                break;
+            }
+            _ => return Err(Error::malformed(format!("field {field} of the envelope"))),
+        }
+    }
+    source.end()?;
+    content.ok_or_else(|| Error::malformed("an envelope without content"))
+}

@@ -1,0 +1,59 @@
+//! The fields of a message that is in memory, as slices of it: nothing is copied before somebody wants to keep it.
+
+use prost::encoding::{WireType, decode_key, decode_varint};
+
+use crate::Error;
+
+/// Goes through the fields of a message.
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+/// What a field holds.
+pub(super) enum Value<'a> {
+    /// A text, bytes or a message.
+    Bytes(&'a [u8]),
+    /// A number. No number is read here.
+    Number,
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Number => Err(Error::malformed("a number in the place of a text")),
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The next field, if there is one.
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let (field, wire_type) = decode_key(&mut self.0)?;
+        let value = match wire_type {
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut self.0)?;
+                Value::Bytes(self.take(length)?)
+            }
+            WireType::Varint => {
+                decode_varint(&mut self.0)?;
+                Value::Number
+            }
+            WireType::SixtyFourBit => self.take(8).map(|_| Value::Number)?,
+            WireType::ThirtyTwoBit => self.take(4).map(|_| Value::Number)?,
+            // Kubernetes never had any.
+            WireType::StartGroup | WireType::EndGroup => return Err(Error::malformed("a group")),
+        };
+        Ok(Some((field, value)))
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], Error> {
+        let (taken, rest) = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.0.split_at_checked(length))
+            .ok_or_else(|| Error::malformed("a field that is longer than its message"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+}

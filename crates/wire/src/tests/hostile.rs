@@ -1,0 +1,224 @@
+//! Input that nobody means well with. An answer may be anything, but it must not cost more than it is long.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use prost::encoding::encode_varint;
+
+use super::encoder::{self, Unknown, enveloped, head, sealed};
+use super::{any_sample, format};
+use crate::{Error, Format, Listed, read_event, read_list, read_object, read_status};
+
+fn list(bytes: &[u8]) -> Result<Listed, Error> {
+    read_list(Format::Protobuf, bytes, drop)
+}
+
+/// Reads it as everything that it could be.
+fn read_as_anything(format: Format, bytes: &[u8]) {
+    let mut items = 0;
+    let listed = read_list(format, bytes, |object| {
+        assert!(!object.name.is_empty());
+        items += 1;
+    });
+    assert!(listed.is_err() || items <= bytes.len());
+    let _ = read_object(format, bytes);
+    let _ = read_event(format, bytes);
+    assert!(read_status(format, bytes).message.len() <= 8 * bytes.len().max(1));
+}
+
+fn varint(value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_varint(value, &mut bytes);
+    bytes
+}
+
+fn delimited(key: u64, content: &[u8]) -> Vec<u8> {
+    [&varint(key << 3 | 2)[..], &varint(content.len() as u64), content].concat()
+}
+
+/// A list with a version and this after it.
+fn list_with(fields: &[u8]) -> Vec<u8> {
+    enveloped("ConfigMapList", [&delimited(1, &delimited(2, b"1")), fields].concat())
+}
+
+#[test]
+fn whatever_is_no_protobuf_says_so() {
+    for bytes in [&b"{\"kind\":\"List\"}"[..], b"k9s\0", b"<html>", b"\0\0\0\0", b"k8s\n"] {
+        let result = list(bytes);
+        assert!(matches!(result, Err(Error::NotProtobuf(_))), "{result:?}");
+    }
+    let message = list(b"404 page\nnot found").unwrap_err().to_string();
+    assert_eq!(message, "the answer is not protobuf: it begins with \"404 page not found\"");
+}
+
+#[test]
+fn a_claimed_length_is_never_believed() {
+    for length in [1 << 20, 1 << 31, 1 << 60, u64::MAX - 1, u64::MAX] {
+        let claim = varint(length);
+        let raw = [b"k8s\0\x12", &claim[..], b"\x0a\x03\x12\x011\x12\x01"].concat();
+        assert!(matches!(list(&raw), Err(Error::BrokeOff)), "raw of {length}: {:?}", list(&raw));
+        let item_in_raw = [b"k8s\0\x12", &claim[..], b"\x12", &varint(length - 20)].concat();
+        assert!(matches!(list(&item_in_raw), Err(Error::BrokeOff | Error::TooLarge)));
+        let skipped_in_raw = [b"k8s\0\x12", &claim[..], b"\x7a", &varint(length - 20)].concat();
+        assert!(matches!(list(&skipped_in_raw), Err(Error::BrokeOff)));
+        let kind = [b"k8s\0\x0a", &claim[..], b"ab"].concat();
+        assert!(matches!(list(&kind), Err(Error::BrokeOff | Error::TooLarge)));
+
+        for field in [b"\x0a", b"\x12", b"\x1a", b"\x7a"] {
+            let in_list = list_with(&[field, &claim[..]].concat());
+            assert!(matches!(list(&in_list), Err(Error::Malformed(_) | Error::TooLarge)));
+            let in_item = list_with(&delimited(2, &[field, &claim[..]].concat()));
+            assert!(matches!(list(&in_item), Err(Error::Malformed(_))));
+            let in_meta = list_with(&delimited(2, &delimited(1, &[field, &claim[..]].concat())));
+            assert!(matches!(list(&in_meta), Err(Error::Malformed(_))));
+        }
+    }
+}
+
+#[test]
+fn fields_that_there_can_not_be_are_malformed() {
+    let overlong = [0xff; 11];
+    let too_many_bits = [&[0xff; 9][..], &[2]].concat();
+    for (what, bytes) in [
+        ("field number 0", &b"\x02\x00"[..]),
+        ("a field number of more than 32 bits", &varint(1 << 40)),
+        ("wire type 6", b"\x7e\0"),
+        ("wire type 7", b"\x7f\0"),
+        ("a group", b"\x7b\x08\x01\x7c"),
+        ("the end of a group", b"\x7c"),
+        ("a key that does not end", &overlong),
+        ("a key of 65 bits", &too_many_bits),
+        ("a number that does not end", &[&b"\x78"[..], &overlong].concat()),
+        ("a number of 65 bits", &[&b"\x78"[..], &too_many_bits].concat()),
+        ("4 bytes that are 3", b"\x7d123"),
+        ("8 bytes that are 7", b"\x791234567"),
+        ("a key without a value", b"\x78"),
+    ] {
+        let entry = [&delimited(1, b"k"), bytes].concat();
+        for place in [
+            bytes.to_vec(),
+            delimited(2, bytes),
+            delimited(2, &delimited(1, bytes)),
+            delimited(2, &delimited(1, &delimited(11, &entry))),
+            delimited(2, &delimited(1, &delimited(12, &entry))),
+            delimited(2, &delimited(3, &entry)),
+        ] {
+            let result = list(&list_with(&place));
+            assert!(matches!(result, Err(Error::Malformed(_))), "{what} in {place:?}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_known_field_of_another_type_is_malformed() {
+    for bytes in [
+        b"\x08\x01".to_vec(),
+        b"\x15\x01\x01\x01\x01".to_vec(),
+        delimited(2, b"\x08\x01"),
+        delimited(2, b"\x10\x01"),
+        delimited(2, &delimited(1, b"\x08\x01")),
+        delimited(2, &delimited(1, b"\x48\x01")),
+        delimited(2, &delimited(1, b"\x58\x01")),
+        delimited(2, &delimited(1, &delimited(11, b"\x08\x01"))),
+        delimited(2, &delimited(1, &delimited(1, b"\xff"))),
+    ] {
+        let result = list(&list_with(&bytes));
+        assert!(matches!(result, Err(Error::Malformed(_))), "{bytes:?}: {result:?}");
+    }
+}
+
+#[test]
+fn an_envelope_is_as_the_api_server_makes_it_or_refused() {
+    let raw = delimited(1, &delimited(2, b"1"));
+    let good = Unknown {
+        type_meta: None,
+        raw: Some(raw.clone()),
+        content_encoding: Some(String::new()),
+        content_type: Some("application/vnd.kubernetes.protobuf".to_owned()),
+    };
+    list(&sealed(&good)).expect("a good list that does not say what it is");
+    let encoded = Unknown { content_encoding: Some("gzip".to_owned()), ..good.clone() };
+    assert!(matches!(list(&sealed(&encoded)), Err(Error::Malformed(_))));
+    let empty = Unknown { raw: None, ..good.clone() };
+    assert!(matches!(list(&sealed(&empty)), Err(Error::Malformed(_))));
+    let endless = Unknown { content_type: None, ..good };
+    assert!(matches!(list(&sealed(&endless)), Err(Error::BrokeOff)));
+
+    let twice = [b"k8s\0", &delimited(2, &raw)[..], &delimited(2, &raw), b"\x22\0"].concat();
+    assert!(matches!(list(&twice), Err(Error::Malformed(_))));
+    let kind_last = [b"k8s\0", &delimited(2, &raw)[..], b"\x0a\0", b"\x22\0"].concat();
+    assert!(matches!(list(&kind_last), Err(Error::Malformed(_))));
+}
+
+#[test]
+fn json_that_is_no_list_is_malformed() {
+    for text in [
+        "[]",
+        "5",
+        "\"a\"",
+        "null",
+        r#"{"metadata":{"resourceVersion":"1"}}"#,
+        r#"{"items":5,"metadata":{"resourceVersion":"1"}}"#,
+        r#"{"items":[],"items":[],"metadata":{"resourceVersion":"1"}}"#,
+        r#"{"items":[null],"metadata":{"resourceVersion":"1"}}"#,
+        r#"{"items":[{"metadata":{"name":5}}],"metadata":{"resourceVersion":"1"}}"#,
+        r#"{"items":[{"metadata":{"name":"a"},"binaryData":{"k":"?"}}],"metadata":{"resourceVersion":"1"}}"#,
+    ] {
+        let result = read_list(Format::Json, text.as_bytes(), drop);
+        assert!(matches!(result, Err(Error::Malformed(_))), "{text}: {result:?}");
+    }
+}
+
+#[test]
+fn items_that_are_null_are_an_empty_list() {
+    let text = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":null}"#;
+    assert_eq!(read_list(Format::Json, text.as_bytes(), drop).expect("a list").items, 0);
+}
+
+#[test]
+fn deep_nesting_overflows_no_stack() {
+    const DEEP: usize = 1_000_000;
+    for open in ["[", "{\"x\":", "{\"items\":[", "{\"metadata\":", "{\"object\":"] {
+        read_as_anything(Format::Json, open.repeat(DEEP).as_bytes());
+    }
+    // Ignored, yet read to its end.
+    let junk = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
+    let text = format!(r#"{{"junk":{junk},"items":[],"metadata":{{"resourceVersion":"1"}}}}"#);
+    read_as_anything(Format::Json, text.as_bytes());
+
+    let groups = [0x0b_u8, 0x0c].map(|key| vec![key; DEEP]).concat();
+    read_as_anything(Format::Protobuf, &list_with(&groups));
+    read_as_anything(Format::Protobuf, &enveloped("Status", groups.clone()));
+    read_as_anything(Format::Protobuf, &groups);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn garbage_is_an_error_and_nothing_worse(format in format(), bytes in vec(any::<u8>(), 0..300)) {
+        read_as_anything(format, &bytes);
+        read_as_anything(format, &enveloped("ConfigMapList", bytes.clone()));
+        read_as_anything(format, &enveloped("Status", bytes.clone()));
+        read_as_anything(format, &list_with(&delimited(2, &bytes)));
+        read_as_anything(format, &[b"k8s\0", &bytes[..]].concat());
+    }
+
+    #[test]
+    fn an_answer_with_wrong_bytes_in_it_is_read_safely(
+        format in format(),
+        sample in any_sample(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        for mut bytes in [
+            encoder::list(format, &head(), &[sample.clone(), sample.clone()]),
+            encoder::object(format, "ConfigMap", &sample),
+            encoder::event(format, "MODIFIED", &sample),
+        ] {
+            for (place, byte) in &changes {
+                let place = place.index(bytes.len());
+                bytes[place] = *byte;
+            }
+            read_as_anything(format, &bytes);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use std::io::{BufRead, BufReader, Read};
+
+use proptest::prelude::*;
+
+use super::encoder::{self, Head, head};
+use super::{BOTH, Sample, any_sample, format, sample};
+use crate::{Error, Format, Listed, MAX_ITEM, Object, read_list};
+
+fn read(format: Format, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
+    let mut objects = Vec::new();
+    let listed = read_list(format, input, |object| objects.push(object))?;
+    assert_eq!(listed.items, objects.len());
+    Ok((listed, objects))
+}
+
+fn objects(samples: &[Sample]) -> Vec<Object> {
+    samples.iter().map(|sample| sample.object.clone()).collect()
+}
+
+/// Gives the input in pieces of these lengths, over and over.
+struct Pieces<'a> {
+    input: &'a [u8],
+    lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.lengths.next().copied().unwrap_or(1).min(buffer.len());
+        self.input.read(&mut buffer[..length])
+    }
+}
+
+#[test]
+fn a_list_gives_its_objects_and_its_version() {
+    for format in BOTH {
+        for is_last in [false, true] {
+            let samples = [sample("a"), sample("b")];
+            let bytes = encoder::list(format, &Head { is_last, ..head() }, &samples);
+            let (listed, found) = read(format, &bytes[..]).expect("a good list");
+            assert_eq!(listed, Listed { resource_version: "1000".to_owned(), items: 2 });
+            assert_eq!(found, objects(&samples));
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_cut_anywhere_broke_off() {
+    for format in BOTH {
+        for is_last in [false, true] {
+            let head = Head { is_last, ..head() };
+            let mut bytes = encoder::list(format, &head, &[sample("a"), sample("b")]);
+            if format == Format::Json {
+                // Nothing is missing without the newline.
+                assert_eq!(bytes.pop(), Some(b'\n'));
+            }
+            for end in 0..bytes.len() {
+                let result = read(format, &bytes[..end]);
+                assert!(matches!(result, Err(Error::BrokeOff)), "{format:?} cut at {end}: {result:?}");
+            }
+            read(format, &bytes[..]).expect("a good list");
+        }
+    }
+}
+
+#[test]
+fn a_page_of_a_list_is_no_list() {
+    for format in BOTH {
+        let continued = Head { continues: "eyJ2".to_owned(), ..head() };
+        let remaining = Head { remaining: Some(3), ..head() };
+        for head in [&continued, &remaining, &Head { is_last: true, ..continued.clone() }] {
+            let result = read(format, &encoder::list(format, head, &[sample("a")])[..]);
+            assert!(matches!(result, Err(Error::Partial)), "{result:?}");
+        }
+        let none = Head { remaining: Some(0), ..head() };
+        read(format, &encoder::list(format, &none, &[sample("a")])[..]).expect("a whole list");
+    }
+}
+
+#[test]
+fn a_list_without_a_version_is_an_error() {
+    for format in BOTH {
+        let head = Head { resource_version: String::new(), ..head() };
+        let result = read(format, &encoder::list(format, &head, &[sample("a")])[..]);
+        assert!(matches!(result, Err(Error::NoVersion)), "{result:?}");
+    }
+}
+
+#[test]
+fn a_list_of_another_kind_is_refused() {
+    for format in BOTH {
+        for kind in ["NodeList", "ConfigMap", "PartialObjectMetadata"] {
+            let result = read(format, &encoder::list(format, &Head { kind, ..head() }, &[sample("a")])[..]);
+            assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+        }
+        read(format, &encoder::list(format, &Head { kind: "", ..head() }, &[])[..]).expect("it does not say");
+    }
+}
+
+#[test]
+fn nothing_follows_a_list() {
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        for more in [&b"\x22\0"[..], b"\x12\0", b"x", b"{}", b"\0", &good] {
+            let result = read(format, &[&good, more].concat()[..]);
+            assert!(matches!(result, Err(Error::Malformed(_))), "{more:?}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn an_input_that_fails_after_the_list_fails_the_list() {
+    struct Fails(std::io::ErrorKind);
+    impl Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+    }
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        for end in [0, 30, good.len() / 2, good.len()] {
+            let input = |kind| BufReader::new(good[..end].chain(Fails(kind)));
+            // As an unpacker says it when the checksum at the end is missing, or wrong.
+            let cut = read(format, input(std::io::ErrorKind::UnexpectedEof));
+            assert!(matches!(cut, Err(Error::BrokeOff)), "{format:?} at {end}: {cut:?}");
+            let wrong = read(format, input(std::io::ErrorKind::InvalidData));
+            assert!(matches!(wrong, Err(Error::Io(_))), "{format:?} at {end}: {wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_read_is_tried_again() {
+    struct Interrupted<'a>(&'a [u8], bool);
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(std::io::ErrorKind::Interrupted.into()) } else { self.0.read(buffer) }
+        }
+    }
+    for format in BOTH {
+        let good = encoder::list(format, &head(), &[sample("a")]);
+        read(format, BufReader::with_capacity(7, Interrupted(&good, false))).expect("a good list");
+    }
+}
+
+#[test]
+fn an_object_may_be_as_large_as_allowed_and_no_larger() {
+    for format in BOTH {
+        let mut large = sample("large");
+        large.foreign_annotations = vec![("x".to_owned(), "x".repeat(MAX_ITEM - 10_000))];
+        let samples = [large.clone(), large.clone()];
+        let (_, found) = read(format, &encoder::list(format, &head(), &samples)[..]).expect("they just fit");
+        assert_eq!(found, objects(&samples));
+
+        large.foreign_annotations[0].1.push_str(&"x".repeat(10_000));
+        let result = read(format, &encoder::list(format, &head(), &[large])[..]);
+        assert!(matches!(result, Err(Error::TooLarge)), "{format:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_list_is_read_as_it_was_written_however_it_arrives(
+        format in format(),
+        samples in proptest::collection::vec(any_sample(), 0..5),
+        is_last in any::<bool>(),
+        lengths in proptest::collection::vec(1_usize..300, 1..8),
+        capacity in 1_usize..400,
+    ) {
+        let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
+        let pieces = Pieces { input: &bytes, lengths: lengths.iter().cycle() };
+        let (listed, found) = read(format, BufReader::with_capacity(capacity, pieces)).expect("a good list");
+        prop_assert_eq!(listed.resource_version, "1000");
+        prop_assert_eq!(found, objects(&samples));
+    }
+
+    #[test]
+    fn no_cut_list_is_ever_a_whole_one(
+        format in format(),
+        samples in proptest::collection::vec(any_sample(), 0..5),
+        is_last in any::<bool>(),
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
+        // The last byte of JSON is a newline, without which nothing is missing.
+        let end = cut.index(bytes.trim_ascii_end().len());
+        prop_assert!(read(format, &bytes[..end]).is_err());
+    }
+}
