@@ -100,7 +100,7 @@ pub enum Event {
 /// Reads a whole list, calling `each` for every object as soon as it is there.
 ///
 /// Returns [`Listed`] only at a proper end of the list and of the input, so that a checksum around it is checked too.
-/// After an error the objects that `each` was given are true, but they are not all.
+/// After an error, what `each` was given is to be forgotten: it is not all, and JSON may say last of what kind it was.
 pub fn read_list(format: Format, input: impl BufRead, each: impl FnMut(Object)) -> Result<Listed, Error> {
     match format {
         Format::Protobuf => protobuf::read_list(input, each),
