@@ -7,10 +7,9 @@ use anyhow::Result;
 use http::Request;
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
-use label_storage_runtime::Daemon;
 use label_storage_runtime::args::Surroundings;
-use label_storage_runtime::pass::Replica;
 use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::{Daemon, Replica};
 use tower::BoxError;
 use tower::buffer::BufferLayer;
 use tower::filter::AsyncFilterLayer;
@@ -27,12 +26,23 @@ struct State {
     seen: Vec<String>,
     fits: fn(&str) -> bool,
     event: Option<Event>,
+    /// Whether watches ask for what nobody remembers.
+    forgets: bool,
 }
 
 impl Interference {
+    fn new(fits: fn(&str) -> bool, event: Option<Event>, forgets: bool) -> Self {
+        Self(Arc::new(Mutex::new(State { seen: Vec::new(), fits, event, forgets })))
+    }
+
     /// Only looks on.
     pub fn none() -> Self {
-        Self(Arc::new(Mutex::new(State { seen: Vec::new(), fits: |_| false, event: None })))
+        Self::new(|_| false, None, false)
+    }
+
+    /// Lets every watch begin where the server's memory does not reach.
+    pub fn with_forgotten_watches() -> Self {
+        Self::new(|_| false, None, true)
     }
 
     /// Lets `event` happen before the first request that fits, given as in `PATCH /api/v1/nodes/a?…`.
@@ -40,8 +50,7 @@ impl Interference {
         fits: fn(&str) -> bool,
         event: impl FnOnce() -> F + Send + 'static,
     ) -> Self {
-        let event: Event = Box::new(move || Box::pin(event()));
-        Self(Arc::new(Mutex::new(State { seen: Vec::new(), fits, event: Some(event) })))
+        Self::new(fits, Some(Box::new(move || Box::pin(event()))), false)
     }
 
     /// All requests so far.
@@ -54,9 +63,16 @@ impl Interference {
         self.seen().iter().filter(|request| fits(request)).count()
     }
 
-    fn take_note(&self, request: &Request<Body>) -> Option<Event> {
+    fn take_note(&self, request: &mut Request<Body>) -> Option<Event> {
         let line = format!("{} {}", request.method(), request.uri());
         let mut state = self.0.lock().expect("no panic in here");
+        if state.forgets
+            && line.contains("watch=true")
+            && let Some((before, after)) = request.uri().to_string().split_once("resourceVersion=")
+        {
+            let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+            *request.uri_mut() = format!("{before}resourceVersion=1{after}").parse().expect("a URI");
+        }
         let fits = (state.fits)(&line);
         state.seen.push(line);
         if fits { state.event.take() } else { None }
@@ -66,8 +82,8 @@ impl Interference {
         let mut config = sandbox::client_config(s.sandbox.kubeconfig()).await?;
         config.default_retry = false;
         let this = self.clone();
-        let filter = move |request: Request<Body>| {
-            let event = this.take_note(&request);
+        let filter = move |mut request: Request<Body>| {
+            let event = this.take_note(&mut request);
             async move {
                 if let Some(event) = event {
                     event().await;
@@ -86,7 +102,18 @@ pub async fn alongside<D: Daemon>(
     interference: &Interference,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
-    let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.flags()));
+    alongside_with::<D>(s, &[], interference, test).await
+}
+
+/// The same, with further flags.
+pub async fn alongside_with<D: Daemon>(
+    s: &Scenario,
+    flags: &[&str],
+    interference: &Interference,
+    test: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let flags = s.flags().into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
+    let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(flags));
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());

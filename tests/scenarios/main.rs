@@ -6,6 +6,7 @@
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
 //! - [`interference`]: a client that lets something happen just before a chosen request.
+//! - [`proxy`]: a connection that can be cut, or go silent.
 //! - [`slow_server`]: just enough of an API server to keep a daemon waiting.
 //! - All else: the tests, by subject.
 
@@ -21,6 +22,7 @@ mod crashes;
 mod deploy;
 mod fuzz;
 mod interference;
+mod proxy;
 mod races;
 mod records;
 mod restoring;
@@ -28,6 +30,7 @@ mod scenario;
 mod sharding;
 mod slow_server;
 mod storing;
+mod watching;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -76,16 +79,20 @@ impl ControlPlane {
 }
 
 fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
+    let mut trials = Vec::new();
     macro_rules! trials {
-        ($($module:ident: $($test:ident)+;)+) => { vec![$($({
+        ($modes:expr; $($module:ident: $($test:ident)+;)+) => { for mode in $modes { $($({
             let control_plane = Arc::clone(control_plane);
-            Trial::test(concat!(stringify!($module), "::", stringify!($test)), move || {
+            let (name, test) = (concat!(stringify!($module), "::", stringify!($test)), stringify!($test));
+            trials.push(Trial::test(format!("{}{name}", mode.prefix()), move || {
                 let sandbox = control_plane.get()?;
-                Ok(scenario::run(&sandbox, stringify!($test), async |scenario: &Scenario| $module::$test(scenario).await)?)
-            })
-        }),+),+] };
+                let watch = mode == Mode::Watching;
+                Ok(scenario::run(&sandbox, test, watch, async |scenario: &Scenario| $module::$test(scenario).await)?)
+            }));
+        })+)+ } };
     }
     trials! {
+        [Mode::Watching, Mode::Polling];
         restoring:
             a_recreated_node_gets_its_labels_back
             a_label_on_the_returning_node_is_not_overwritten
@@ -122,7 +129,19 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             more_shards_than_nodes_are_fine;
         crashes:
             daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels
-            a_signal_ends_an_idle_daemon_in_order
+            a_signal_ends_an_idle_daemon_in_order;
+        fuzz:
+            random_histories_of_a_thousand_nodes_end_as_an_oracle_says;
+    }
+    trials! {
+        [Mode::Watching];
+        watching:
+            a_label_changed_just_before_the_deletion_is_kept
+            a_returning_node_is_restored_without_a_list
+            a_watch_that_is_cut_goes_on_where_it_was
+            a_watch_that_goes_silent_is_noticed
+            a_watch_that_has_expired_is_followed_by_a_list;
+        crashes:
             a_write_in_flight_is_finished_after_the_first_signal
             a_write_that_is_never_answered_does_not_hold_up_the_end
             a_second_signal_ends_a_daemon_at_once;
@@ -135,7 +154,24 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         deploy:
             every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
             replicas_and_shards_can_not_drift_apart;
-        fuzz:
-            random_histories_of_a_thousand_nodes_end_as_an_oracle_says;
+    }
+    trials
+}
+
+/// How a scenario's daemons hear of changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// As they happen.
+    Watching,
+    /// With the next list.
+    Polling,
+}
+
+impl Mode {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Watching => "",
+            Self::Polling => "polling::",
+        }
     }
 }

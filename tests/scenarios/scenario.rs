@@ -40,6 +40,8 @@ pub struct Scenario {
     pub nodes: Api<Node>,
     pub config_maps: Api<ConfigMap>,
     pub sandbox: Arc<Sandbox>,
+    /// Whether its daemons hear of changes as they happen, or list alone.
+    pub watch: bool,
     folder: TempDir,
     started: AtomicUsize,
 }
@@ -49,11 +51,12 @@ pub struct Scenario {
 pub fn run(
     sandbox: &Arc<Sandbox>,
     name: &str,
+    watch: bool,
     test: impl AsyncFnOnce(&Scenario) -> Result<()>,
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let scenario = Scenario::new(sandbox, name).await.map_err(|error| format!("{error:#}"))?;
+        let scenario = Scenario::new(sandbox, name, watch).await.map_err(|error| format!("{error:#}"))?;
         // A failed assertion is a failed test like any other: it is reported, and cleaned up after.
         let result = AssertUnwindSafe(test(&scenario)).catch_unwind().await.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -69,11 +72,12 @@ pub fn run(
 }
 
 impl Scenario {
-    async fn new(sandbox: &Arc<Sandbox>, name: &str) -> Result<Self> {
+    async fn new(sandbox: &Arc<Sandbox>, name: &str, watch: bool) -> Result<Self> {
         let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
+        let mode = if watch { "" } else { "-polling" };
         // Room for what a test appends to the names of its nodes.
-        let namespace: String =
-            name.replace('_', "-").chars().take(40).collect::<String>().trim_end_matches('-').to_owned();
+        let name: String = name.replace('_', "-").chars().take(40).collect();
+        let namespace = format!("{}{mode}", name.trim_end_matches('-'));
         let metadata = json!({"metadata": {"name": namespace}});
         let namespaces: Api<Namespace> = Api::all(client.clone());
         namespaces.create(&PostParams::default(), &serde_json::from_value(metadata)?).await?;
@@ -83,6 +87,7 @@ impl Scenario {
             client,
             namespace,
             sandbox: Arc::clone(sandbox),
+            watch,
             folder: TempDir::new()?,
             started: AtomicUsize::new(0),
         })
@@ -240,10 +245,10 @@ impl Scenario {
 
     /// Flags that keep a daemon to this test's namespace and nodes.
     pub fn flags(&self) -> Vec<String> {
-        let nodes = format!("{}.*", self.namespace);
-        ["--namespace", &self.namespace, "--nodes", &nodes, "--interval", "150ms", "--log-level", "debug"]
-            .map(str::to_owned)
-            .into()
+        let (nodes, watch) = (format!("{}.*", self.namespace), format!("--watch={}", self.watch));
+        let place = ["--namespace", &self.namespace, "--nodes", &nodes, &watch];
+        let pace = ["--interval", "150ms", "--audit-interval", "150ms", "--log-level", "debug"];
+        place.into_iter().chain(pace).map(str::to_owned).collect()
     }
 
     /// Runs a daemon with exactly these arguments.

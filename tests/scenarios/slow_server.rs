@@ -66,7 +66,13 @@ async fn serve(
             writes.send_modify(|writes| *writes += 1);
             answers.wait_for(|answers| *answers).await?;
         }
-        let (status, answer) = answer(request);
+        if request.contains("watch=true") {
+            // Nothing ever happens here.
+            std::future::pending::<()>().await;
+        }
+        let wants_protobuf =
+            head.to_ascii_lowercase().contains("accept: application/vnd.kubernetes.protobuf");
+        let (status, answer) = if wants_protobuf { NOT_ACCEPTABLE } else { answer(request) };
         let answer = answer.to_string();
         let head = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -75,6 +81,9 @@ async fn serve(
         connection.write_all((head + &answer).as_bytes()).await?;
     }
 }
+
+/// It speaks JSON alone, as some servers behind an API server do.
+const NOT_ACCEPTABLE: (&str, Value) = ("406 Not Acceptable", Value::Null);
 
 /// One node, no record yet, and every right.
 fn answer(request: &str) -> (&'static str, Value) {
@@ -87,11 +96,11 @@ fn answer(request: &str) -> (&'static str, Value) {
     } else if request.contains("/configmaps/") {
         return ("404 Not Found", json!({"status": "Failure", "reason": "NotFound", "code": 404}));
     } else if request.contains("/configmaps") {
-        return ("200 OK", json!({"metadata": {}, "items": []}));
+        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": []}));
     } else if request.contains("/nodes/") {
         return ("200 OK", node);
     } else if request.contains("/nodes") {
-        return ("200 OK", json!({"metadata": {}, "items": [node]}));
+        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": [node]}));
     }
     ("200 OK", json!({"metadata": {"name": "default"}}))
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 use crate::Labels;
 
 /// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`.
@@ -83,6 +81,22 @@ pub enum Error {
 }
 
 impl Node {
+    /// A Node of what the API server sent, as text.
+    pub fn new(
+        name: String,
+        uid: String,
+        resource_version: &str,
+        labels: Labels,
+        marker: Option<String>,
+    ) -> Result<Self, Error> {
+        if name.is_empty() {
+            return Err(Error::NoName);
+        }
+        let Some(uid) = Uid::new(uid) else { return Err(Error::NoUid(name)) };
+        let Ok(version) = resource_version.parse() else { return Err(Error::NoVersion(name)) };
+        Ok(Self { name, uid, version, labels, marker })
+    }
+
     /// The generation of the record that the restorer has given this incarnation back, if it has: that of a record
     /// that can't be older than any where the marker does not say. A marker that names another uid was copied from
     /// an earlier incarnation (a Node re-created from saved YAML) and says nothing.
@@ -99,57 +113,27 @@ impl Node {
     }
 }
 
-impl TryFrom<ObjectMeta> for Node {
-    type Error = Error;
-
-    fn try_from(meta: ObjectMeta) -> Result<Self, Error> {
-        let name = meta.name.filter(|name| !name.is_empty()).ok_or(Error::NoName)?;
-        let Some(uid) = meta.uid.and_then(Uid::new) else { return Err(Error::NoUid(name)) };
-        let Some(version) = meta.resource_version.and_then(|version| version.parse().ok()) else {
-            return Err(Error::NoVersion(name));
-        };
-        let marker = meta.annotations.and_then(|mut annotations| annotations.remove(RESTORED));
-        Ok(Self { name, uid, version, labels: meta.labels.unwrap_or_default(), marker })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn meta() -> ObjectMeta {
-        ObjectMeta {
-            name: Some("a".to_owned()),
-            uid: Some("u1".to_owned()),
-            resource_version: Some("7".to_owned()),
-            labels: Some([("k".to_owned(), "v".to_owned())].into()),
-            annotations: Some([(RESTORED.to_owned(), "u1/3".to_owned())].into()),
-            ..ObjectMeta::default()
-        }
-    }
-
-    #[test]
-    fn a_node_is_read_from_its_metadata() {
-        let node = Node::try_from(meta()).expect("a good node");
+    fn read(name: &str, uid: &str, version: &str) -> Result<Node, Error> {
         let labels = [("k".to_owned(), "v".to_owned())].into();
-        let uid = Uid::new("u1").expect("a good uid");
-        let marker = Some("u1/3".to_owned());
-        assert_eq!(node, Node { name: "a".to_owned(), uid, version: ResourceVersion(7), labels, marker });
+        Node::new(name.to_owned(), uid.to_owned(), version, labels, Some("u1/3".to_owned()))
     }
 
     #[test]
     fn a_node_that_the_api_server_can_not_have_meant_is_refused() {
-        assert_eq!(Node::try_from(ObjectMeta { name: None, ..meta() }), Err(Error::NoName));
-        assert_eq!(Node::try_from(ObjectMeta { uid: None, ..meta() }), Err(Error::NoUid("a".to_owned())));
+        assert_eq!(read("", "u1", "7"), Err(Error::NoName));
+        assert_eq!(read("a", "", "7"), Err(Error::NoUid("a".to_owned())));
         for version in ["", "x", "-1", "99999999999999999999"] {
-            let meta = ObjectMeta { resource_version: Some(version.to_owned()), ..meta() };
-            assert_eq!(Node::try_from(meta), Err(Error::NoVersion("a".to_owned())));
+            assert_eq!(read("a", "u1", version), Err(Error::NoVersion("a".to_owned())));
         }
     }
 
     #[test]
     fn only_a_marker_with_the_nodes_own_uid_counts() {
-        let node = Node::try_from(meta()).expect("a good node");
+        let node = read("a", "u1", "7").expect("a good node");
         assert_eq!(node.marker_for(9), "u1/9");
         for (marker, restored_from) in [
             (Some("u1/3"), Some(3)),

@@ -8,84 +8,79 @@ use label_storage::node::RESTORED;
 use label_storage::restore;
 use label_storage::store::PLAN_LIFETIME;
 use label_storage::{Labels, Node, plan_restore};
+use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::pass::Replica;
+use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::Found;
+use label_storage_runtime::table::Name;
 use serde::Serialize;
+
+use crate::planner::Task;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
+
+/// The outcome of a dry run's attempt.
+pub(crate) const WOULD_RESTORE: &str = "would-restore";
 
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
 }
 
-/// What became of a Node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// It has its labels back.
-    Restored,
-    /// It would have been patched, were this not a dry run.
-    WouldRestore,
-    /// A second look showed that there is nothing to do.
-    Nothing,
-}
-
-impl Apply {
-    /// One attempt at one Node. First the Node is seen, in a list or by name, then its record is read: a record that
+impl Worker<Task> for Apply {
+    /// One attempt at one Node. First the Node is seen, in an event or by name, then its record is read: a record that
     /// was read before may hold a label that was removed before this incarnation was created.
-    pub(crate) async fn attempt(
-        &self,
-        listed: &Node,
-        listed_at: Instant,
-        tries: u32,
-    ) -> Result<Outcome, Error> {
-        // A list is as good a view as any, while it is young and no write of this Node was refused because of it.
-        let is_fresh = tries == 0 && listed_at.elapsed() < PLAN_LIFETIME / 2;
-        let read_at = if is_fresh { listed_at } else { Instant::now() };
-        let read = if is_fresh { Some(listed.clone()) } else { self.replica.nodes.get(&listed.name).await? };
-        let Some(node) = read else {
-            tracing::debug!(node = listed.name, "gone before it could be restored");
-            return Ok(Outcome::Nothing);
+    async fn attempt(&self, name: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+        // An event is as good a view as any, while it is young and no write of this Node was refused because of it.
+        let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
+        let (node, read_at) = match &task.view {
+            Some((node, seen_at)) if is_fresh(*seen_at) => (Some(node.clone()), *seen_at),
+            _ => {
+                let asked_at = Instant::now();
+                (self.replica.nodes.get(name).await?, asked_at)
+            }
         };
-        let found = self.replica.records.get(&node.name).await?;
+        let Some(node) = node else {
+            tracing::debug!(node = &**name, "gone before it could be restored");
+            return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
+        };
+        let found = self.replica.records.get(name).await?;
         let plan = plan_restore(&node, Found::stored(found.as_ref()));
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
         }
+        let record = Found::reading(found.as_ref());
         let reason = plan.reason.as_str();
-        match plan.patch {
+        let (outcome, node) = match plan.patch {
             None => {
                 tracing::debug!(node = node.name, reason, "nothing to restore after a second look");
-                Ok(Outcome::Nothing)
+                (None, node)
             }
             Some(patch) if self.replica.args.dry_run => {
-                let labels = &patch.labels;
-                tracing::info!(
-                    node = node.name,
-                    generation = patch.generation,
-                    ?labels,
-                    reason,
-                    "would restore"
-                );
-                Ok(Outcome::WouldRestore)
+                let (labels, generation) = (&patch.labels, patch.generation);
+                tracing::info!(node = node.name, generation, ?labels, reason, "would restore");
+                (Some(WOULD_RESTORE), node)
             }
-            Some(patch) => self.patch(&node.name, &patch, reason).await,
-        }
+            Some(patch) => (Some("restored"), self.patch(node, patch, reason).await?),
+        };
+        Ok(Done { outcome, node: Reading::Present(node.summary()), record })
     }
+}
 
-    async fn patch(
-        &self,
-        node: &str,
-        patch: &restore::Patch,
-        reason: &'static str,
-    ) -> Result<Outcome, Error> {
+impl Apply {
+    /// Patches a Node, and returns it as it is after that.
+    async fn patch(&self, node: Node, patch: restore::Patch, reason: &'static str) -> Result<Node, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let body = Patch::Merge(Body::from(patch));
-        call::one("patch node", self.replica.nodes.api().patch_metadata(node, &params, &body)).await?;
-        tracing::info!(node, generation = patch.generation, labels = patch.labels.len(), reason, "restored");
-        Ok(Outcome::Restored)
+        let body = Patch::Merge(Body::from(&patch));
+        let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
+        let patched = call::one("patch node", patched).await?;
+        let (generation, labels) = (patch.generation, patch.labels.len());
+        tracing::info!(node = node.name, generation, labels, reason, "restored");
+        let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
+        let labels = patched.metadata.labels.unwrap_or_default();
+        let marker = Some(patch.marker);
+        Ok(Node { version: version.unwrap_or(node.version), labels, marker, ..node })
     }
 }
 

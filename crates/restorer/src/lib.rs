@@ -1,28 +1,28 @@
 //! The restorer: gives a Node that returns the labels that its record has and it has not.
 //!
 //! ```text
-//!   list Nodes ─► keep the shard ─► plan_restore: a new incarnation? ──no──► nothing, not even a call
-//!   list records ─────────────────┘          │ yes
-//!                                            ▼
-//!                     (the Node first, then) GET record, plan_restore again, guarded patch     (apply)
+//!   lists, watches ─► table ─► planner: a new incarnation? ──no──► nothing, not even a call
+//!                                          │ yes
+//!                                          ▼
+//!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
 //! ```
 //!
-//! - `restorer`: one look at all Nodes and records, and the work that follows from it.
+//! - `planner`: which Nodes are to be restored.
 //! - `apply`: the one place that writes.
 
 mod apply;
-mod restorer;
+mod planner;
 
-use label_storage_runtime::Daemon;
 use label_storage_runtime::args::{Common, STYLES};
-use label_storage_runtime::pass::{self, Replica};
 use label_storage_runtime::preflight::Right;
+use label_storage_runtime::{Daemon, Replica};
 
-use crate::restorer::Restorer;
+use crate::apply::Apply;
+use crate::planner::RestorePlanner;
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
 ///
-/// Looks at all nodes on an interval. A node that was re-created gets the labels that its ConfigMap `label-storage.NODE`
+/// Watches all nodes. A node that was re-created gets the labels that its ConfigMap `label-storage.NODE`
 /// has and it has not; a label that it has is never overwritten. Works on the current kubeconfig context, or in a pod
 /// with its service account. The storer writes the ConfigMaps.
 #[derive(Debug, Clone, clap::Parser)]
@@ -41,9 +41,9 @@ impl Daemon for Args {
     }
 
     async fn run(self, replica: Replica) {
-        let shutdown = replica.shutdown.clone();
-        let mut restorer = Restorer::new(replica);
-        pass::run(&self.common, &shutdown, async || restorer.pass().await).await;
+        let planner = RestorePlanner::new(self.common.dry_run);
+        let apply = Apply { replica };
+        apply.replica.run(planner, &apply).await;
     }
 }
 

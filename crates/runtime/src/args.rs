@@ -3,6 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
 use label_storage::shard;
@@ -26,12 +27,21 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
     pub nodes: Option<GlobMatcher>,
 
-    /// Time between two looks at all nodes, from 100ms to 1h. A look that takes long is followed by a longer pause:
-    /// never less than ten times what listing takes
-    #[arg(long, env = "LABEL_STORAGE_INTERVAL", default_value = "5s", value_parser = interval)]
+    /// Hear of changes as they happen, rather than with the next list only
+    #[arg(long, env = "LABEL_STORAGE_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub watch: bool,
+
+    /// Time between two lists of all nodes while changes are not heard of, from 100ms to 1h. Never less than ten times
+    /// what listing takes
+    #[arg(long, env = "LABEL_STORAGE_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub interval: Duration,
 
-    /// How many nodes to work on at the same time
+    /// Time between two lists of all nodes and records, whatever was heard of meanwhile, from 100ms to 1h
+    #[arg(long, env = "LABEL_STORAGE_AUDIT_INTERVAL", value_name = "TIME", default_value = "5m", value_parser = interval)]
+    pub audit_interval: Duration,
+
+    /// How many nodes to work on at the same time, at most: fewer while the API server struggles
     #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "16")]
     pub concurrency: NonZeroUsize,
 

@@ -10,10 +10,10 @@ use crate::pace;
 use crate::shutdown::Shutdown;
 
 /// The limit for a single object: generous for a server under load, and short enough that a plan is still alive after it.
-const ONE: Duration = Duration::from_secs(5);
+pub(crate) const ONE: Duration = Duration::from_secs(5);
 
 /// The limit for all objects of a kind.
-const ALL: Duration = Duration::from_secs(60);
+pub(crate) const ALL: Duration = Duration::from_secs(60);
 
 /// A call that failed.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Error {
     pub what: &'static str,
     /// What it means.
     pub kind: Kind,
+    /// The HTTP status, where the server answered with one.
+    pub code: Option<u16>,
     /// In the words of whoever refused it.
     pub message: String,
 }
@@ -44,26 +46,45 @@ pub enum Kind {
 impl Error {
     /// A failure that is not the server's: what was asked for can't be.
     pub fn refused(what: &'static str, message: impl fmt::Display) -> Self {
-        Self { what, kind: Kind::Refused, message: message.to_string() }
+        Self { what, kind: Kind::Refused, code: None, message: message.to_string() }
     }
 
     /// The plan got too old before it could be carried out.
     pub fn expired(what: &'static str) -> Self {
-        Self { what, kind: Kind::Moved, message: "the plan is too old to be carried out".to_owned() }
+        let message = "the plan is too old to be carried out".to_owned();
+        Self { what, kind: Kind::Moved, code: None, message }
     }
 
-    fn new(what: &'static str, error: &kube::Error) -> Self {
+    /// A call that came to nothing halfway: the connection broke, or what came over it made no sense.
+    pub(crate) fn unclear(what: &'static str, message: impl fmt::Display) -> Self {
+        Self { what, kind: Kind::Unclear, code: None, message: message.to_string() }
+    }
+
+    /// A call that the server answered with another status than success.
+    pub(crate) fn answered(
+        what: &'static str,
+        code: u16,
+        message: &str,
+        retry_after_seconds: Option<u32>,
+    ) -> Self {
+        let kind = match code {
+            404 | 409 | 410 => Kind::Moved,
+            // A patch with another uid than the object's: the object is another by now.
+            422 if message.contains("metadata.uid") => Kind::Moved,
+            429 | 503 => Kind::Busy(pace::retry_after(retry_after_seconds)),
+            500..=599 | 408 => Kind::Unclear,
+            _ => Kind::Refused,
+        };
+        let message = format!("{} ({code})", message.replace('\n', " "));
+        Self { what, kind, code: Some(code), message }
+    }
+
+    pub(crate) fn new(what: &'static str, error: &kube::Error) -> Self {
         let kind = match error {
-            kube::Error::Api(status) => match status.code {
-                404 | 409 | 410 => Kind::Moved,
-                // A patch with another uid than the object's: the object is another by now.
-                422 if status.message.contains("metadata.uid") => Kind::Moved,
-                429 | 503 => Kind::Busy(pace::retry_after(
-                    status.details.as_ref().map(|details| details.retry_after_seconds),
-                )),
-                500..=599 | 408 => Kind::Unclear,
-                _ => Kind::Refused,
-            },
+            kube::Error::Api(status) => {
+                let retry_after = status.details.as_ref().map(|details| details.retry_after_seconds);
+                return Self::answered(what, status.code, &status.message, retry_after);
+            }
             kube::Error::Service(source) => match source.downcast_ref::<Throttled>() {
                 Some(throttled) => Kind::Busy(throttled.retry_after),
                 None if is_refused_connection(error) => Kind::NotConnected,
@@ -74,7 +95,7 @@ impl Error {
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Kind::Unclear,
             _ => Kind::Refused,
         };
-        Self { what, kind, message: in_one_line(error) }
+        Self { what, kind, code: None, message: in_one_line(error) }
     }
 
     /// For how long to wait before the server may be asked again, where it said so.
@@ -122,28 +143,20 @@ pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Makes a call within a time limit.
-async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Duration,
     what: &'static str,
-    call: impl Future<Output = kube::Result<T>>,
+    call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     match tokio::time::timeout(limit, call).await {
-        Ok(answer) => answer.map_err(|error| Error::new(what, &error)),
-        Err(_) => {
-            let message = format!("no answer within {} s", limit.as_secs());
-            Err(Error { what, kind: Kind::Unclear, message })
-        }
+        Ok(answer) => answer,
+        Err(_) => Err(Error::unclear(what, format!("no answer within {} s", limit.as_secs()))),
     }
 }
 
 /// Makes a call for a single object.
 pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-    within(ONE, what, call).await
-}
-
-/// Makes a call for all objects of a kind.
-pub async fn all<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-    within(ALL, what, call).await
+    within(ONE, what, async { call.await.map_err(|error| Error::new(what, &error)) }).await
 }
 
 /// How often one node is tried in one pass. What still fails then is tried again in a later one.
@@ -230,7 +243,7 @@ mod tests {
             let mut made = 0;
             let attempt = async |_| {
                 made += 1;
-                Err::<(), _>(Error { what: "try", kind, message: String::new() })
+                Err::<(), _>(Error { what: "try", kind, code: None, message: String::new() })
             };
             assert!(settle(&Shutdown::default(), attempt).await.is_err());
             assert_eq!(made, tries, "{kind:?}");
@@ -242,7 +255,7 @@ mod tests {
         let mut made = 0;
         let attempt = async |_| {
             made += 1;
-            within(ONE, "try", std::future::pending::<kube::Result<()>>()).await
+            within(ONE, "try", std::future::pending::<Result<(), Error>>()).await
         };
         assert!(settle(&Shutdown::default(), attempt).await.is_err());
         assert_eq!(made, 1);
@@ -252,15 +265,15 @@ mod tests {
     async fn a_shutdown_ends_the_trying_but_not_a_try() {
         let shutdown = Shutdown::default();
         shutdown.request();
-        let attempt =
-            async |_| Err::<(), _>(Error { what: "try", kind: Kind::Unclear, message: "lost".to_owned() });
+        let attempt = async |_| Err::<(), _>(Error::unclear("try", "lost"));
         assert_eq!(settle(&shutdown, attempt).await.expect_err("given up").to_string(), "can't try: lost");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_without_an_answer_ends() {
-        let error =
-            within(ONE, "get node", std::future::pending::<kube::Result<()>>()).await.expect_err("no answer");
+        let error = within(ONE, "get node", std::future::pending::<Result<(), Error>>())
+            .await
+            .expect_err("no answer");
         assert_eq!(error.to_string(), "can't get node: no answer within 5 s");
         assert_eq!(error.kind, Kind::Unclear);
     }

@@ -9,8 +9,8 @@ use clap::error::ErrorKind;
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::logging;
-use crate::pass::Replica;
 use crate::preflight::{self, Right};
+use crate::replica::Replica;
 use crate::shutdown::Shutdown;
 
 /// What one daemon adds to what both share.
@@ -98,8 +98,10 @@ async fn prepare_and_run<D: Daemon>(
     };
     let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
     let writes = if daemon.common().dry_run { &[] } else { D::WRITES };
+    let watches = if daemon.common().watch { &preflight::WATCHES[..] } else { &[] };
+    let rights = [&preflight::READS, watches, writes].concat();
     tokio::select! {
-        checked = preflight::check(&cluster, &namespace, writes) => checked?,
+        checked = preflight::check(&cluster, &namespace, &rights) => checked?,
         () = shutdown.requested() => return Ok(()),
     }
     tracing::info!(

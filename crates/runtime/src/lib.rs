@@ -1,27 +1,38 @@
 //! What both daemons stand on.
 //!
 //! ```text
-//!   main ── args, logging, client, preflight ──► run: ┌─► observe ─► plan ─► apply ─┐
-//!                                                     └────────── pace ◄────────────┘
+//!   main ── args, logging, client, preflight ──► replica ──► engine: observe ─► decide ─► work ─┐
+//!                                                               ▲                              │
+//!                                                               └──────────────────────────────┘
 //! ```
 //!
 //! - [`args`]: the flags that both share, and what follows from them and from the pod they run in.
 //! - [`client`]: a client without hidden retries; [`call`]: a time limit around each call, and what its failure means.
-//! - [`nodes`] and [`records`]: reading the cluster. Writing is each daemon's own.
-//! - [`preflight`]: what would not work anyway is said before the first pass.
-//! - [`pass`]: the loop, one look at the cluster at a time; [`pace`]: when the next one is due, and which nodes wait longer.
-//! - [`shutdown`]: the first signal finishes what is in flight, the second does not.
+//! - [`source`]: lists and watches as streams; `observer`: the tasks that read them; `sweep`: when they do.
+//! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
+//!   time.
+//! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
+//! - [`preflight`]: what would not work anyway is said before the first list.
+//! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
 pub mod args;
 pub mod call;
 pub mod client;
 mod daemon;
+pub mod engine;
+pub mod limiter;
 pub mod logging;
 pub mod nodes;
+mod observer;
 pub mod pace;
-pub mod pass;
 pub mod preflight;
+pub mod queue;
 pub mod records;
+mod replica;
 pub mod shutdown;
+pub mod source;
+mod sweep;
+pub mod table;
 
 pub use daemon::{Daemon, main};
+pub use replica::Replica;

@@ -30,12 +30,15 @@ impl Right {
 }
 
 /// What every daemon reads.
-const READS: [Right; 4] = [
+pub const READS: [Right; 4] = [
     Right::new("list", "nodes"),
     Right::new("get", "nodes"),
     Right::new("list", "configmaps"),
     Right::new("get", "configmaps"),
 ];
+
+/// What a daemon reads that watches, too.
+pub const WATCHES: [Right; 2] = [Right::new("watch", "nodes"), Right::new("watch", "configmaps")];
 
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]
@@ -81,8 +84,8 @@ pub enum Error {
     },
 }
 
-/// Checks that the server answers, that the namespace exists and that the account may read, and write what it is to.
-pub async fn check(cluster: &Cluster, namespace: &str, writes: &[Right]) -> Result<(), Error> {
+/// Checks that the server answers, that the namespace exists and that the account has these rights.
+pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Result<(), Error> {
     let failed = |error: call::Error| {
         let (url, message) = (cluster.url.clone(), error.message);
         match error.kind {
@@ -92,7 +95,7 @@ pub async fn check(cluster: &Cluster, namespace: &str, writes: &[Right]) -> Resu
         }
     };
     let mut missing = Vec::new();
-    for right in READS.iter().chain(writes) {
+    for right in rights {
         if !patiently(async || is_allowed(cluster, namespace, *right).await).await.map_err(failed)? {
             let place =
                 if right.resource == "nodes" { String::new() } else { format!(" in namespace {namespace}") };
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     fn failing(kind: Kind) -> call::Error {
-        call::Error { what: "ask", kind, message: String::new() }
+        call::Error { what: "ask", kind, code: None, message: String::new() }
     }
 
     #[tokio::test(start_paused = true)]

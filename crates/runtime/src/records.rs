@@ -1,17 +1,16 @@
-//! Reading records.
-
-use std::collections::HashMap;
+//! Records: reading one by name, and what is to be said about a damaged one.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::ListParams;
 use kube::{Api, Client};
-use label_storage::Record;
-use label_storage::name::record_name;
-use label_storage::record::{Decoded, MANAGED_BY, Unreadable};
+use label_storage::name::{node_in_record_name, record_name};
+use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
+use label_storage::summary::RecordSummary;
+use label_storage::{Record, ResourceVersion};
 
+use crate::args::Share;
 use crate::call::{self, Error};
-use crate::nodes::require_complete;
+use crate::engine::Reading;
 
 /// The ConfigMaps of one namespace that are records.
 pub struct Records {
@@ -21,32 +20,50 @@ pub struct Records {
 /// A ConfigMap under a record's name, read or not.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// As the API server sent it, for a replace. `None` in a listing, where nothing is replaced from.
-    pub config_map: Option<ConfigMap>,
-    /// Its resourceVersion: the guard of every write.
-    pub version: Option<String>,
+    /// As the API server sent it.
+    pub config_map: ConfigMap,
     /// What it says.
     pub content: Result<Decoded, Unreadable>,
 }
 
+/// What was found where a record was looked for: its version, and what it says.
+pub type Recorded = Reading<(ResourceVersion, Stored<RecordSummary>)>;
+
+impl From<ConfigMap> for Found {
+    fn from(config_map: ConfigMap) -> Self {
+        let content = Record::decode(&config_map);
+        Self { config_map, content }
+    }
+}
+
 impl Found {
-    fn new(config_map: &ConfigMap) -> Self {
-        let version = config_map.metadata.resource_version.clone();
-        Self { config_map: None, version, content: Record::decode(config_map) }
+    /// The ConfigMap's own version.
+    pub fn version(&self) -> Option<ResourceVersion> {
+        self.config_map.metadata.resource_version.as_deref()?.parse().ok()
     }
 
-    fn is_damaged(&self) -> bool {
-        self.content.as_ref().map_or(true, |decoded| !decoded.damage.is_empty())
+    /// What was found, in short.
+    pub fn reading(found: Option<&Self>) -> Recorded {
+        let stored = Self::stored(found).map(Record::summary);
+        match found.map(Self::version) {
+            None => Reading::Absent,
+            Some(Some(version)) => Reading::Present((version, stored)),
+            // Nobody can tell whether it is news.
+            Some(None) => Reading::None,
+        }
     }
 
-    fn tell_damage(&self, record: &str) {
+    /// What is wrong with it, in one line.
+    pub(crate) fn complaint(&self) -> Option<String> {
         match &self.content {
+            Ok(Decoded { damage, .. }) if damage.is_empty() => None,
             Ok(Decoded { damage, .. }) => {
                 let what = damage.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                let entries = damage.len();
-                tracing::warn!(record, entries, what, "a record is damaged: the rest of it is used");
+                let more = damage.len().saturating_sub(5);
+                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+                Some(format!("it is damaged, and the rest of it is used: {what}{more}"))
             }
-            Err(error) => tracing::warn!(record, %error, "a record can't be read and is left alone"),
+            Err(error) => Some(format!("it can't be read and is left alone: {error}")),
         }
     }
 
@@ -57,6 +74,19 @@ impl Found {
             Some(Ok(decoded)) => Stored::Record(&decoded.record),
             Some(Err(_)) => Stored::Unreadable,
         }
+    }
+}
+
+/// The Node that a record belongs to, if this replica handles it.
+pub(crate) fn node_of(share: &Share, name: &str, found: &Found) -> Option<String> {
+    let node = match &found.content {
+        Ok(decoded) => Some(decoded.record.node.as_str()),
+        Err(_) => node_in_record_name(name),
+    };
+    match node {
+        Some(node) => share.includes(node).then(|| node.to_owned()),
+        // Nobody's, then: the first replica tells about it, under a name that no Node has.
+        None => (share.index == 0).then(|| format!("?{name}")),
     }
 }
 
@@ -71,43 +101,9 @@ impl Records {
         &self.api
     }
 
-    /// Lists all records, by the ConfigMap's name.
-    pub async fn list(&self) -> Result<HashMap<String, Found>, Error> {
-        const WHAT: &str = "list configmaps";
-        let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-        let list = call::all(WHAT, self.api.list(&ours)).await?;
-        require_complete(WHAT, list.metadata.continue_.as_deref())?;
-        let named = |config_map: &ConfigMap| config_map.metadata.name.clone();
-        Ok(list.items.iter().filter_map(|item| Some((named(item)?, Found::new(item)))).collect())
-    }
-
     /// Reads the record of one Node, as it is now.
     pub async fn get(&self, node: &str) -> Result<Option<Found>, Error> {
         let found = call::one("get configmap", self.api.get_opt(&record_name(node))).await?;
-        Ok(found.map(|config_map| {
-            let found = Found::new(&config_map);
-            Found { config_map: Some(config_map), ..found }
-        }))
-    }
-}
-
-/// Tells people about damaged records: once for each version of a record, not with every look at it.
-#[derive(Debug, Default)]
-pub struct DamageReport {
-    /// The records that were damaged at the last look, and at which version.
-    told: HashMap<String, Option<String>>,
-}
-
-impl DamageReport {
-    /// Logs what is wrong with these records, unless that has been said.
-    pub fn tell<'a>(&mut self, records: impl IntoIterator<Item = (&'a String, &'a Found)>) {
-        let damaged = records.into_iter().filter(|(_, found)| found.is_damaged());
-        let damaged: HashMap<_, _> = damaged.map(|(name, found)| (name.clone(), found)).collect();
-        for (name, found) in &damaged {
-            if self.told.get(name) != Some(&found.version) {
-                found.tell_damage(name);
-            }
-        }
-        self.told = damaged.into_iter().map(|(name, found)| (name, found.version.clone())).collect();
+        Ok(found.map(Found::from))
     }
 }

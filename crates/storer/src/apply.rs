@@ -7,13 +7,20 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
 use label_storage::store::{Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting};
-use label_storage::{Record, plan_store};
+use label_storage::{Node, Record, plan_store};
+use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::pass::Replica;
-use label_storage_runtime::records::Found;
+use label_storage_runtime::engine::{Done, Reading, Worker};
+use label_storage_runtime::records::{Found, Recorded};
+use label_storage_runtime::table::Name;
+
+use crate::planner::{Task, Unchanged};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
+
+/// The outcome of a dry run's attempt.
+pub(crate) const WOULD_WRITE: &str = "would-write";
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
@@ -21,55 +28,23 @@ pub(crate) struct Apply {
     pub(crate) retention: Duration,
 }
 
-/// A record that may be deleted once it has been seen unchanged for long enough, and since when it is seen so.
-#[derive(Debug, Clone)]
-pub(crate) struct Tombstone {
-    pub(crate) version: Option<String>,
-    pub(crate) since: Instant,
-}
-
-/// What became of a Node's record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// Its labels are stored.
-    Stored,
-    /// It says now whether the Node is there.
-    Stamped,
-    /// It is gone.
-    Deleted,
-    /// It would have been written, were this not a dry run.
-    WouldWrite,
-    /// A second look showed that there is nothing to do.
-    Nothing,
-}
-
-impl Apply {
-    /// The circumstances of a decision about this record.
-    pub(crate) fn circumstances(
-        &self,
-        found: Option<&Found>,
-        tombstone: Option<&Tombstone>,
-    ) -> Circumstances {
-        let same = |tombstone: &&Tombstone| found.is_some_and(|found| found.version == tombstone.version);
-        let unchanged_for =
-            tombstone.filter(same).map(|tombstone| tombstone.since.elapsed()).unwrap_or_default();
-        Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
-    }
-
+impl Worker<Task> for Apply {
     /// One attempt at one Node. First the record is read, then the Node, and nothing after it but the write: a record
     /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
     /// re-created since a list showed it.
-    pub(crate) async fn attempt(&self, node: &str, tombstone: Option<&Tombstone>) -> Result<Outcome, Error> {
-        let found = self.replica.records.get(node).await?;
+    async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+        // A record that nobody has seen need not be read first: where there is one, a create is refused.
+        let is_unread = task.is_unrecorded && tries == 0;
+        let found = if is_unread { None } else { self.replica.records.get(node).await? };
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
         let live = self.replica.nodes.get(node).await?;
-        let sighting = live.as_ref().map_or(Sighting::Gone, Sighting::Live);
-        let circumstances = self.circumstances(found.as_ref(), tombstone);
+        let sighting = sighting(live.as_ref(), task.last_words.as_ref())?;
+        let circumstances = self.circumstances(found.as_ref(), task.unchanged);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
-        if let (Reason::ViewOlderThanRecord, Some(live)) = (plan.reason, &live) {
+        if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
             let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
             let message =
                 format!("it claims to be newer than version {} of its node: {advice}", live.version);
@@ -78,71 +53,102 @@ impl Apply {
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("write the record"));
         }
-        if self.replica.args.dry_run {
-            return Ok(say(node, &plan));
+        let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
+        let (outcome, record) = if self.replica.args.dry_run {
+            (say(node, &plan), before)
+        } else if plan.action == Action::Nothing {
+            tracing::debug!(
+                node = &**node,
+                reason = plan.reason.as_str(),
+                "nothing to write after a second look"
+            );
+            (None, before)
+        } else {
+            let (outcome, after) = self.write(node, plan, found).await?;
+            (Some(outcome), after)
+        };
+        let node = live.as_ref().map_or(Reading::Absent, |live| Reading::Present(live.summary()));
+        Ok(Done { outcome, node, record })
+    }
+}
+
+/// What was seen of a Node: what it last said comes first, as long as nobody has stored it.
+fn sighting<'a>(live: Option<&'a Node>, last_words: Option<&'a Node>) -> Result<Sighting<&'a Node>, Error> {
+    match (live, last_words) {
+        // A deletion is the last that happens to a Node, so this answer is from before it.
+        (Some(live), Some(last)) if live.uid == last.uid => {
+            Err(Error::refused("get node", "the API server still has a node that it told us it has deleted"))
         }
-        self.write(node, plan, found).await
+        (_, Some(last)) => Ok(Sighting::Deleted(last)),
+        (Some(live), None) => Ok(Sighting::Live(live)),
+        (None, None) => Ok(Sighting::Gone),
+    }
+}
+
+impl Apply {
+    fn circumstances(&self, found: Option<&Found>, unchanged: Unchanged) -> Circumstances {
+        let same = found.and_then(Found::version) == Some(unchanged.version);
+        let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };
+        Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
     }
 
-    async fn write(&self, node: &str, plan: Plan, found: Option<Found>) -> Result<Outcome, Error> {
+    /// Carries out a plan. Returns a word for it, and the record that there is now.
+    async fn write(
+        &self,
+        node: &str,
+        plan: Plan,
+        found: Option<Found>,
+    ) -> Result<(&'static str, Recorded), Error> {
+        let (records, name, params) = (self.replica.records.api(), record_name(node), params());
         let reason = plan.reason.as_str();
-        match plan.action {
-            Action::Nothing => {
-                tracing::debug!(node, reason, "nothing to write after a second look");
-                Ok(Outcome::Nothing)
-            }
+        let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
-                let params = params();
-                call::one("create configmap", self.replica.records.api().create(&params, &config_map))
-                    .await?;
-                tracing::info!(
-                    node,
-                    generation = record.generation,
-                    labels = record.labels.len(),
-                    reason,
-                    "stored"
-                );
-                Ok(Outcome::Stored)
+                let created = records.create(&params, &config_map);
+                (record, call::one("create configmap", created).await?)
             }
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
-                let (name, params) = (record_name(node), params());
-                let replaced = self.replica.records.api().replace(&name, &params, &config_map);
-                call::one("replace configmap", replaced).await?;
-                let (generation, labels) = (record.generation, record.labels.len());
-                let (outcome, message) = match plan.reason {
-                    Reason::Departed => (Outcome::Stamped, "gone, its labels are kept"),
-                    Reason::Returned => (Outcome::Stamped, "back, to be restored"),
-                    _ => (Outcome::Stored, "stored"),
-                };
-                tracing::info!(node, generation, labels, reason, "{message}");
-                Ok(outcome)
+                let replaced = records.replace(&name, &params, &config_map);
+                (record, call::one("replace configmap", replaced).await?)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                let name = record_name(node);
-                call::one("delete configmap", self.replica.records.api().delete(&name, &delete)).await?;
+                call::one("delete configmap", records.delete(&name, &delete)).await?;
                 tracing::info!(node, reason, "deleted");
-                Ok(Outcome::Deleted)
+                return Ok(("deleted", Reading::Absent));
             }
-        }
+            Action::Nothing => return Ok(("nothing", Reading::None)),
+        };
+        let (outcome, message) = match plan.reason {
+            Reason::Departed => ("stamped", "gone, its labels are kept"),
+            Reason::Returned => ("stamped", "back, to be restored"),
+            _ => ("stored", "stored"),
+        };
+        tracing::info!(
+            node,
+            generation = record.generation,
+            labels = record.labels.len(),
+            reason,
+            "{message}"
+        );
+        Ok((outcome, Found::reading(Some(&Found::from(written)))))
     }
 }
 
-fn say(node: &str, plan: &Plan) -> Outcome {
+fn say(node: &str, plan: &Plan) -> Option<&'static str> {
     let reason = plan.reason.as_str();
     let (message, record) = match &plan.action {
-        Action::Nothing => return Outcome::Nothing,
+        Action::Nothing => return None,
         Action::Create(record) => ("would create the record", Some(record)),
         Action::Replace(record) => ("would replace the record", Some(record)),
         Action::Delete => ("would delete the record", None),
     };
     let labels = record.map(|record| &record.labels);
     tracing::info!(node, generation = record.map(|record| record.generation), ?labels, reason, "{message}");
-    Outcome::WouldWrite
+    Some(WOULD_WRITE)
 }
 
 fn params() -> PostParams {
@@ -159,7 +165,7 @@ fn encode(record: &Record, mut config_map: ConfigMap) -> Result<ConfigMap, Error
 /// What was read, with all that guards a write: without, the API server would take the write whatever happened since.
 fn guarded(found: Option<Found>) -> Result<ConfigMap, Error> {
     found
-        .and_then(|found| found.config_map)
+        .map(|found| found.config_map)
         .filter(|read| read.metadata.uid.is_some() && read.metadata.resource_version.is_some())
         .ok_or_else(|| {
             Error::refused("guard a write", "the API server sent a configmap without uid or resourceVersion")

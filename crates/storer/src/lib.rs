@@ -1,35 +1,35 @@
 //! The storer: keeps each Node's labels in a ConfigMap of its own.
 //!
 //! ```text
-//!   list Nodes ─► keep the shard ─► plan_store: anything to write? ──no──► nothing, not even a call
-//!   list records ─────────────────┘          │ yes
-//!                                            ▼
-//!                       GET record, GET Node, plan_store again, guarded write     (apply)
+//!   lists, watches ─► table ─► planner: anything to write? ──no──► nothing, not even a call
+//!                                          │ yes
+//!                                          ▼
+//!                     GET record, GET Node, plan_store, guarded write     (apply)
 //! ```
 //!
-//! - `storer`: one look at all Nodes and records, and the work that follows from it.
+//! - `planner`: what is to be stored, and how urgently; it keeps the last labels of Nodes that were deleted.
 //! - `apply`: the one place that writes.
 //! - `waiting`: nodes that nobody restores.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod evidence;
-mod storer;
+mod planner;
 mod waiting;
 
 use std::time::Duration;
 
-use label_storage_runtime::Daemon;
 use label_storage_runtime::args::{Common, STYLES, duration};
-use label_storage_runtime::pass::{self, Replica};
 use label_storage_runtime::preflight::Right;
+use label_storage_runtime::{Daemon, Replica};
 
-use crate::storer::Storer;
+use crate::apply::Apply;
+use crate::planner::StorePlanner;
 
 /// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
 ///
-/// Looks at all nodes on an interval, and stores the labels of each in a ConfigMap `label-storage.NODE`. Works on the
-/// current kubeconfig context, or in a pod with its service account. The restorer brings the labels back.
+/// Watches all nodes, and stores the labels of each in a ConfigMap `label-storage.NODE`. Works on the current
+/// kubeconfig context, or in a pod with its service account. The restorer brings the labels back.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "storer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -60,9 +60,9 @@ impl Daemon for Args {
     }
 
     async fn run(self, replica: Replica) {
-        let shutdown = replica.shutdown.clone();
-        let mut storer = Storer::new(replica, self.retention);
-        pass::run(&self.common, &shutdown, async || storer.pass().await).await;
+        let planner = StorePlanner::new(self.retention, self.common.dry_run);
+        let apply = Apply { replica, retention: self.retention };
+        apply.replica.run(planner, &apply).await;
     }
 }
 

@@ -1,0 +1,97 @@
+//! Which Nodes are to be restored: from what lists and watches have told, without a single call.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use label_storage::restore::{self, Reason};
+use label_storage::summary::UidDigest;
+use label_storage::{Node, ResourceVersion};
+use label_storage_runtime::engine::{Done, Look, Planner, Verdict};
+use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::table::{Name, Row, Table};
+
+use crate::apply::WOULD_RESTORE;
+
+/// So many Nodes that wait to be restored are remembered as they were seen, which saves a call for each. Those beyond
+/// are read again when their turn comes: memory is bounded, whatever returns at once.
+const MOST_VIEWS: usize = 8192;
+
+/// The restorer's memory: what no list can tell.
+pub(crate) struct RestorePlanner {
+    /// Nodes that wait to be restored, as they were seen, and when.
+    views: HashMap<Name, (Node, Instant)>,
+    /// In a dry run: what has been said already, by Node.
+    said: Option<HashMap<Name, News>>,
+}
+
+/// What a dry run's words depend on: the Node's incarnation and the record's version.
+type News = (UidDigest, ResourceVersion);
+
+/// What is to be done with one Node.
+pub(crate) struct Task {
+    /// The Node, and when it looked like this.
+    pub(crate) view: Option<(Node, Instant)>,
+    news: Option<News>,
+}
+
+impl RestorePlanner {
+    pub(crate) fn new(dry_run: bool) -> Self {
+        Self { views: HashMap::new(), said: dry_run.then(HashMap::new) }
+    }
+
+    fn remember(&mut self, name: &Name, node: &Node) {
+        if self.views.len() < MOST_VIEWS || self.views.contains_key(name) {
+            self.views.insert(Name::clone(name), (node.clone(), Instant::now()));
+        }
+    }
+}
+
+fn news(row: &Row) -> Option<News> {
+    Some((row.node()?.uid, row.record_version()))
+}
+
+impl Planner for RestorePlanner {
+    type Task = Task;
+
+    fn verdict(&mut self, name: &Name, look: Look<'_>) -> Verdict {
+        let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
+        if let Some(reason) = reason {
+            tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
+        }
+        let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
+        let is_due = match reason {
+            Some(Reason::Returned | Reason::ReturnedWhole) => !is_said,
+            Some(_) => look.is_unsure,
+            None => false,
+        };
+        match (is_due, look.view) {
+            (false, _) => drop(self.views.remove(name)),
+            (true, Some(node)) => self.remember(name, node),
+            (true, None) => (),
+        }
+        if is_due { Verdict::Now(Urgency::Soon) } else { Verdict::Nothing }
+    }
+
+    /// The storer's business.
+    fn deleted(&mut self, name: &Name, _: Node, _: &Row, _: bool) {
+        self.views.remove(name);
+    }
+
+    fn task(&mut self, name: &Name, row: &Row) -> Task {
+        let news = self.said.as_ref().and_then(|_| news(row));
+        Task { view: self.views.remove(name), news }
+    }
+
+    fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
+        let outcome = done.and_then(|done| done.outcome);
+        if let (Some(said), Some(news), Some(WOULD_RESTORE)) = (&mut self.said, task.news, outcome) {
+            said.insert(Name::clone(name), news);
+        }
+    }
+
+    fn listed(&mut self, table: &mut Table) {
+        if let Some(said) = &mut self.said {
+            said.retain(|name, _| table.get(name).is_some());
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The loop that both daemons are: what lists and watches tell goes into a table; what a daemon makes of a row goes into
+//! a queue; what is due is worked on, as much at a time as the server takes.
+//!
+//! ```text
+//!   lists ──┐                        ┌──────── verdict ────────┐
+//!           ├─► table (newest wins) ─┤                         ├─► queue ─► attempt (reads again, decides, writes)
+//!   watches ┘         ▲              └─ of every row that moved ┘                │
+//!                     └────────────── what it read or wrote ─────────────────────┘
+//! ```
+//!
+//! The table only tells where to look. What an attempt writes follows from what it has just read itself.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use label_storage::store::Stored;
+use label_storage::summary::{NodeSummary, RecordSummary};
+use label_storage::{Node, ResourceVersion};
+use tokio::sync::mpsc;
+
+use crate::call::{self, Error};
+use crate::limiter::Limiter;
+use crate::observer::{Item, Observed, SeenRecord};
+use crate::pace;
+use crate::queue::{Queue, Urgency};
+use crate::replica::Replica;
+use crate::source::Kind;
+use crate::sweep::Sweeps;
+use crate::table::{Name, Row, Table};
+
+/// What a daemon makes of what is seen.
+pub trait Planner {
+    /// What is to be done with one Node.
+    type Task;
+
+    /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
+    fn verdict(&mut self, node: &Name, look: Look<'_>) -> Verdict;
+
+    /// Takes note of a Node that was deleted, and looked like this just before.
+    fn deleted(&mut self, node: &Name, last: Node, row: &Row, is_in_flight: bool);
+
+    /// A Node's turn has come: what is to be done with it?
+    fn task(&mut self, node: &Name, row: &Row) -> Self::Task;
+
+    /// What became of that. `None`: it failed, and will be tried again.
+    fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
+
+    /// A list of all Nodes came to its end: what is absent from it?
+    fn listed(&mut self, table: &mut Table);
+}
+
+/// Does what is to be done: reads, decides again and writes.
+#[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
+pub trait Worker<Task> {
+    /// One attempt. One that fails because the world has moved is followed by another at once.
+    async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
+}
+
+/// A reason to decide about a Node.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// All that is known of it.
+    pub row: &'a Row,
+    /// The Node itself, where it was just seen.
+    pub view: Option<&'a Node>,
+    /// Whether it has changed just now, rather than at some time.
+    pub is_event: bool,
+    /// Whether the record may have changed without anyone telling: it is a new incarnation, and records are not
+    /// watched.
+    pub is_unsure: bool,
+}
+
+/// Whether a Node needs work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does not.
+    Nothing,
+    /// It does.
+    Now(Urgency),
+    /// It may, later.
+    After(Duration),
+}
+
+/// An attempt that came to an end, and what it read or wrote last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// A word for what was done; `None` where there was nothing to do.
+    pub outcome: Option<&'static str>,
+    /// The Node.
+    pub node: Reading<NodeSummary>,
+    /// Its record.
+    pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,
+}
+
+/// What was found where something was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// Nobody looked.
+    None,
+    /// Nothing.
+    Absent,
+    /// This.
+    Present(T),
+}
+
+/// Works until the shutdown. What is in flight then is finished, unless that takes too long.
+pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
+    let (audience, mut observed) = mpsc::channel(64);
+    let mut engine = Engine::new(replica, planner, Sweeps::new(replica, audience));
+    let mut in_flight = FuturesUnordered::new();
+    let shutdown = &replica.shutdown;
+    while !shutdown.is_requested() {
+        engine.sweeps.begin_if_due(&mut engine.table);
+        while let Some((node, task)) = engine.next() {
+            in_flight.push(async move {
+                let began = Instant::now();
+                let attempt = async |tries| worker.attempt(&node, &task, tries).await;
+                let outcome = call::settle(shutdown, attempt).await;
+                (node, task, began, outcome)
+            });
+        }
+        tokio::select! {
+            Some(observed) = observed.recv() => engine.observe(observed),
+            Some((node, task, began, outcome)) = in_flight.next() => engine.finish(&node, task, began, outcome),
+            () = tokio::time::sleep_until(engine.wake_at().into()) => (),
+            () = shutdown.requested() => (),
+        }
+    }
+    drop(engine);
+    let finishing = async { while in_flight.next().await.is_some() {} };
+    tokio::select! {
+        () = finishing => (),
+        () = shutdown.drained() => tracing::warn!("leaving unfinished what did not end in time"),
+    }
+}
+
+struct Engine<'a, P: Planner> {
+    planner: P,
+    table: Table,
+    queue: Queue,
+    limiter: Limiter,
+    sweeps: Sweeps<'a>,
+    tally: Tally,
+}
+
+/// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
+/// a chance to be seen.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl<'a, P: Planner> Engine<'a, P> {
+    fn new(replica: &Replica, planner: P, sweeps: Sweeps<'a>) -> Self {
+        let limiter = Limiter::new(replica.args.concurrency.get());
+        Self {
+            planner,
+            table: Table::default(),
+            queue: Queue::default(),
+            limiter,
+            sweeps,
+            tally: Tally::new(),
+        }
+    }
+
+    /// The next Node to work on, if one is due and there is room for it.
+    fn next(&mut self) -> Option<(Name, P::Task)> {
+        let now = Instant::now();
+        while self.limiter.has_room(self.queue.in_flight(), now) {
+            let node = self.queue.pop(now)?;
+            match self.table.get(&node) {
+                Some((_, row)) => {
+                    let task = self.planner.task(&node, row);
+                    return Some((node, task));
+                }
+                None => self.queue.done(&node),
+            }
+        }
+        None
+    }
+
+    /// When there may be something to do, even if nothing happens.
+    fn wake_at(&self) -> Instant {
+        let now = Instant::now();
+        let queue = self.queue.next_due().map(|due| due.max(self.limiter.paused_until().unwrap_or(due)));
+        let pause = self.limiter.paused_until().filter(|until| *until > now);
+        let times = [queue.filter(|due| *due > now), pause, self.tally.due()];
+        times.into_iter().flatten().fold(self.sweeps.due(), Instant::min)
+    }
+
+    fn observe(&mut self, observed: Observed) {
+        match observed {
+            Observed::Listed { list, items } => items.into_iter().for_each(|item| self.list(list, item)),
+            Observed::ListEnded { kind, list, outcome, took } => {
+                let version = outcome.as_ref().ok().map(|listed| listed.version);
+                if let (Kind::Records, Some(version)) = (kind, version) {
+                    self.table.end_list_of_records(list, version);
+                }
+                if let (Kind::Nodes, Some(version)) = (kind, version) {
+                    self.table.end_list_of_nodes(list, version);
+                    self.planner.listed(&mut self.table);
+                    self.review();
+                }
+                self.sweeps.ended(kind, outcome, took, &self.table);
+            }
+            Observed::Changed(Item::Node(node)) => {
+                let summary = node.summary();
+                let (name, row) = self.table.row(&node.name);
+                let is_new = row.node().is_none_or(|known| known.uid != summary.uid);
+                if row.see_node(summary) {
+                    let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
+                    self.consider(&name, Some(&node), true, is_unsure);
+                }
+            }
+            Observed::Changed(Item::Record(record)) => {
+                let (name, row) = self.table.row(&record.node);
+                if row.see_record(record.version, record.stored) {
+                    complain(&record);
+                    self.consider(&name, None, true, false);
+                }
+            }
+            Observed::Deleted(Item::Node(last)) => {
+                let version = last.version;
+                let (name, row) = self.table.row(&last.name);
+                self.planner.deleted(&name, last, row, self.queue.is_in_flight(&name));
+                row.lose_node(version);
+                self.consider(&name, None, true, false);
+            }
+            Observed::Deleted(Item::Record(record)) => {
+                let (name, row) = self.table.row(&record.node);
+                if row.lose_record(record.version) {
+                    self.consider(&name, None, true, false);
+                }
+            }
+            Observed::Watching(kind) => self.sweeps.watching(kind),
+            Observed::NotWatching(kind, error) => self.sweeps.not_watching(kind, &error),
+            Observed::Expired(kind) => self.sweeps.expired(kind),
+        }
+    }
+
+    fn list(&mut self, list: u32, item: Item) {
+        match item {
+            Item::Node(node) => {
+                let summary = node.summary();
+                let known = self.table.get(&node.name).and_then(|(_, row)| row.node());
+                let is_new = known.is_none_or(|known| known.uid != summary.uid);
+                if self.table.list_node(list, &node.name, summary) {
+                    let (name, _) = self.table.row(&node.name);
+                    let is_unsure = is_new && !self.sweeps.knows_records();
+                    self.consider(&name, Some(&node), false, is_unsure);
+                }
+            }
+            Item::Record(record) => {
+                if self.table.list_record(list, &record.node, record.version, record.stored) {
+                    complain(&record);
+                }
+            }
+        }
+    }
+
+    /// Decides about everything: some things come with time alone.
+    fn review(&mut self) {
+        let names: Vec<Name> = self.table.iter().map(|(name, _)| Name::clone(name)).collect();
+        for name in &names {
+            self.consider(name, None, false, false);
+        }
+        self.table.forget_gone();
+        let table = &self.table;
+        self.queue.retain(|node| table.get(node).is_some());
+    }
+
+    /// Decides about a Node. Not before all records are known: each Node would seem to have none.
+    fn consider(&mut self, name: &Name, view: Option<&Node>, is_event: bool, is_unsure: bool) {
+        let Some((_, row)) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else {
+            return;
+        };
+        match self.planner.verdict(name, Look { row, view, is_event, is_unsure }) {
+            Verdict::Nothing => self.queue.remove(name),
+            Verdict::Now(urgency) => self.queue.push(name, urgency, None),
+            Verdict::After(pause) => self.queue.push(name, Urgency::Routine, Some(Instant::now() + pause)),
+        }
+    }
+
+    /// Takes note of what became of a Node, and decides about it again: it may have changed meanwhile.
+    fn finish(&mut self, name: &Name, task: P::Task, began: Instant, outcome: Result<Done, Error>) {
+        let now = Instant::now();
+        self.limiter.note(began, outcome.as_ref().err(), now);
+        self.tally.count(&outcome);
+        let done = match outcome {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::warn!(node = &**name, %error, "a node failed, it will be tried again");
+                self.planner.done(name, task, None);
+                self.queue.failed(name, error.retry_after(), now);
+                return;
+            }
+        };
+        let (_, row) = self.table.row(name);
+        match done.node {
+            Reading::None => (),
+            Reading::Absent => row.miss_node(),
+            Reading::Present(node) => _ = row.see_node(node),
+        }
+        match done.record {
+            Reading::None => (),
+            Reading::Absent => row.miss_record(),
+            Reading::Present((version, stored)) => _ = row.see_record(version, stored),
+        }
+        self.planner.done(name, task, Some(&done));
+        self.queue.done(name);
+        let look = Look { row, view: None, is_event: true, is_unsure: false };
+        match self.planner.verdict(name, look) {
+            Verdict::Nothing => (),
+            Verdict::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),
+            Verdict::Now(urgency) => {
+                self.queue.push(name, urgency, Some(now + pace::a_little_more(AGAIN)));
+            }
+            Verdict::After(pause) => self.queue.push(name, Urgency::Routine, Some(now + pause)),
+        }
+        self.tally.tell_if_due(&self.queue);
+    }
+}
+
+fn complain(record: &SeenRecord) {
+    if let Some(complaint) = &record.complaint {
+        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
+    }
+}
+
+/// Counts what was done, and tells of it once in a while.
+struct Tally {
+    counts: BTreeMap<&'static str, usize>,
+    since: Instant,
+}
+
+impl Tally {
+    /// How often to tell, while there is much to do.
+    const EVERY: Duration = Duration::from_secs(10);
+
+    fn new() -> Self {
+        Self { counts: BTreeMap::new(), since: Instant::now() }
+    }
+
+    fn count(&mut self, outcome: &Result<Done, Error>) {
+        let word = match outcome {
+            Ok(Done { outcome, .. }) => *outcome,
+            Err(_) => Some("failed"),
+        };
+        if let Some(word) = word {
+            if self.counts.is_empty() {
+                self.since = Instant::now();
+            }
+            *self.counts.entry(word).or_default() += 1;
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
+    }
+
+    /// Tells when there is nothing left to do, or it has been a while. Of a single Node its own line has told.
+    fn tell_if_due(&mut self, queue: &Queue) {
+        let is_over = queue.in_flight() == 0;
+        if self.due().is_some_and(|due| is_over || due <= Instant::now()) {
+            let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
+            if done.values().sum::<usize>() > 1 {
+                tracing::info!(?done, queued = queue.len(), ?took, "worked");
+            }
+        }
+    }
+}

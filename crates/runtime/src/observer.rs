@@ -1,0 +1,238 @@
+//! Seeing: lists and watches, each a task of its own, that tell the engine of what they see.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use label_storage::node::{self, RESTORED};
+use label_storage::store::Stored;
+use label_storage::summary::RecordSummary;
+use label_storage::{Node, ResourceVersion};
+use label_storage_wire::{Event, Object};
+use tokio::sync::mpsc;
+
+use crate::args::Share;
+use crate::call::Error;
+use crate::pace;
+use crate::records::{self, Found};
+use crate::source::{Kind, Listed, Source};
+
+/// What was seen.
+pub(crate) enum Observed {
+    /// Some of what a list has.
+    Listed {
+        /// Which list.
+        list: u32,
+        /// Some of this shard's.
+        items: Vec<Item>,
+    },
+    /// A list came to its end, or to nothing.
+    ListEnded {
+        /// Of what.
+        kind: Kind,
+        /// Which list.
+        list: u32,
+        /// All there is has been told of, unless this is an error.
+        outcome: Result<Listed, Error>,
+        /// How long it took.
+        took: Duration,
+    },
+    /// Something new, or something changed.
+    Changed(Item),
+    /// Something was deleted, and looked like this just before.
+    Deleted(Item),
+    /// A watch works.
+    Watching(Kind),
+    /// A watch does not work. It is tried again.
+    NotWatching(Kind, Error),
+    /// A watch can't go on where it was: only a list can tell what happened since.
+    Expired(Kind),
+}
+
+/// An object of this shard.
+pub(crate) enum Item {
+    /// A Node.
+    Node(Node),
+    /// A record.
+    Record(SeenRecord),
+}
+
+/// A ConfigMap that is a record, or should be.
+pub(crate) struct SeenRecord {
+    /// Its own name.
+    pub(crate) name: String,
+    /// The Node that it belongs to; where it does not say, something that is no Node's name.
+    pub(crate) node: String,
+    /// Its version.
+    pub(crate) version: ResourceVersion,
+    /// What it says.
+    pub(crate) stored: Stored<RecordSummary>,
+    /// What is wrong with it, for a person to see.
+    pub(crate) complaint: Option<String>,
+}
+
+/// Where what was seen is told.
+pub(crate) type Audience = mpsc::Sender<Observed>;
+
+/// So many items are told of at once.
+const BATCH: usize = 256;
+
+/// Collects what a list has, and tells of it in batches.
+struct Batches {
+    list: u32,
+    items: Vec<Item>,
+    audience: Audience,
+}
+
+impl Batches {
+    fn push(&mut self, item: Item) {
+        self.items.push(item);
+        if self.items.len() >= BATCH {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        let items = std::mem::take(&mut self.items);
+        if !items.is_empty() {
+            // Nobody listens any more at the end of the process: then nothing is lost either.
+            let _ = self.audience.blocking_send(Observed::Listed { list: self.list, items });
+        }
+    }
+}
+
+/// Dropped on the thread that reads the list, once it has been read.
+impl Drop for Batches {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+/// Lists all there is and tells of it. Says whether that went well.
+pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience: Audience) -> bool {
+    let (kind, began) = (source.kind(), Instant::now());
+    let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
+    let each = move |object| {
+        if let Some(item) = item(kind, &share, object) {
+            batches.push(item);
+        }
+    };
+    let outcome = source.list(each).await;
+    let is_complete = outcome.is_ok();
+    let _ = audience.send(Observed::ListEnded { kind, list, outcome, took: began.elapsed() }).await;
+    is_complete
+}
+
+/// After so many answers in a row that are no events the position is given up: a server that was restored from a
+/// backup may not know it for a long time.
+const HOPELESS: u32 = 5;
+
+/// Watches from this version on, for as long as the server knows what came after it. A watch that ends is followed by
+/// another from where it ended; one that fails, too, after a pause.
+pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersion, audience: Audience) {
+    let (kind, mut at, mut failures, mut answers) = (source.kind(), from, 0u32, 0u32);
+    loop {
+        let (before, began) = (at, Instant::now());
+        let end = follow(&source, &share, &mut at, &audience).await;
+        if audience.is_closed() {
+            return;
+        }
+        // One that ends as soon as it has begun, and tells nothing, works no better than one that fails.
+        let is_alive = at > before || began.elapsed() > Duration::from_secs(1);
+        failures = if is_alive { 0 } else { failures.saturating_add(1) };
+        let error = match end {
+            Ok(()) if is_alive => continue,
+            Ok(()) => None,
+            Err(error) => Some(error),
+        };
+        let is_answer =
+            error.as_ref().is_some_and(|error| error.code.is_some() && error.retry_after().is_none());
+        answers = if is_answer { answers + 1 } else { 0 };
+        if error.as_ref().is_some_and(|error| error.code == Some(410)) || answers >= HOPELESS {
+            let _ = audience.send(Observed::Expired(kind)).await;
+            return;
+        }
+        let retry_after = error.as_ref().and_then(Error::retry_after).map(pace::a_little_more);
+        if let Some(error) = error {
+            let _ = audience.send(Observed::NotWatching(kind, error)).await;
+        }
+        let pause = pace::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
+        tokio::time::sleep(pause.max(retry_after.unwrap_or_default())).await;
+    }
+}
+
+/// One watch, to its end.
+async fn follow(
+    source: &Source,
+    share: &Share,
+    at: &mut ResourceVersion,
+    audience: &Audience,
+) -> Result<(), Error> {
+    let kind = source.kind();
+    let mut watch = source.watch(*at).await?;
+    let mut told = audience.send(Observed::Watching(kind)).await;
+    while told.is_ok() {
+        let (object, is_deleted) = match watch.next().await? {
+            None => return Ok(()),
+            Some(Event::Changed(object)) => (object, false),
+            Some(Event::Deleted(object)) => (object, true),
+            Some(Event::Bookmark { resource_version }) => {
+                *at = resource_version.parse().unwrap_or(*at);
+                continue;
+            }
+            // Made an error of already.
+            Some(Event::Error(_)) => return Ok(()),
+        };
+        *at = object.resource_version.parse().unwrap_or(*at);
+        if let Some(item) = item(kind, share, object) {
+            let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
+            told = audience.send(observed).await;
+        }
+    }
+    Ok(())
+}
+
+/// What an object is to this shard, if anything.
+fn item(kind: Kind, share: &Share, object: Object) -> Option<Item> {
+    match kind {
+        Kind::Nodes if !share.includes(&object.name) => None,
+        Kind::Nodes => match node(object) {
+            Ok(node) => Some(Item::Node(node)),
+            Err(error) => {
+                tracing::warn!(%error, "skipping a node");
+                None
+            }
+        },
+        Kind::Records => record(share, object).map(Item::Record),
+    }
+}
+
+/// A Node, of what came over the wire.
+pub(crate) fn node(mut object: Object) -> Result<Node, node::Error> {
+    let marker = object.annotations.remove(RESTORED);
+    Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)
+}
+
+fn record(share: &Share, object: Object) -> Option<SeenRecord> {
+    let version = object.resource_version.parse().unwrap_or(ResourceVersion(0));
+    let binary_data = object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
+    let config_map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(object.name.clone()),
+            uid: Some(object.uid),
+            resource_version: Some(object.resource_version),
+            labels: Some(object.labels),
+            annotations: Some(object.annotations),
+            ..ObjectMeta::default()
+        },
+        data: Some(object.data),
+        binary_data: Some(binary_data),
+        immutable: None,
+    };
+    let found = Found::from(config_map);
+    let node = records::node_of(share, &object.name, &found)?;
+    let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
+    Some(SeenRecord { name: object.name, node, version, stored, complaint: found.complaint() })
+}

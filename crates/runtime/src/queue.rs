@@ -1,0 +1,254 @@
+//! Which Node is to be worked on next. A Node is in here once, however many events it had: what is to be done is decided
+//! when its turn comes.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::pace;
+use crate::table::Name;
+
+/// How much it matters that a Node does not wait. The more urgent ones go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Something would be lost.
+    Urgent,
+    /// Something has changed just now.
+    Soon,
+    /// It has been like this for a while, or nobody would notice.
+    Routine,
+}
+
+const URGENCIES: usize = 3;
+
+/// The longest that one Node has to wait after failures.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Nodes that wait to be worked on, or are being worked on.
+#[derive(Debug, Default)]
+pub struct Queue {
+    states: HashMap<Name, State>,
+    /// By urgency. May hold what is no longer so: the state decides.
+    ready: [VecDeque<Name>; URGENCIES],
+    /// By time. The same holds.
+    waiting: BinaryHeap<Reverse<(Instant, Name)>>,
+    /// How often Nodes have failed in a row.
+    failures: HashMap<Name, u32>,
+    in_flight: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready(Urgency),
+    Waiting { until: Instant, urgency: Urgency, has_failed: bool },
+    InFlight,
+}
+
+impl Queue {
+    /// Puts a Node in, for now or for later. One that is in already keeps the better of its places; one that has
+    /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time.
+    pub fn push(&mut self, node: &Name, urgency: Urgency, due: Option<Instant>) {
+        let is_better = match (self.states.get(node), due) {
+            (None, _) => true,
+            (Some(State::InFlight | State::Waiting { has_failed: true, .. }), _) => false,
+            (Some(State::Ready(present)), None) => urgency < *present,
+            (Some(State::Ready(_)), Some(_)) => false,
+            (Some(State::Waiting { .. }), None) => true,
+            (Some(State::Waiting { until, .. }), Some(due)) => due < *until,
+        };
+        match due {
+            _ if !is_better => (),
+            None => self.make_ready(node, urgency),
+            Some(until) => self.wait(node, State::Waiting { until, urgency, has_failed: false }, until),
+        }
+    }
+
+    /// Takes a Node out, unless it is being worked on: there is nothing to do.
+    pub fn remove(&mut self, node: &str) {
+        if self.states.get(node).is_some_and(|state| *state != State::InFlight) {
+            self.states.remove(node);
+        }
+    }
+
+    fn make_ready(&mut self, node: &Name, urgency: Urgency) {
+        self.states.insert(Name::clone(node), State::Ready(urgency));
+        self.ready[urgency as usize].push_back(Name::clone(node));
+    }
+
+    fn wait(&mut self, node: &Name, state: State, until: Instant) {
+        self.states.insert(Name::clone(node), state);
+        self.waiting.push(Reverse((until, Name::clone(node))));
+    }
+
+    /// The next Node to work on.
+    pub fn pop(&mut self, now: Instant) -> Option<Name> {
+        while let Some((node, urgency)) = self.pop_due(now) {
+            self.make_ready(&node, urgency);
+        }
+        for urgency in [Urgency::Urgent, Urgency::Soon, Urgency::Routine] {
+            while let Some(node) = self.ready[urgency as usize].pop_front() {
+                if self.states.get(&node) == Some(&State::Ready(urgency)) {
+                    self.states.insert(Name::clone(&node), State::InFlight);
+                    self.in_flight += 1;
+                    return Some(node);
+                }
+            }
+        }
+        None
+    }
+
+    fn pop_due(&mut self, now: Instant) -> Option<(Name, Urgency)> {
+        loop {
+            let Reverse((due, _)) = self.waiting.peek()?;
+            if *due > now {
+                return None;
+            }
+            let Reverse((due, node)) = self.waiting.pop()?;
+            if let Some(State::Waiting { until, urgency, .. }) = self.states.get(&node)
+                && *until == due
+            {
+                return Some((node, *urgency));
+            }
+        }
+    }
+
+    /// When the first of those that wait is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.waiting.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// A Node that was worked on is done.
+    pub fn done(&mut self, node: &Name) {
+        self.land(node);
+        self.failures.remove(node);
+    }
+
+    /// A Node that was worked on has failed: it waits for a while, and for longer each time.
+    pub fn failed(&mut self, node: &Name, retry_after: Option<Duration>, now: Instant) {
+        self.land(node);
+        let times = self.failures.entry(Name::clone(node)).or_default();
+        *times = times.saturating_add(1);
+        let pause = pace::exponential(Duration::from_secs(1), *times, LONGEST_WAIT);
+        let until = now + pause.max(retry_after.map(pace::a_little_more).unwrap_or_default());
+        self.wait(node, State::Waiting { until, urgency: Urgency::Soon, has_failed: true }, until);
+    }
+
+    fn land(&mut self, node: &Name) {
+        if self.states.remove(node) == Some(State::InFlight) {
+            self.in_flight -= 1;
+        }
+    }
+
+    /// Whether a Node is being worked on.
+    pub fn is_in_flight(&self, node: &str) -> bool {
+        self.states.get(node) == Some(&State::InFlight)
+    }
+
+    /// How many are being worked on.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// How many are in here.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// Forgets about all Nodes that are of no concern any more.
+    pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
+        self.failures.retain(|node, _| concerns(node));
+        self.states.retain(|node, state| *state == State::InFlight || concerns(node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn name(name: &str) -> Name {
+        Name::from(name)
+    }
+
+    fn pop_all(queue: &mut Queue, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop(now)).map(|node| node.to_string()).collect()
+    }
+
+    #[test]
+    fn the_more_urgent_go_first_and_else_the_earlier() {
+        let mut queue = Queue::default();
+        let all =
+            [("a", Urgency::Routine), ("b", Urgency::Soon), ("c", Urgency::Soon), ("d", Urgency::Urgent)];
+        for (node, urgency) in all {
+            queue.push(&name(node), urgency, None);
+        }
+        assert_eq!(pop_all(&mut queue, Instant::now()), ["d", "b", "c", "a"]);
+        assert_eq!(queue.in_flight(), 4);
+    }
+
+    #[test]
+    fn a_node_is_in_once_at_its_best_place() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for urgency in [Urgency::Routine, Urgency::Urgent, Urgency::Routine] {
+            queue.push(&name("a"), urgency, None);
+        }
+        queue.push(&name("b"), Urgency::Routine, Some(now + SECOND));
+        queue.push(&name("b"), Urgency::Routine, Some(now + SECOND * 9));
+        queue.push(&name("c"), Urgency::Routine, Some(now + SECOND));
+        queue.push(&name("c"), Urgency::Soon, None);
+        assert_eq!((queue.len(), queue.next_due()), (3, Some(now + SECOND)));
+        assert_eq!(pop_all(&mut queue, now), ["a", "c"]);
+        assert_eq!(pop_all(&mut queue, now + SECOND), ["b"]);
+        for node in ["a", "b", "c"] {
+            queue.done(&name(node));
+        }
+        assert_eq!(pop_all(&mut queue, now + SECOND * 99), Vec::<String>::new());
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_being_worked_on_is_not_begun_again() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(&name("a"), Urgency::Soon, None);
+        assert!(queue.pop(now).is_some() && queue.is_in_flight("a"));
+        queue.push(&name("a"), Urgency::Urgent, None);
+        queue.remove("a");
+        assert_eq!((queue.pop(now), queue.in_flight()), (None, 1));
+    }
+
+    #[test]
+    fn a_node_that_failed_waits_whatever_happens_and_longer_each_time() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        queue.push(&name("a"), Urgency::Soon, None);
+        for least in [0.9, 1.8, 3.6] {
+            assert!(queue.pop(now).is_some());
+            queue.failed(&name("a"), None, now);
+            queue.push(&name("a"), Urgency::Urgent, None);
+            let due = queue.next_due().expect("waits");
+            assert!(due - now >= SECOND.mul_f64(least), "{:?}", due - now);
+            assert_eq!(queue.pop(due - Duration::from_millis(1)), None);
+            now = due;
+        }
+        assert!(queue.pop(now).is_some());
+        queue.failed(&name("a"), Some(SECOND * 30), now);
+        assert!(queue.next_due() >= Some(now + SECOND * 30));
+    }
+
+    #[test]
+    fn what_is_of_no_concern_any_more_is_forgotten() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for node in ["a", "b"] {
+            queue.push(&name(node), Urgency::Soon, None);
+        }
+        queue.push(&name("c"), Urgency::Soon, Some(now + SECOND));
+        queue.remove("b");
+        queue.retain(|node| node != "c");
+        assert_eq!(pop_all(&mut queue, now + SECOND * 2), ["a"]);
+    }
+}

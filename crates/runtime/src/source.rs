@@ -1,0 +1,345 @@
+//! Reading Nodes and ConfigMaps: all of them as a stream, one by name, or what changes.
+//!
+//! What a hundred thousand Nodes cost to list is decided here. Their metadata is asked for and nothing else, in
+//! protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
+//! while it streams in, so that memory does not grow with the answer. A server that refuses protobuf is asked for JSON,
+//! and read in the same way.
+
+use std::io::{self, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::bufread::GzDecoder;
+use futures::{Stream, StreamExt, TryStreamExt};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
+use label_storage::ResourceVersion;
+use label_storage::record::MANAGED_BY;
+use label_storage_wire::{Event, Format, Object, Status, read_event, read_list, read_object, read_status};
+use tokio::sync::oneshot;
+use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
+use tokio_util::io::{StreamReader, SyncIoBridge};
+
+use crate::call::{self, Error, within};
+
+/// More than any single object: etcd takes 1.5 MiB.
+const LARGEST: usize = 8 << 20;
+
+/// One kind of objects on one API server.
+pub struct Source {
+    client: Client,
+    kind: Kind,
+    path: String,
+    /// Whether the server has refused protobuf.
+    wants_json: AtomicBool,
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// All Nodes of the cluster, of which only the metadata.
+    Nodes,
+    /// The ConfigMaps of a namespace that are records.
+    Records,
+}
+
+impl Kind {
+    const fn list(self) -> &'static str {
+        match self {
+            Self::Nodes => "list nodes",
+            Self::Records => "list configmaps",
+        }
+    }
+
+    const fn get(self) -> &'static str {
+        match self {
+            Self::Nodes => "get node",
+            Self::Records => "get configmap",
+        }
+    }
+
+    const fn watch(self) -> &'static str {
+        match self {
+            Self::Nodes => "watch nodes",
+            Self::Records => "watch configmaps",
+        }
+    }
+
+    /// What is asked for: a list has another name for its items than one object, or one event.
+    fn accepts(self, format: Format, metadata_kind: &str) -> String {
+        let format = media_type(format);
+        match self {
+            Self::Nodes => format!("{format};as={metadata_kind};g=meta.k8s.io;v=v1"),
+            Self::Records => format.to_owned(),
+        }
+    }
+}
+
+/// A list that was read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// What is not in it did not exist at this version.
+    pub version: ResourceVersion,
+    /// How many there are.
+    pub items: usize,
+    /// What came over the wire.
+    pub bytes: u64,
+}
+
+impl Source {
+    /// All Nodes of the cluster.
+    pub fn nodes(client: Client) -> Self {
+        Self {
+            client,
+            kind: Kind::Nodes,
+            path: "/api/v1/nodes".to_owned(),
+            wants_json: AtomicBool::new(false),
+        }
+    }
+
+    /// The records in a namespace.
+    pub fn records(client: Client, namespace: &str) -> Self {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        Self { client, kind: Kind::Records, path, wants_json: AtomicBool::new(false) }
+    }
+
+    /// What is read.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Lists all, in one consistent read: without a resourceVersion, so that it is never answered from a cache that
+    /// lags, and without pages, which cost the server more and can end early. `each` is called as the objects come
+    /// in, on a thread of its own; what it was given is all there is only if this returns without an error.
+    pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
+        let what = self.kind.list();
+        within(call::ALL, what, async {
+            let (format, response) = self.ask(what, &self.query(&[]), "PartialObjectMetadataList").await?;
+            let is_compressed = is_gzip(what, response.headers())?;
+            let bytes = Arc::new(AtomicU64::new(0));
+            let counter = Arc::clone(&bytes);
+            let count = move |chunk: &Bytes| {
+                counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            };
+            // Ends the thread where nobody waits for it any more: it may be waiting for a socket that is silent.
+            let (_alive, ended) = oneshot::channel::<()>();
+            let body = chunks(response).inspect_ok(count).take_until(ended);
+            let input = SyncIoBridge::new(StreamReader::new(Box::pin(body)));
+            let reading = tokio::task::spawn_blocking(move || {
+                if is_compressed {
+                    read_list(format, BufReader::with_capacity(1 << 16, GzDecoder::new(input)), each)
+                } else {
+                    read_list(format, input, each)
+                }
+            });
+            let listed = reading.await.map_err(|error| Error::unclear(what, error))?;
+            let listed = listed.map_err(|error| Error::unclear(what, call::in_one_line(&error)))?;
+            let version = version(what, &listed.resource_version)?;
+            Ok(Listed { version, items: listed.items, bytes: bytes.load(Ordering::Relaxed) })
+        })
+        .await
+    }
+
+    /// Reads one, as it is now.
+    pub async fn get(&self, name: &str) -> Result<Option<Object>, Error> {
+        let what = self.kind.get();
+        within(call::ONE, what, async {
+            let (format, response) = match self.ask(what, &format!("/{name}"), "PartialObjectMetadata").await
+            {
+                Ok(answer) => answer,
+                Err(error) if error.code == Some(404) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let body = body(what, response).await?;
+            read_object(format, &body)
+                .map(Some)
+                .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
+        })
+        .await
+    }
+
+    /// Asks for what changes after a version.
+    pub async fn watch(&self, from: ResourceVersion) -> Result<Watch, Error> {
+        let what = self.kind.watch();
+        // The server ends it by itself after this time, if both are still there: so silence beyond it means that one
+        // of them is not. Not all at the same time, lest all replicas come back at the same time for ever.
+        let lasts = Duration::from_secs(rand::random_range(20..=30));
+        let query = self.query(&[
+            "watch=true",
+            "allowWatchBookmarks=true",
+            &format!("resourceVersion={from}"),
+            &format!("timeoutSeconds={}", lasts.as_secs()),
+        ]);
+        let (format, response) =
+            within(call::ONE, what, self.ask(what, &query, "PartialObjectMetadata")).await?;
+        let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
+        let frames = match format {
+            Format::Protobuf => {
+                Frames::Protobuf(LengthDelimitedCodec::builder().max_frame_length(LARGEST).new_read(input))
+            }
+            Format::Json => {
+                let lines = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), LARGEST);
+                Frames::Json(FramedRead::new(input, lines))
+            }
+        };
+        Ok(Watch { what, frames, silence: lasts + GRACE })
+    }
+
+    fn query(&self, parameters: &[&str]) -> String {
+        let selector = format!("labelSelector={}%3D{}", MANAGED_BY.0.replace('/', "%2F"), MANAGED_BY.1);
+        let selector = (self.kind == Kind::Records).then_some(selector.as_str());
+        let parameters: Vec<_> = selector.iter().chain(parameters).copied().collect();
+        if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
+    }
+
+    /// Asks in protobuf, or in JSON where that was refused. What is answered is in the format that it says.
+    async fn ask(
+        &self,
+        what: &'static str,
+        rest: &str,
+        metadata_kind: &str,
+    ) -> Result<(Format, Response<Body>), Error> {
+        loop {
+            let wants_json = self.wants_json.load(Ordering::Relaxed);
+            let format = if wants_json { Format::Json } else { Format::Protobuf };
+            let request = Request::get(format!("{}{rest}", self.path))
+                .header(ACCEPT, self.kind.accepts(format, metadata_kind))
+                .header(ACCEPT_ENCODING, "gzip")
+                .body(Body::empty())
+                .map_err(|error| Error::refused(what, error))?;
+            let response = self.client.send(request).await.map_err(|error| Error::new(what, &error))?;
+            if response.status() == StatusCode::NOT_ACCEPTABLE && !wants_json {
+                tracing::warn!("the API server does not speak protobuf: reading JSON, which costs more");
+                self.wants_json.store(true, Ordering::Relaxed);
+                continue;
+            }
+            if response.status() != StatusCode::OK {
+                return Err(refusal(what, response).await);
+            }
+            if content_type(response.headers()) != media_type(format) {
+                let found = content_type(response.headers());
+                return Err(Error::unclear(what, format!("asked for {}, got {found:?}", media_type(format))));
+            }
+            return Ok((format, response));
+        }
+    }
+}
+
+/// How much longer than it should last a watch may be silent.
+const GRACE: Duration = Duration::from_secs(5);
+
+type Chunks = std::pin::Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+type Input = StreamReader<Chunks, Bytes>;
+
+/// What changes, as it changes.
+pub struct Watch {
+    what: &'static str,
+    frames: Frames,
+    silence: Duration,
+}
+
+enum Frames {
+    Protobuf(FramedRead<Input, LengthDelimitedCodec>),
+    Json(FramedRead<Input, AnyDelimiterCodec>),
+}
+
+impl Watch {
+    /// The next event; `None` at an orderly end, from which one goes on with another watch. Within a minute it is
+    /// noticed if the other side is not there any more.
+    pub async fn next(&mut self) -> Result<Option<Event>, Error> {
+        let next = async {
+            match &mut self.frames {
+                Frames::Protobuf(frames) => {
+                    frames.next().await.map(|frame| Ok(read_event(Format::Protobuf, &frame?)))
+                }
+                Frames::Json(frames) => frames.next().await.map(|frame| match frame {
+                    Ok(frame) => Ok(read_event(Format::Json, &frame)),
+                    Err(error) => Err(io::Error::other(error)),
+                }),
+            }
+        };
+        match tokio::time::timeout(self.silence, next).await {
+            Err(_) => Err(Error::unclear(self.what, "nothing was heard for too long")),
+            Ok(None) => Ok(None),
+            Ok(Some(Err(error))) => Err(Error::unclear(self.what, call::in_one_line(&error))),
+            Ok(Some(Ok(Err(error)))) => Err(Error::unclear(self.what, call::in_one_line(&error))),
+            Ok(Some(Ok(Ok(Event::Error(status))))) => Err(self.refused(&status)),
+            Ok(Some(Ok(Ok(event)))) => Ok(Some(event)),
+        }
+    }
+
+    fn refused(&self, status: &Status) -> Error {
+        Error::answered(self.what, status.code, &status.message, status.retry_after_seconds)
+    }
+}
+
+/// A resourceVersion as a number, which it has to be to be compared.
+pub(crate) fn version(what: &'static str, text: &str) -> Result<ResourceVersion, Error> {
+    text.parse().map_err(|_| Error::refused(what, format!("resourceVersion {text:?} is no number")))
+}
+
+const fn media_type(format: Format) -> &'static str {
+    match format {
+        Format::Protobuf => "application/vnd.kubernetes.protobuf",
+        Format::Json => "application/json",
+    }
+}
+
+/// Without its parameters.
+fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_gzip(what: &'static str, headers: &HeaderMap) -> Result<bool, Error> {
+    match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(false),
+        Some(b"gzip") => Ok(true),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            Err(Error::unclear(what, format!("the answer is encoded as {other:?}, which was not asked for")))
+        }
+    }
+}
+
+fn chunks(response: Response<Body>) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    response.into_body().into_data_stream().map_err(io::Error::other)
+}
+
+/// All of a small answer.
+async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, Error> {
+    let is_compressed = is_gzip(what, response.headers())?;
+    let body = Limited::new(response.into_body(), LARGEST).collect().await;
+    let body = body.map_err(|error| Error::unclear(what, call::in_one_line(error.as_ref())))?.to_bytes();
+    if !is_compressed {
+        return Ok(body.into());
+    }
+    let mut plain = Vec::new();
+    let read =
+        io::Read::read_to_end(&mut io::Read::take(GzDecoder::new(&body[..]), LARGEST as u64), &mut plain);
+    read.map(|_| plain).map_err(|error| Error::unclear(what, error))
+}
+
+/// What the server says when it says no.
+async fn refusal(what: &'static str, response: Response<Body>) -> Error {
+    let code = response.status().as_u16();
+    let format = match content_type(response.headers()) {
+        "application/vnd.kubernetes.protobuf" => Format::Protobuf,
+        _ => Format::Json,
+    };
+    match body(what, response).await {
+        Ok(body) => {
+            let status = read_status(format, &body);
+            Error::answered(what, code, &status.message, status.retry_after_seconds)
+        }
+        Err(error) => Error::answered(what, code, &error.message, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

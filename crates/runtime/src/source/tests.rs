@@ -1,0 +1,260 @@
+//! Against a service in place of a server: what a real one sends rarely, or never.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{Full, StreamBody};
+use tower::service_fn;
+
+use super::*;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+type Answer = Response<BoxBody<Bytes, io::Error>>;
+
+/// A client whose every request is answered by this.
+fn client(answer: impl Fn(&Request<Body>) -> Answer + Send + Sync + 'static) -> Client {
+    let answer = Arc::new(answer);
+    let service = service_fn(move |request: Request<Body>| {
+        let answer = Arc::clone(&answer);
+        async move { Ok::<_, std::convert::Infallible>(answer(&request)) }
+    });
+    Client::new(service, "default")
+}
+
+fn answer(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Answer {
+    let response = Response::builder().status(status).header(CONTENT_TYPE, content_type);
+    let body = Full::new(Bytes::from(body.into())).map_err(|never| match never {});
+    response.body(BoxBody::new(body)).expect("a response")
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+/// A field of a protobuf message that holds bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).expect("short enough");
+    assert!(length < 128, "one byte is enough for it");
+    [&[number << 3 | 2, length], content].concat()
+}
+
+/// A list of Nodes of these names, at version 9.
+fn protobuf(names: &[&str]) -> Vec<u8> {
+    let meta = |name: &str| [field(1, name.as_bytes()), field(5, b"u1"), field(6, b"7")].concat();
+    let items = names.iter().flat_map(|name| field(2, &field(1, &meta(name))));
+    let list: Vec<u8> = field(1, &field(2, b"9")).into_iter().chain(items).collect();
+    let unknown = [field(2, &list), field(3, b""), field(4, b"")].concat();
+    [b"k8s\0", &unknown[..]].concat()
+}
+
+const JSON: &str = r#"{"metadata":{"resourceVersion":"9"},"items":[
+    {"metadata":{"name":"a","uid":"u1","resourceVersion":"7"}},{"metadata":{"name":"b","uid":"u1","resourceVersion":"7"}}]}"#;
+
+async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&names);
+    let listed =
+        Source::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
+    (names.lock().expect("no panic").clone(), listed)
+}
+
+#[tokio::test]
+async fn a_list_is_read_in_protobuf_compressed_or_not() {
+    let plain = protobuf(&["a", "b"]);
+    for is_compressed in [false, true] {
+        let body = if is_compressed { gzip(&plain) } else { plain.clone() };
+        let bytes = body.len() as u64;
+        let (names, listed) = list(client(move |request| {
+            assert_eq!(request.uri(), "/api/v1/nodes");
+            let accepted = format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+            assert_eq!(request.headers()[ACCEPT], accepted.as_str());
+            let mut response = answer(200, PROTOBUF, body.clone());
+            if is_compressed {
+                response.headers_mut().insert(CONTENT_ENCODING, "gzip".parse().expect("a header"));
+            }
+            response
+        }))
+        .await;
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(listed.expect("a list"), Listed { version: ResourceVersion(9), items: 2, bytes });
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_is_an_error() {
+    let whole = protobuf(&["a", "b"]);
+    for cut in 0..whole.len() {
+        let body = whole[..cut].to_vec();
+        let (_, listed) = list(client(move |_| answer(200, PROTOBUF, body.clone()))).await;
+        assert_eq!(listed.expect_err("a part is not all").kind, call::Kind::Unclear, "cut at {cut}");
+    }
+    let compressed = gzip(&whole);
+    for cut in 0..compressed.len() {
+        let body = compressed[..cut].to_vec();
+        let (_, listed) = list(client(move |_| {
+            let mut response = answer(200, PROTOBUF, body.clone());
+            response.headers_mut().insert(CONTENT_ENCODING, "gzip".parse().expect("a header"));
+            response
+        }))
+        .await;
+        assert!(listed.is_err(), "cut at {cut}, of the checksum at least");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_asked_for_is_an_error() {
+    for content_type in ["application/json", "text/html; charset=utf-8", ""] {
+        let (names, listed) = list(client(move |_| answer(200, content_type, protobuf(&["a"])))).await;
+        assert_eq!(names, [""; 0], "{content_type}");
+        assert!(listed.expect_err("not asked for").message.starts_with("asked for application/vnd"));
+    }
+    let (_, listed) = list(client(|_| {
+        let mut response = answer(200, PROTOBUF, protobuf(&["a"]));
+        response.headers_mut().insert(CONTENT_ENCODING, "br".parse().expect("a header"));
+        response
+    }))
+    .await;
+    assert!(listed.expect_err("not asked for").message.contains("\"br\""));
+}
+
+#[tokio::test]
+async fn json_is_read_where_protobuf_is_refused_and_only_there() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&asked);
+    let client = client(move |request| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let accept = request.headers()[ACCEPT].to_str().expect("text");
+        if accept.starts_with(PROTOBUF) {
+            return answer(
+                406,
+                "text/plain",
+                "only the following media types are accepted: application/json",
+            );
+        }
+        assert_eq!(accept, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+        answer(200, "application/json", JSON)
+    });
+    let source = Source::nodes(client);
+    for asked_so_far in [2, 3] {
+        assert_eq!(source.list(|_| ()).await.expect("a list").items, 2);
+        assert_eq!(asked.load(Ordering::Relaxed), asked_so_far, "it is refused once");
+    }
+}
+
+#[tokio::test]
+async fn a_list_in_json_that_breaks_off_is_an_error() {
+    for cut in 0..JSON.len() {
+        let (_, listed) = list(client(move |request| {
+            let accept = request.headers()[ACCEPT].to_str().expect("text");
+            if accept.starts_with(PROTOBUF) {
+                answer(406, "text/plain", "")
+            } else {
+                answer(200, "application/json", &JSON[..cut])
+            }
+        }))
+        .await;
+        assert!(listed.is_err(), "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_says_when_it_refuses_is_passed_on() {
+    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nodes is forbidden","reason":"Forbidden","code":403}"#;
+    let (_, listed) = list(client(move |_| answer(403, "application/json", status))).await;
+    let error = listed.expect_err("refused");
+    assert_eq!((error.kind, error.code), (call::Kind::Refused, Some(403)));
+    assert_eq!(error.to_string(), "can't list nodes: nodes is forbidden (403)");
+    let (_, listed) = list(client(|_| answer(502, "text/html", "<html>bad gateway</html>"))).await;
+    assert_eq!(listed.expect_err("refused").to_string(), "can't list nodes: <html>bad gateway</html> (502)");
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_there_is_no_error() {
+    let source = Source::nodes(client(|request| {
+        assert_eq!(request.uri(), "/api/v1/nodes/a");
+        answer(404, "text/plain", "no such node")
+    }));
+    assert_eq!(source.get("a").await.expect("an answer"), None);
+}
+
+/// A body that sends this and then nothing, without an end.
+fn endless(start: Vec<u8>) -> BoxBody<Bytes, io::Error> {
+    let start = futures::stream::iter([Ok(http_body::Frame::data(Bytes::from(start)))]);
+    BoxBody::new(StreamBody::new(start.chain(futures::stream::pending())))
+}
+
+#[tokio::test]
+async fn the_thread_that_reads_a_list_ends_when_nobody_waits_for_it() {
+    let client = client(|_| {
+        let whole = protobuf(&["a", "b"]);
+        let response = Response::builder().header(CONTENT_TYPE, PROTOBUF);
+        response.body(endless(whole[..whole.len() - 9].to_vec())).expect("a response")
+    });
+    let (first, begun) = oneshot::channel();
+    let (alive, ended) = oneshot::channel::<()>();
+    let (mut first, source) = (Some(first), Source::nodes(client));
+    let each = move |_| {
+        let _ = &alive;
+        first.take().map(|first| first.send(()));
+    };
+    tokio::select! {
+        _ = source.list(each) => panic!("it has no end"),
+        _ = begun => (),
+    }
+    assert!(ended.await.is_err(), "dropped with the thread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_goes_silent_is_noticed_within_a_minute() {
+    let source = Source::nodes(client(|request| {
+        let uri = request.uri().to_string();
+        assert!(uri.starts_with(
+            "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds="
+        ));
+        let response = Response::builder().header(CONTENT_TYPE, format!("{PROTOBUF};stream=watch"));
+        response.body(endless(Vec::new())).expect("a response")
+    }));
+    let began = tokio::time::Instant::now();
+    let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
+    let error = watch.next().await.expect_err("silent");
+    assert_eq!(error.to_string(), "can't watch nodes: nothing was heard for too long");
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_it_is_told_to_its_end() {
+    let event = |kind: &str, object: &str| format!(r#"{{"type":"{kind}","object":{object}}}"#);
+    let node = r#"{"kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"u1","resourceVersion":"8"}}"#;
+    let lines = [
+        event("ADDED", node),
+        event("DELETED", node),
+        event("BOOKMARK", r#"{"kind":"PartialObjectMetadata","metadata":{"resourceVersion":"12"}}"#),
+        event(
+            "ERROR",
+            r#"{"kind":"Status","message":"too old resource version","reason":"Expired","code":410}"#,
+        ),
+    ];
+    let body = lines.join("\n");
+    let source = Source::nodes(client(move |request| {
+        let accept = request.headers()[ACCEPT].to_str().expect("text");
+        if accept.starts_with(PROTOBUF) {
+            answer(406, "text/plain", "")
+        } else {
+            answer(200, "application/json", body.as_bytes())
+        }
+    }));
+    let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
+    assert!(matches!(watch.next().await, Ok(Some(Event::Changed(object))) if object.name == "a"));
+    assert!(matches!(watch.next().await, Ok(Some(Event::Deleted(object))) if object.name == "a"));
+    assert!(
+        matches!(watch.next().await, Ok(Some(Event::Bookmark { resource_version })) if resource_version == "12")
+    );
+    assert_eq!(watch.next().await.expect_err("expired").code, Some(410));
+    assert!(watch.next().await.expect("an end").is_none());
+}

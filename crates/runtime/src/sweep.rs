@@ -1,0 +1,243 @@
+//! When to list everything, and what is watched in between.
+//!
+//! Lists are the floor that everything rests on: what a watch misses, the next list has. While both watches work there
+//! is no hurry; when one does not, lists alone have to do.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use label_storage::ResourceVersion;
+use tokio::task::JoinSet;
+
+use crate::call::Error;
+use crate::observer::{self, Audience};
+use crate::pace::{self, Pace};
+use crate::replica::Replica;
+use crate::source::{Kind, Listed, Source};
+use crate::table::Table;
+
+/// The lists and watches of one replica. Dropped, they end.
+pub(crate) struct Sweeps<'a> {
+    replica: &'a Replica,
+    audience: Audience,
+    tasks: JoinSet<()>,
+    nodes: Watching,
+    records: Watching,
+    state: State,
+    due: Instant,
+    /// When records are to be listed again, even if nobody watches them.
+    audit_due: Instant,
+    has_listed_records: bool,
+    /// When the last list of Nodes came to its end.
+    last: Option<Instant>,
+    pace: Pace,
+    /// So many lists in a row have failed.
+    failures: u32,
+}
+
+/// Whether changes are told of as they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watching {
+    /// A list has to come first.
+    Off,
+    /// Nothing is heard for now. When it is again, it goes on where it was.
+    Broken,
+    On,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Resting,
+    Listing { records: bool, so_far: Duration },
+}
+
+impl<'a> Sweeps<'a> {
+    pub(crate) fn new(replica: &'a Replica, audience: Audience) -> Self {
+        let now = Instant::now();
+        Self {
+            replica,
+            audience,
+            tasks: JoinSet::new(),
+            nodes: Watching::Off,
+            records: Watching::Off,
+            state: State::Resting,
+            due: now,
+            audit_due: now,
+            has_listed_records: false,
+            last: None,
+            pace: Pace::default(),
+            failures: 0,
+        }
+    }
+
+    /// When the next list is due.
+    pub(crate) fn due(&self) -> Instant {
+        match self.state {
+            State::Resting => self.due,
+            // Its end will be told.
+            State::Listing { .. } => Instant::now() + Duration::from_secs(60),
+        }
+    }
+
+    /// Whether all records have been seen once.
+    pub(crate) fn has_listed_records(&self) -> bool {
+        self.has_listed_records
+    }
+
+    /// Whether changes of this kind are told of as they happen.
+    pub(crate) fn is_watching(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Nodes => self.nodes == Watching::On,
+            Kind::Records => self.records == Watching::On,
+        }
+    }
+
+    fn watches_all(&self) -> bool {
+        self.is_watching(Kind::Nodes) && self.is_watching(Kind::Records)
+    }
+
+    /// Whether what is known of records is up to date while this list goes on.
+    pub(crate) fn knows_records(&self) -> bool {
+        self.is_watching(Kind::Records) || matches!(self.state, State::Listing { records: true, .. })
+    }
+
+    /// Begins a list if one is due. First the records, where they are due too: then each Node can be decided upon as it
+    /// comes in.
+    pub(crate) fn begin_if_due(&mut self, table: &mut Table) {
+        let now = Instant::now();
+        if self.state != State::Resting || now < self.due {
+            return;
+        }
+        let is_blind = self.replica.args.watch && self.records != Watching::On;
+        let records = !self.has_listed_records || self.watches_all() || is_blind || now >= self.audit_due;
+        self.state = State::Listing { records, so_far: Duration::ZERO };
+        while self.tasks.try_join_next().is_some() {}
+        let lists = [records.then_some(Kind::Records), Some(Kind::Nodes)].into_iter().flatten();
+        let lists: Vec<_> = lists.map(|kind| (self.source(kind), table.begin_list())).collect();
+        let (share, audience) = (self.replica.share.clone(), self.audience.clone());
+        self.tasks.spawn(async move {
+            for (source, list) in lists {
+                if !observer::list(source, share.clone(), list, audience.clone()).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Takes note of a list's end, and begins to watch from there.
+    pub(crate) fn ended(
+        &mut self,
+        kind: Kind,
+        outcome: Result<Listed, Error>,
+        took: Duration,
+        table: &Table,
+    ) {
+        let State::Listing { records, so_far } = self.state else { return };
+        let took = so_far + took;
+        let listed = match outcome {
+            Ok(listed) => listed,
+            Err(error) => return self.failed(&error, took),
+        };
+        tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
+        self.watch_from(kind, listed.version);
+        if kind == Kind::Records {
+            self.has_listed_records = true;
+            self.audit_due = Instant::now() + self.replica.args.audit_interval;
+            self.state = State::Listing { records, so_far: took };
+            return;
+        }
+        if self.last.is_none() || self.failures > 0 {
+            let (nodes, records) = table.count();
+            let failures = self.failures;
+            tracing::info!(
+                all_nodes = listed.items,
+                nodes,
+                records,
+                ?took,
+                failures,
+                "listed all nodes and records"
+            );
+        }
+        (self.state, self.failures) = (State::Resting, 0);
+        self.last = Some(Instant::now());
+        self.pace.note(took);
+        self.schedule();
+    }
+
+    fn failed(&mut self, error: &Error, took: Duration) {
+        // Not much longer than the usual interval: what costs the server no more than usual need not come later than usual.
+        const LONGEST: Duration = Duration::from_secs(10);
+        self.failures = self.failures.saturating_add(1);
+        let first = self.replica.args.interval.min(Duration::from_secs(1));
+        let pause = pace::exponential(first, self.failures, LONGEST)
+            .max(error.retry_after().map(pace::a_little_more).unwrap_or_default())
+            .max(pace::rest_after_failure(took));
+        tracing::warn!(%error, failures = self.failures, ?pause, "a list failed");
+        (self.state, self.due) = (State::Resting, Instant::now() + pause);
+    }
+
+    /// When to list again: later while all is watched, and never before the server has rested from the last one.
+    fn schedule(&mut self) {
+        let Some(last) = self.last else { return };
+        let args = &self.replica.args;
+        let interval = if self.watches_all() { args.audit_interval } else { args.interval };
+        self.due = last + self.pace.pause(interval);
+    }
+
+    fn watch_from(&mut self, kind: Kind, version: ResourceVersion) {
+        if !self.replica.args.watch || *self.watching_of(kind) != Watching::Off {
+            return;
+        }
+        *self.watching_of(kind) = Watching::Broken;
+        let (source, share, audience) =
+            (self.source(kind), self.replica.share.clone(), self.audience.clone());
+        self.tasks.spawn(observer::watch(source, share, version, audience));
+    }
+
+    /// A watch works.
+    pub(crate) fn watching(&mut self, kind: Kind) {
+        if *self.watching_of(kind) != Watching::On {
+            *self.watching_of(kind) = Watching::On;
+            tracing::info!(?kind, "watching");
+            self.schedule();
+        }
+    }
+
+    /// A watch does not work.
+    pub(crate) fn not_watching(&mut self, kind: Kind, error: &Error) {
+        if *self.watching_of(kind) == Watching::On {
+            tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
+            *self.watching_of(kind) = Watching::Broken;
+            self.hurry();
+        }
+    }
+
+    /// A watch can't go on where it was.
+    pub(crate) fn expired(&mut self, kind: Kind) {
+        tracing::warn!(?kind, "a watch can't go on where it was: what happened since shows in a list only");
+        *self.watching_of(kind) = Watching::Off;
+        self.hurry();
+    }
+
+    /// Brings the next list forward, but not to the same moment as every other replica's.
+    fn hurry(&mut self) {
+        let usual = self.due;
+        self.schedule();
+        let soonest = Instant::now() + pace::jittered(self.replica.args.interval);
+        self.due = usual.min(self.due.max(soonest));
+    }
+
+    fn watching_of(&mut self, kind: Kind) -> &mut Watching {
+        match kind {
+            Kind::Nodes => &mut self.nodes,
+            Kind::Records => &mut self.records,
+        }
+    }
+
+    fn source(&self, kind: Kind) -> Arc<Source> {
+        Arc::clone(match kind {
+            Kind::Nodes => &self.replica.node_source,
+            Kind::Records => &self.replica.record_source,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! What is to be stored, and how urgently: from what lists and watches have told, without a single call.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
+use label_storage::{Node, ResourceVersion};
+use label_storage_runtime::engine::{Done, Look, Planner, Verdict};
+use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::table::{Missing, Name, Row, Table};
+
+use crate::apply::WOULD_WRITE;
+use crate::evidence::Evidence;
+use crate::waiting::Waiting;
+
+/// What only makes a record tidier can wait for this long: by then a node that left may be back, one that is back may be
+/// restored, and several writes are one.
+const TIDY: Duration = Duration::from_secs(2);
+
+/// A node whose retention ends later than this is thought of again with the next list.
+const SOON: Duration = Duration::from_secs(600);
+
+/// The storer's memory: what no list can tell.
+pub(crate) struct StorePlanner {
+    retention: Duration,
+    /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
+    last_words: HashMap<Name, VecDeque<Node>>,
+    evidence: Evidence,
+    waiting: Waiting,
+    /// In a dry run: what has been said already, by Node.
+    said: Option<HashMap<Name, News>>,
+}
+
+/// What a dry run's words depend on: why, and the versions of the Node and of its record.
+type News = (Reason, ResourceVersion, ResourceVersion);
+
+/// What is to be done with one Node.
+pub(crate) struct Task {
+    /// Its last labels, if it was deleted and they are not stored.
+    pub(crate) last_words: Option<Node>,
+    /// Whether there is no record, as far as is known. A create finds out.
+    pub(crate) is_unrecorded: bool,
+    /// For how long this process has seen the record at this version.
+    pub(crate) unchanged: Unchanged,
+    news: Option<News>,
+}
+
+/// A version of a record, and since when this process has seen it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unchanged {
+    pub(crate) version: ResourceVersion,
+    pub(crate) since: Instant,
+}
+
+impl StorePlanner {
+    pub(crate) fn new(retention: Duration, dry_run: bool) -> Self {
+        Self {
+            retention,
+            last_words: HashMap::new(),
+            evidence: Evidence::default(),
+            waiting: Waiting::default(),
+            said: dry_run.then(HashMap::new),
+        }
+    }
+
+    fn circumstances(&self, row: &Row) -> Circumstances {
+        let unchanged_for = row.record_since().elapsed();
+        Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
+    }
+
+    /// What follows from this row alone; `None` where it is not certain that the Node is gone.
+    fn reason(&self, row: &Row) -> Option<Reason> {
+        let sighting = match row.node() {
+            Some(node) => Sighting::Live(node),
+            None if row.is_surely_gone() => Sighting::Gone,
+            None => return None,
+        };
+        Some(store::decide(sighting, row.stored(), self.circumstances(row)))
+    }
+
+    fn news(&self, row: &Row) -> Option<News> {
+        let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
+        Some((self.reason(row)?, node_version, row.record_version()))
+    }
+}
+
+impl Planner for StorePlanner {
+    type Task = Task;
+
+    fn verdict(&mut self, node: &Name, look: Look<'_>) -> Verdict {
+        if self.last_words.contains_key(node) {
+            return Verdict::Now(Urgency::Urgent);
+        }
+        let row = look.row;
+        let Some(reason) = self.reason(row) else { return Verdict::Nothing };
+        tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
+        self.waiting.note(node, reason);
+        let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
+        let now = Verdict::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine });
+        match reason {
+            Reason::NoLabels
+            | Reason::UpToDate
+            | Reason::AwaitingRestore
+            | Reason::NothingStored
+            | Reason::RecordUnreadable => Verdict::Nothing,
+            Reason::EmptyForNow => {
+                Verdict::After(TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed()))
+            }
+            Reason::Away => until_retention_is_over(row, self.retention),
+            _ if is_said => Verdict::Nothing,
+            Reason::FirstSeen | Reason::LabelsChanged | Reason::LastWords | Reason::LeftUnrestored => now,
+            Reason::Restored if !has_labels_of_record(row) => now,
+            // A view that is older than the record is worth a closer look, too: it may stay so for ever.
+            Reason::Restored
+            | Reason::NotGone
+            | Reason::Returned
+            | Reason::Departed
+            | Reason::ViewOlderThanRecord => Verdict::After(TIDY),
+            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Routine),
+        }
+    }
+
+    /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
+    /// the Node is gone. A hundred thousand Nodes may be deleted at once.
+    fn deleted(&mut self, node: &Name, last: Node, row: &Row, is_in_flight: bool) {
+        let (summary, at) = (last.summary(), self.circumstances(row));
+        let has_them = matches!(row.stored(), Stored::Record(record) if record.is_of(&summary) && record.labels == summary.labels);
+        let reason = store::decide(Sighting::Deleted(summary), row.stored(), at);
+        tracing::debug!(node = &**node, reason = reason.as_str(), "deleted");
+        let adds_something = matches!(reason, Reason::LastWords | Reason::LeftUnrestored) && !has_them;
+        // What is in flight may change the record yet.
+        if adds_something || is_in_flight {
+            self.last_words.entry(Name::clone(node)).or_default().push_back(last);
+        }
+    }
+
+    fn task(&mut self, node: &Name, row: &Row) -> Task {
+        Task {
+            last_words: self.last_words.get(node).and_then(VecDeque::front).cloned(),
+            is_unrecorded: row.stored() == Stored::Nothing,
+            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            news: self.said.as_ref().and_then(|_| self.news(row)),
+        }
+    }
+
+    fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
+        let Some(done) = done else { return };
+        if task.last_words.is_some()
+            && let Some(words) = self.last_words.get_mut(node)
+        {
+            words.pop_front();
+            if words.is_empty() {
+                self.last_words.remove(node);
+            }
+        }
+        if let (Some(said), Some(news), Some(WOULD_WRITE)) = (&mut self.said, task.news, done.outcome) {
+            said.insert(Name::clone(node), news);
+        }
+    }
+
+    fn listed(&mut self, table: &mut Table) {
+        let Missing { nodes, known } = table.missing();
+        if self.evidence.suffices(nodes, known, Instant::now()) {
+            table.believe_absence();
+        }
+        let concerns = |node: &str| table.get(node).is_some();
+        if let Some(said) = &mut self.said {
+            said.retain(|node, _| concerns(node));
+        }
+        self.waiting.tell(concerns);
+    }
+}
+
+fn has_labels_of_record(row: &Row) -> bool {
+    match (row.node(), row.stored()) {
+        (Some(node), Stored::Record(record)) => node.labels == record.labels,
+        _ => false,
+    }
+}
+
+fn until_retention_is_over(row: &Row, retention: Duration) -> Verdict {
+    let Stored::Record(record) = row.stored() else { return Verdict::Nothing };
+    let away = record.departed_at.map(|departed_at| Timestamp::now().duration_since(departed_at));
+    let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
+    let rest =
+        retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed()));
+    if rest < SOON { Verdict::After(rest) } else { Verdict::Nothing }
+}

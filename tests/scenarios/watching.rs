@@ -1,0 +1,124 @@
+//! What a watch is for, and what becomes of it. Lists are out of the way here: they come once an hour.
+
+use anyhow::Result;
+
+use crate::interference::{Interference, alongside_with};
+use crate::proxy::Proxy;
+use crate::scenario::{Daemon, Labels, Scenario, labels};
+
+const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
+
+/// Waits until both watches of a daemon are there: from then on nothing is missed.
+async fn is_watching(s: &Scenario, daemon: &Daemon, times: usize) -> Result<()> {
+    let watches = |daemon: &Daemon| daemon.log().matches(" INFO watching ").count();
+    s.eventually("both watches", true, async || Ok(watches(daemon) >= 2 * times)).await
+}
+
+fn through(s: &Scenario, proxy: &Proxy, kind: &str) -> Result<Daemon> {
+    let mut args = s.flags();
+    args.extend(NO_LISTS.map(str::to_owned));
+    s.run_binary(kind, &args, Some(proxy.kubeconfig.clone()))
+}
+
+pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&NO_LISTS)?;
+    let nodes: Vec<_> = (0..20).map(|i| s.node(&format!("n{i}"))).collect();
+    for node in &nodes {
+        s.create(node, labels([("pool", "gold"), ("removed", "soon")])).await?;
+        s.eventually_stored(node, labels([("pool", "gold"), ("removed", "soon")])).await?;
+    }
+    is_watching(s, &storer, 1).await?;
+    for node in &nodes {
+        s.label(node, [("pool", Some("platinum")), ("removed", None)]).await?;
+        s.delete(node).await?;
+    }
+    for node in &nodes {
+        s.eventually_departed(node).await?;
+        let record = s.record(node).await?.map(|record| record.labels);
+        assert_eq!(record, Some(labels([("pool", "platinum")])), "{node}");
+    }
+    // And of a node that nobody had time to store at all.
+    let brief = s.node("brief");
+    s.create(&brief, labels([("pool", "gold")])).await?;
+    s.delete(&brief).await?;
+    s.eventually_departed(&brief).await?;
+    let _restorer = s.restorer(&NO_LISTS)?;
+    s.create(&brief, Labels::new()).await?;
+    s.eventually_labelled(&brief, labels([("pool", "gold")])).await
+}
+
+pub async fn a_returning_node_is_restored_without_a_list(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = (s.storer(&NO_LISTS)?, s.restorer(&NO_LISTS)?);
+    is_watching(s, &storer, 1).await?;
+    is_watching(s, &restorer, 1).await?;
+    comes_and_goes(s, "a").await
+}
+
+/// A node that is labelled, deleted and re-created, and must get its labels back.
+async fn comes_and_goes(s: &Scenario, name: &str) -> Result<()> {
+    let node = s.node(name);
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, labels([("pool", "silver")])).await
+}
+
+pub async fn a_watch_that_is_cut_goes_on_where_it_was(s: &Scenario) -> Result<()> {
+    let proxy = Proxy::start(s).await?;
+    let (storer, restorer) = (through(s, &proxy, "storer")?, through(s, &proxy, "restorer")?);
+    for daemon in [&storer, &restorer] {
+        is_watching(s, daemon, 1).await?;
+    }
+    let node = s.node("a");
+    for round in 0..5 {
+        let value = round.to_string();
+        // What happens while nobody hears of it is heard of later: the deletion, too, and the labels before it.
+        proxy.cut();
+        s.create(&node, labels([("round", &value)])).await?;
+        s.delete(&node).await?;
+        s.eventually("the last labels", Some(labels([("round", &value)])), async || {
+            Ok(s.record(&node).await?.map(|record| record.labels))
+        })
+        .await?;
+    }
+    comes_and_goes(s, "b").await
+}
+
+pub async fn a_watch_that_goes_silent_is_noticed(s: &Scenario) -> Result<()> {
+    let proxy = Proxy::start(s).await?;
+    let (storer, restorer) = (through(s, &proxy, "storer")?, through(s, &proxy, "restorer")?);
+    for daemon in [&storer, &restorer] {
+        is_watching(s, daemon, 1).await?;
+    }
+    proxy.silence();
+    comes_and_goes(s, "a").await?;
+    assert!(
+        storer.has_logged(&["WARN", "a watch broke", "nothing was heard for too long"]),
+        "{}",
+        storer.log()
+    );
+    Ok(())
+}
+
+pub async fn a_watch_that_has_expired_is_followed_by_a_list(s: &Scenario) -> Result<()> {
+    // Asks the real server for what it has long forgotten.
+    let interference = Interference::with_forgotten_watches();
+    let flags = ["--interval", "150ms", "--audit-interval", "1h"];
+    alongside_with::<storer::Args>(s, &flags, &interference, async || {
+        let node = s.node("a");
+        for value in ["1", "2", "3"] {
+            s.nodes.delete(&node, &Default::default()).await.ok();
+            s.create(&node, labels([("pool", value)])).await?;
+            s.delete_record(&node).await.ok();
+            s.eventually_stored(&node, labels([("pool", value)])).await?;
+        }
+        let lists =
+            interference.count(|call| call.starts_with("GET /api/v1/nodes") && !call.contains("watch=true"));
+        assert!(lists > 2, "{lists} lists");
+        Ok(())
+    })
+    .await
+}
