@@ -1,0 +1,49 @@
+//! A storer that finds no records at all: how long until each Node has one.
+
+use crate::cluster::{AS_A_DAEMON, each};
+use crate::machine::Machine;
+use crate::report::ColdStart;
+use crate::stage::{STORER, Stage};
+use crate::watch::Watch;
+
+/// Where the records are that are worked with from here on.
+pub(crate) const NAMESPACE: &str = "label-storage";
+/// Where those are that the bench makes by hand.
+const BY_HAND: &str = "by-hand";
+
+/// Makes the records of all Nodes, once with a storer and once by hand.
+pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<ColdStart> {
+    let nodes = stage.nodes.len();
+    let storing = store_all(stage).await?;
+
+    eprintln!("the same records of {nodes} nodes, by hand");
+    stage.cluster.create_namespace(BY_HAND).await?;
+    stage.calm().await?;
+    let mut records = Watch::records(&stage.cluster, BY_HAND).await?;
+    let create = async |machine: Machine| match stage.nodes.get(&machine) {
+        Some(node) => stage.cluster.create_record(BY_HAND, &machine.record(node)?).await.map(drop),
+        None => Ok(()),
+    };
+    let machines = Machine::first(u32::try_from(nodes)?);
+    each("creating records", &machines, AS_A_DAEMON, create).await?;
+    let created = stage.see_all("records of nodes", nodes, &mut records, &[], |_| true).await?;
+    Ok(ColdStart { nodes, storing, creating: created.seconds() })
+}
+
+/// Has a storer make the records of all Nodes, unless one has.
+pub(crate) async fn ensure_records(stage: &mut Stage) -> anyhow::Result<()> {
+    if stage.stored { Ok(()) } else { store_all(stage).await.map(drop) }
+}
+
+/// Has a storer make all records. Returns the seconds from the first to the last.
+async fn store_all(stage: &mut Stage) -> anyhow::Result<f64> {
+    let nodes = stage.nodes.len();
+    eprintln!("cold start of a storer at {nodes} nodes");
+    stage.cluster.create_namespace(NAMESPACE).await?;
+    stage.calm().await?;
+    let mut records = Watch::records(&stage.cluster, NAMESPACE).await?;
+    let storer = stage.daemon(STORER, NAMESPACE, 0, 1)?;
+    let stored = stage.see_all("storing nodes", nodes, &mut records, &[&storer], |_| true).await?;
+    stage.stored = true;
+    Ok(stored.seconds())
+}

@@ -1,0 +1,197 @@
+//! What the project has to reach, beside what it did.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::probe::{Cost, Way};
+use crate::report::{Report, Usage};
+use crate::stats::{ratio, ratio_text};
+
+/// The size that the largest is compared with.
+const BASE: u32 = 10_000;
+/// The size whose mass return has a limit.
+const RETURNING: usize = 5_000;
+
+/// One line of what must be reached.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Limit {
+    pub(crate) what: String,
+    /// `None` where it was not measured.
+    pub(crate) figure: Option<f64>,
+    pub(crate) limit: f64,
+    pub(crate) unit: Unit,
+}
+
+/// How a figure is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unit {
+    Ratio,
+    Seconds,
+    Bytes,
+    /// A share of one core.
+    Core,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Ok,
+    Missed,
+    NotMeasured,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Missed => "MISSED",
+            Self::NotMeasured => "not measured",
+        })
+    }
+}
+
+impl Limit {
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.figure {
+            None => Verdict::NotMeasured,
+            Some(figure) if figure <= self.limit => Verdict::Ok,
+            Some(_) => Verdict::Missed,
+        }
+    }
+
+    /// A figure or a limit, with its unit.
+    pub(crate) fn text(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Ratio => ratio_text(value),
+            Unit::Seconds => format!("{value:.3} s"),
+            Unit::Bytes => format!("{:.1} MB", value / 1e6),
+            Unit::Core => format!("{:.1} %", value * 100.0),
+        }
+    }
+}
+
+/// All limits, with the figures of this run.
+pub(crate) fn all(report: &Report) -> Vec<Limit> {
+    let mut limits = polls(report);
+    let limit = |what: &str, unit, figure, limit| Limit { what: what.to_owned(), figure, limit, unit };
+
+    let idle = report.latency.map(|load| load.idle);
+    let usages = idle.map(|idle| [("storer", idle.storers), ("restorer", idle.restorers)]);
+    for (index, name) in ["storer", "restorer"].into_iter().enumerate() {
+        let of = |figure: fn(Usage) -> f64| usages.map(|usages| figure(usages[index].1));
+        let peak = of(|usage| usage.max_peak as f64);
+        limits.push(limit(
+            &format!("{name}, records loaded, watching: peak memory"),
+            Unit::Bytes,
+            peak,
+            80e6,
+        ));
+        limits.push(limit(
+            &format!("{name}, idle: CPU of a core"),
+            Unit::Core,
+            of(|usage| usage.max_cpu),
+            0.05,
+        ));
+    }
+
+    let returned = report.mass_return.iter().find(|returned| returned.nodes == RETURNING);
+    limits.push(limit(
+        "mass return of 5,000: last label after last create",
+        Unit::Seconds,
+        returned.map(|returned| returned.last_label),
+        3.0,
+    ));
+    let held_back =
+        report.mass_return.iter().filter_map(|returned| ratio(returned.restoring, returned.patching));
+    let worst = held_back.max_by(f64::total_cmp);
+    limits.push(limit("held back: restoring / patching by hand, worst size", Unit::Ratio, worst, 1.6));
+    let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
+    limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.6));
+
+    let p99 = |latencies: Option<crate::stats::Latencies>| latencies.map(|latencies| latencies.p99);
+    let back = p99(report.latency.and_then(|load| load.back));
+    limits.push(limit("labels back on a node, p99", Unit::Seconds, back, 1.0));
+    let change = p99(report.latency.and_then(|load| load.label_change));
+    limits.push(limit("label change in the record, p99", Unit::Seconds, change, 1.0));
+    limits
+}
+
+fn polls(report: &Report) -> Vec<Limit> {
+    type Figure = fn(&Cost) -> f64;
+    let largest = report.poll_sizes().last().copied();
+    let against = |way: Way, figure: Figure| {
+        let ours = report.cost(Way::Ours, largest?)?;
+        ratio(figure(&ours), figure(&report.cost(way, largest?)?))
+    };
+    let at = largest.map(|nodes| format!(" at {nodes}")).unwrap_or_default();
+    let limit = |what: &str, figure, limit| Limit {
+        what: format!("poll{at}: {what}"),
+        figure,
+        limit,
+        unit: Unit::Ratio,
+    };
+    let per_node = |nodes: u32| Some(report.cost(Way::Ours, nodes)?.wall / f64::from(nodes));
+    let growth =
+        largest.filter(|&nodes| nodes > BASE).and_then(|nodes| ratio(per_node(nodes)?, per_node(BASE)?));
+    vec![
+        limit("wall / Api::list", against(Way::List, |cost| cost.wall), 1.0 / 12.0),
+        limit("client CPU / Api::list", against(Way::List, |cost| cost.client_cpu), 1.0 / 25.0),
+        limit("peak memory / Api::list", against(Way::List, |cost| cost.peak), 1.0 / 100.0),
+        limit("wall / the limit", against(Way::Limit, |cost| cost.wall), 1.3),
+        limit("API-server CPU / Api::list", against(Way::List, |cost| cost.server_cpu), 1.0 / 4.0),
+        limit("time per node / that at 10,000", growth, 1.2),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{ColdStart, MassReturn, Polled};
+
+    fn polled(way: Way, nodes: u32, wall: f64) -> Polled {
+        let cost =
+            Cost { wall, client_cpu: wall, server_cpu: wall, wire: 1.0, peak: wall * 1e6, growth: 0.0 };
+        Polled { nodes, way, rounds: 1, cost }
+    }
+
+    fn verdict_of(report: &Report, what: &str) -> Verdict {
+        let limits = all(report);
+        limits.iter().find(|limit| limit.what.contains(what)).expect(what).verdict()
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_reached_nor_missed() {
+        assert!(all(&Report::default()).iter().all(|limit| limit.verdict() == Verdict::NotMeasured));
+    }
+
+    #[test]
+    fn polls_are_judged_at_the_largest_size() {
+        let poll = vec![
+            polled(Way::Ours, 10_000, 0.1),
+            polled(Way::List, 10_000, 0.1),
+            polled(Way::Ours, 100_000, 1.3),
+            polled(Way::List, 100_000, 30.0),
+            polled(Way::Limit, 100_000, 1.0),
+        ];
+        let report = Report { poll, ..Report::default() };
+        assert_eq!(verdict_of(&report, "wall / Api::list"), Verdict::Ok);
+        assert_eq!(verdict_of(&report, "client CPU"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "wall / the limit"), Verdict::Ok);
+        assert_eq!(verdict_of(&report, "time per node"), Verdict::Missed);
+    }
+
+    #[test]
+    fn the_worst_size_counts() {
+        let of = |nodes, restoring| MassReturn { nodes, last_label: 2.0, restoring, patching: 10.0 };
+        let report = Report {
+            mass_return: vec![of(5_000, 12.0), of(20_000, 17.0)],
+            cold_start: Some(ColdStart { nodes: 1, storing: 16.0, creating: 10.0 }),
+            ..Report::default()
+        };
+        assert_eq!(verdict_of(&report, "mass return of 5,000"), Verdict::Ok);
+        assert_eq!(verdict_of(&report, "held back"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "cold start"), Verdict::Ok);
+    }
+}

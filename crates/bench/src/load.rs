@@ -1,0 +1,136 @@
+//! What the daemons cost while they run, idle and under status updates, and how fast they are meanwhile.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use sandbox::process::Guarded;
+use sandbox::progress::Progress;
+
+use crate::cold_start::NAMESPACE;
+use crate::process::Process;
+use crate::report::{Load, Usage, Window};
+use crate::stage::{RESTORER, STORER, Stage};
+use crate::stats::Latencies;
+use crate::trials;
+use crate::updates::Updates;
+
+/// Between the end of one thing and the measurement of the next.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Needs the records of all Nodes. Starts so many storers and restorers anew: so their memory at its peak is that of
+/// loading all records and watching, not that of writing them.
+pub(crate) async fn measure(
+    stage: &mut Stage,
+    replicas: u32,
+    trials: u32,
+    window: Duration,
+) -> anyhow::Result<Load> {
+    let nodes = u32::try_from(stage.nodes.len())?;
+    eprintln!("{replicas} storers and {replicas} restorers at {nodes} nodes");
+    let mut daemons = Daemons { storers: Vec::new(), restorers: Vec::new() };
+    for index in 0..replicas {
+        daemons.storers.push(stage.daemon(STORER, NAMESPACE, index, replicas)?);
+        daemons.restorers.push(stage.daemon(RESTORER, NAMESPACE, index, replicas)?);
+    }
+    let all: Vec<&Guarded> = daemons.storers.iter().chain(&daemons.restorers).collect();
+
+    // Every replica has shown what it can do once, so it has loaded what it needs.
+    if let Some(replicas) = NonZeroU32::new(replicas) {
+        let probed = trials::one_per_replica(nodes, replicas);
+        trials::label_changes(stage, NAMESPACE, &probed, &all).await?;
+        trials::returns(stage, &probed, &all).await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    stage.calm().await?;
+
+    let meter = Meter::start(stage, &daemons)?;
+    pass_time("idle, seconds", window).await;
+    stage.check(&all)?;
+    let idle = meter.stop(0.0)?;
+
+    let updates = Updates::start(&stage.cluster, nodes);
+    tokio::time::sleep(SETTLE).await;
+    let meter = Meter::start(stage, &daemons)?;
+    let (began, before) = (Instant::now(), updates.done());
+    let (mut label_change, mut back) = (None, None);
+    if replicas > 0 {
+        let changed = trials::spread(nodes, trials, 1);
+        label_change = Latencies::of(trials::label_changes(stage, NAMESPACE, &changed, &all).await?);
+        let returned = trials::spread(nodes, trials.min(nodes / 8), 2);
+        back = Latencies::of(trials::returns(stage, &returned, &all).await?);
+    }
+    pass_time("under updates, seconds", window.saturating_sub(began.elapsed())).await;
+    stage.check(&all)?;
+    let rate = (updates.done() - before) as f64 / began.elapsed().as_secs_f64();
+    let busy = meter.stop(rate)?;
+    Ok(Load { nodes, replicas, idle, busy, label_change, back })
+}
+
+async fn pass_time(what: &str, time: Duration) {
+    let seconds = time.as_secs();
+    let mut progress = Progress::new(what, seconds);
+    for second in 1..=seconds {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        progress.set(second);
+    }
+    progress.clear();
+}
+
+struct Daemons {
+    storers: Vec<Guarded>,
+    restorers: Vec<Guarded>,
+}
+
+/// The CPU time of some processes between two moments.
+struct Meter {
+    began: Instant,
+    storers: Group,
+    restorers: Group,
+    api_server: Group,
+}
+
+impl Meter {
+    fn start(stage: &Stage, daemons: &Daemons) -> anyhow::Result<Self> {
+        let group = |daemons: &[Guarded]| Group::new(daemons.iter().map(|daemon| Process(daemon.pid())));
+        Ok(Self {
+            storers: group(&daemons.storers)?,
+            restorers: group(&daemons.restorers)?,
+            api_server: Group::new([stage.api_server()])?,
+            began: Instant::now(),
+        })
+    }
+
+    fn stop(self, rate: f64) -> anyhow::Result<Window> {
+        let time = self.began.elapsed();
+        Ok(Window {
+            seconds: time.as_secs_f64(),
+            updates_per_second: rate,
+            storers: self.storers.usage(time)?,
+            restorers: self.restorers.usage(time)?,
+            api_server: self.api_server.usage(time)?,
+        })
+    }
+}
+
+/// Processes of one kind, and the CPU time that each had used when the measurement began.
+struct Group(Vec<(Process, Duration)>);
+
+impl Group {
+    fn new(processes: impl IntoIterator<Item = Process>) -> anyhow::Result<Self> {
+        let with_cpu = |process: Process| Ok((process, process.cpu()?));
+        processes.into_iter().map(with_cpu).collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    fn usage(&self, time: Duration) -> anyhow::Result<Usage> {
+        let mut usage = Usage::default();
+        for (process, before) in &self.0 {
+            let cpu = (process.cpu()?.saturating_sub(*before)).as_secs_f64() / time.as_secs_f64();
+            let memory = process.memory()?;
+            usage.cpu += cpu;
+            usage.max_cpu = usage.max_cpu.max(cpu);
+            usage.rss += memory.rss;
+            usage.max_peak = usage.max_peak.max(memory.peak);
+        }
+        Ok(usage)
+    }
+}

@@ -1,0 +1,145 @@
+//! `bench`: what Label Storage costs, beside what it could cost at best, on a private control plane.
+//!
+//! ```text
+//!   main ── run: from the smallest size to the largest, on one control plane
+//!     ├─ stage: etcd, kube-apiserver, the daemons (this binary again, as processes of their own)
+//!     │    ├─ machine: Nodes as they are in life      ├─ cluster: the bench's own calls
+//!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
+//!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
+//!     ├─ mass_return, cold_start
+//!     ├─ load: latency and replicas ─ trials, updates
+//!     └─ report ─ limits, table, plots
+//! ```
+
+mod cluster;
+mod cold_start;
+mod limits;
+mod load;
+mod machine;
+mod mass_return;
+mod ours;
+mod plots;
+mod poll;
+mod probe;
+mod process;
+mod report;
+mod run;
+mod stage;
+mod stats;
+mod table;
+mod trials;
+mod updates;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use label_storage_runtime::Daemon;
+
+/// Measures what Label Storage costs, beside what it could cost at best.
+///
+/// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) with nodes as they
+/// are in life, and the real daemons, all as processes on this machine that end with this one. No other cluster is
+/// touched. Figures go to stdout as a table, how far it is to stderr. 100,000 nodes take about 20 GB of memory; with
+/// --nodes 10000 it is 4 GB, and a few minutes.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// The largest number of nodes; smaller sizes are measured on the way there
+    #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=200_000))]
+    nodes: u32,
+
+    /// Measure only these, separated by commas [default: all]
+    #[arg(long, env = "BENCH_ONLY", value_name = "WHAT", value_delimiter = ',')]
+    only: Vec<Scenario>,
+
+    /// How many times each latency is measured
+    #[arg(long, env = "BENCH_TRIALS", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trials: u32,
+
+    /// For how many seconds the use of CPU is measured, each time
+    #[arg(long, env = "BENCH_WINDOW", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    window: u64,
+
+    /// Write all figures to this file, as JSON
+    #[arg(long, env = "BENCH_JSON", value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write plots of cost against nodes to this folder, as SVG
+    #[arg(long, env = "BENCH_PLOTS", value_name = "DIR")]
+    plots: Option<PathBuf>,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// One list of all nodes, beside other ways to list them
+    Poll,
+    /// All nodes deleted and re-created
+    MassReturn,
+    /// A storer that finds no records
+    ColdStart,
+    /// Single changes under status updates, and what the daemons use meanwhile
+    Latency,
+    /// The same with 0, 1, 2 and 4 replicas
+    Replicas,
+}
+
+impl Arguments {
+    pub(crate) fn includes(&self, scenario: Scenario) -> bool {
+        self.only.is_empty() || self.only.contains(&scenario)
+    }
+}
+
+fn main() -> ExitCode {
+    // The daemons and the measuring processes are this same binary: one build, and none of them can be an older one.
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match arguments.get(1).and_then(|name| name.to_str()) {
+        Some(stage::STORER) => daemon::<storer::Args>(arguments),
+        Some(stage::RESTORER) => daemon::<restorer::Args>(arguments),
+        Some(probe::PROBE) => {
+            let arguments: Vec<String> = arguments
+                .into_iter()
+                .skip(2)
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect();
+            probe::main(&arguments)
+        }
+        _ => match run::run(&Arguments::parse_from(arguments)) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn daemon<D: Daemon>(arguments: Vec<OsString>) -> ExitCode {
+    label_storage_runtime::main::<D>(arguments.into_iter().skip(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn scenarios_are_chosen_with_commas_or_one_by_one() {
+        for line in ["bench --only poll,mass-return", "bench --only poll --only mass-return"] {
+            let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(arguments.only, [Scenario::Poll, Scenario::MassReturn], "{line}");
+            assert!(arguments.includes(Scenario::Poll) && !arguments.includes(Scenario::Latency), "{line}");
+        }
+        assert!(Arguments::try_parse_from(["bench"]).unwrap().includes(Scenario::Replicas));
+        assert!(Arguments::try_parse_from(["bench", "--only", "pol"]).is_err());
+    }
+}

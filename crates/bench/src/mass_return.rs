@@ -1,0 +1,60 @@
+//! All Nodes are deleted and return: how long until they have their labels back.
+
+use crate::cluster::{AS_A_DAEMON, each};
+use crate::machine::{Dress, Machine};
+use crate::report::MassReturn;
+use crate::stage::{RESTORER, STORER, Stage};
+use crate::watch::{Sight, Watch};
+
+/// How often a record that is a few writes old was written. Only its number of digits matters.
+const GENERATION: u64 = 3;
+
+/// Needs Nodes with all their labels, and leaves them so.
+pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
+    let nodes = stage.nodes.len();
+    let machines = Machine::first(u32::try_from(nodes)?);
+    let namespace = format!("mass-return-{nodes}");
+    stage.cluster.create_namespace(&namespace).await?;
+
+    let mut records = Watch::records(&stage.cluster, &namespace).await?;
+    let storer = stage.daemon(STORER, &namespace, 0, 1)?;
+    stage.see_all("storing nodes", nodes, &mut records, &[&storer], |_| true).await?;
+    let restorer = stage.daemon(RESTORER, &namespace, 0, 1)?;
+
+    eprintln!("mass return of {nodes} nodes, with both daemons at work");
+    stage.delete(&machines).await?;
+    let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let last_create = stage.create(&machines, Dress::Bare).await?;
+    let daemons = [&storer, &restorer];
+    let back = stage.see_all("labels back on nodes", nodes, &mut whole, &daemons, |_| true).await?;
+    let last_label = back.last.saturating_duration_since(last_create).as_secs_f64();
+
+    // Each record is to be of the Node that is there now: otherwise what follows would restore something else.
+    let is_current =
+        |sight: &Sight| stage.nodes.get(&sight.machine).is_some_and(|node| node.uid == sight.uid);
+    stage.see_all("storing nodes again", nodes, &mut records, &daemons, is_current).await?;
+    drop((storer, restorer, records));
+
+    eprintln!("mass return of {nodes} nodes, held back until all are there");
+    stage.delete(&machines).await?;
+    stage.create(&machines, Dress::Bare).await?;
+    stage.calm().await?;
+    let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let restorer = stage.daemon(RESTORER, &namespace, 0, 1)?;
+    let restored = stage.see_all("labels back on nodes", nodes, &mut whole, &[&restorer], |_| true).await?;
+    drop(restorer);
+
+    eprintln!("the same patches of {nodes} nodes, by hand");
+    stage.delete(&machines).await?;
+    stage.create(&machines, Dress::Bare).await?;
+    stage.calm().await?;
+    let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let patch = async |machine: Machine| {
+        let patch = stage.nodes.get(&machine).map(|node| machine.restoring_patch(node, GENERATION));
+        stage.cluster.patch_node(machine, "label-storage-restorer", &patch.unwrap_or_default()).await
+    };
+    each("patching nodes", &machines, AS_A_DAEMON, patch).await?;
+    let patched = stage.see_all("labels back on nodes", nodes, &mut whole, &[], |_| true).await?;
+
+    Ok(MassReturn { nodes, last_label, restoring: restored.seconds(), patching: patched.seconds() })
+}

@@ -1,0 +1,45 @@
+//! This project's poll, and the least that any poll of the same bytes can cost.
+
+use anyhow::Context;
+use http::Request;
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use label_storage::Node;
+use label_storage_runtime::source::Source;
+use label_storage_runtime::table::Table;
+use label_storage_wire::Object;
+
+use crate::cluster::NODES;
+
+/// The metadata of all Nodes, as protobuf.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// One look at all Nodes, as the daemons take it: what they need to know of each goes into their table. Returns how many
+/// there are.
+pub(crate) async fn poll(client: &Client) -> anyhow::Result<usize> {
+    let mut table = Table::default();
+    let list = table.begin_list();
+    let each = move |object: Object| {
+        let node = Node::new(object.name, object.uid, &object.resource_version, object.labels, None);
+        if let Ok(node) = node {
+            table.list_node(list, &node.name, node.summary());
+        }
+    };
+    Ok(Source::nodes(client.clone()).list(each).await?.items)
+}
+
+/// The same request, and its answer thrown away as it comes.
+pub(crate) async fn limit(client: &Client) -> anyhow::Result<()> {
+    let request =
+        Request::get(NODES).header(ACCEPT, PROTOBUF).header(ACCEPT_ENCODING, "gzip").body(Body::empty())?;
+    let response = client.send(request).await?;
+    let status = response.status();
+    anyhow::ensure!(status.is_success(), "the API server answered {status}");
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        frame.context("reading the list of nodes")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Plots of cost against nodes, as SVG.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use plotters::coord::combinators::IntoLogRange;
+use plotters::prelude::*;
+
+use crate::probe::{Cost, Way};
+use crate::report::Report;
+
+const SIZE: (u32, u32) = (800, 500);
+/// Whatever the viewer has.
+const FONT: &str = "sans-serif";
+
+/// One plot: its file, its title, and the figure that it shows.
+type Plot = (&'static str, &'static str, fn(&Cost) -> f64);
+
+const PLOTS: [Plot; 5] = [
+    ("poll-wall.svg", "one list of all nodes: wall time, s", |cost| cost.wall),
+    ("poll-client-cpu.svg", "one list of all nodes: client CPU, s", |cost| cost.client_cpu),
+    ("poll-server-cpu.svg", "one list of all nodes: API-server CPU, s", |cost| cost.server_cpu),
+    ("poll-wire.svg", "one list of all nodes: on the wire, MB", |cost| cost.wire / 1e6),
+    ("poll-memory.svg", "one list of all nodes: client memory at its peak, MB", |cost| cost.peak / 1e6),
+];
+
+/// Writes all plots into a folder, which is made if need be.
+pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("can't make the folder {}", folder.display()))?;
+    if report.poll.is_empty() {
+        return Ok(());
+    }
+    for (name, title, figure) in PLOTS {
+        let svg = draw(report, title, figure)?;
+        let file = folder.join(name);
+        std::fs::write(&file, svg).with_context(|| format!("can't write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn draw(report: &Report, title: &str, figure: fn(&Cost) -> f64) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    // Its errors borrow what they are about.
+    paint(report, title, figure, &mut svg).map_err(|error| anyhow!("can't draw {title:?}: {error}"))?;
+    Ok(svg)
+}
+
+fn paint(
+    report: &Report,
+    title: &str,
+    figure: fn(&Cost) -> f64,
+    svg: &mut String,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let points = |way: Way| -> Vec<(f64, f64)> {
+        let of = report.poll.iter().filter(|polled| polled.way == way);
+        of.map(|polled| (f64::from(polled.nodes), figure(&polled.cost))).collect()
+    };
+    let all: Vec<(f64, f64)> = Way::ALL.into_iter().flat_map(points).collect();
+    let across = range(all.iter().map(|point| point.0));
+    let up = range(all.iter().map(|point| point.1));
+
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, (FONT, 20))
+        .margin(15)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(across.log_scale(), up.log_scale())?;
+    chart.configure_mesh().x_desc("nodes").label_style((FONT, 13)).light_line_style(WHITE).draw()?;
+    for (index, way) in Way::ALL.into_iter().enumerate() {
+        let color = Palette99::pick(index).to_rgba();
+        let line = LineSeries::new(points(way), color.stroke_width(2)).point_size(4);
+        chart
+            .draw_series(line)?
+            .label(way.name())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font((FONT, 13))
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+/// From below the smallest to above the largest, for a logarithmic axis: all of it above zero.
+fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
+    const LEAST: f64 = 1e-4;
+    let (mut low, mut high) = (f64::INFINITY, LEAST);
+    for value in values.map(|value| value.max(LEAST)) {
+        (low, high) = (low.min(value), high.max(value));
+    }
+    low.min(high) / 1.3..high * 1.3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Polled;
+
+    #[test]
+    fn a_plot_shows_every_way() {
+        let cost = |wall| Cost { wall, client_cpu: 0.0, server_cpu: wall, wire: 1e6, peak: 1e7, growth: 0.0 };
+        let poll = [1_000, 10_000].into_iter().flat_map(|nodes| {
+            Way::ALL.map(|way| Polled { nodes, way, rounds: 1, cost: cost(f64::from(nodes) / 1e4) })
+        });
+        let report = Report { poll: poll.collect(), ..Report::default() };
+        for (_, title, figure) in PLOTS {
+            let svg = draw(&report, title, figure).unwrap();
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+            assert!(Way::ALL.iter().all(|way| svg.contains(way.name())), "{svg}");
+        }
+    }
+
+    #[test]
+    fn an_axis_is_above_zero() {
+        assert!(range([0.0, 5.0].into_iter()).start > 0.0);
+        let one = range([7.0].into_iter());
+        assert!(one.start < 7.0 && one.end > 7.0);
+        let none = range(std::iter::empty());
+        assert!(none.start < none.end);
+    }
+}

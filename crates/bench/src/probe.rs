@@ -1,0 +1,192 @@
+//! One measurement of one way to list all Nodes, in a process of its own: so that memory at its peak is that way's own.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use http::Response;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::client::{ClientBuilder, DynBody};
+use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
+use tower::util::MapResponseLayer;
+
+use crate::machine::Machine;
+use crate::ours;
+use crate::process::{Process, own_cpu, own_memory};
+
+/// The first argument that makes this binary take one measurement.
+pub(crate) const PROBE: &str = "probe";
+
+/// A way to list all Nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Way {
+    /// This project's.
+    Ours,
+    /// `Api::<Node>::list`.
+    List,
+    /// `Api::<Node>::list_metadata`.
+    ListMetadata,
+    /// Our request, its answer read and thrown away.
+    Limit,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Ours, Self::List, Self::ListMetadata, Self::Limit];
+
+    /// As tables and plots call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::List => "Api::list",
+            Self::ListMetadata => "Api::list_metadata",
+            Self::Limit => "limit",
+        }
+    }
+
+    async fn go(self, client: &Client) -> anyhow::Result<Option<usize>> {
+        let api = Api::<Node>::all(client.clone());
+        match self {
+            Self::Ours => ours::poll(client).await.map(Some),
+            Self::List => Ok(Some(api.list(&ListParams::default()).await?.items.len())),
+            Self::ListMetadata => Ok(Some(api.list_metadata(&ListParams::default()).await?.items.len())),
+            Self::Limit => ours::limit(client).await.map(|()| None),
+        }
+    }
+}
+
+/// What one list costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cost {
+    /// Seconds from the request to the last object.
+    pub(crate) wall: f64,
+    /// Seconds.
+    pub(crate) client_cpu: f64,
+    /// Seconds.
+    pub(crate) server_cpu: f64,
+    /// Bytes of the answer, as they came from the server.
+    pub(crate) wire: f64,
+    /// Bytes that the whole client process held at its peak.
+    pub(crate) peak: f64,
+    /// Bytes by which the list moved that peak.
+    pub(crate) growth: f64,
+}
+
+/// What a measuring process is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) way: Way,
+    pub(crate) kubeconfig: &'a Path,
+    pub(crate) api_server: Process,
+    /// How many Nodes there are.
+    pub(crate) nodes: u32,
+    /// How many times to list: the server's CPU time is told in hundredths of a second, and a small list takes less.
+    pub(crate) repeats: u32,
+}
+
+impl Task<'_> {
+    /// Has a process of its own measure it.
+    pub(crate) fn run(self) -> anyhow::Result<Cost> {
+        let program = std::env::current_exe().context("can't find this program's own file")?;
+        let output = Command::new(program)
+            .arg(PROBE)
+            .arg(serde_json::to_string(&self.way)?)
+            .arg(self.kubeconfig)
+            .args([self.api_server.0, self.nodes, self.repeats].map(|number| number.to_string()))
+            .output()
+            .context("can't start a measuring process")?;
+        let name = self.way.name();
+        if !output.status.success() {
+            // One that the kernel killed, for want of memory perhaps, has nothing to say for itself.
+            let why = String::from_utf8_lossy(&output.stderr);
+            anyhow::bail!("measuring {name}: {}: {}", output.status, why.trim());
+        }
+        serde_json::from_slice(&output.stdout).with_context(|| format!("measuring {name}: no figures"))
+    }
+}
+
+/// The measuring process: its arguments are those that [`Task::run`] gives it.
+pub(crate) fn main(arguments: &[String]) -> ExitCode {
+    match measured(arguments).and_then(|cost| Ok(serde_json::to_string(&cost)?)) {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(arguments: &[String]) -> anyhow::Result<Cost> {
+    let [way, kubeconfig, api_server, nodes, repeats] = arguments else {
+        anyhow::bail!("this is for the bench itself to call");
+    };
+    let task = Task {
+        way: serde_json::from_str(way)?,
+        kubeconfig: Path::new(kubeconfig),
+        api_server: Process(api_server.parse()?),
+        nodes: nodes.parse()?,
+        repeats: repeats.parse()?,
+    };
+    // As the daemons have it.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(measure(task))
+}
+
+async fn measure(task: Task<'_>) -> anyhow::Result<Cost> {
+    let wire = Arc::new(AtomicU64::new(0));
+    let client = counting_client(task.kubeconfig, &wire).await?;
+    // The connection is made and the keys are agreed upon before anything counts.
+    Api::<Node>::all(client.clone()).get_metadata(&Machine(0).name()).await?;
+
+    let idle = own_memory()?;
+    let mut peak = None;
+    let (client_before, server_before, wire_before) =
+        (own_cpu(), task.api_server.cpu()?, wire.load(Ordering::Relaxed));
+    let began = Instant::now();
+    for _ in 0..task.repeats {
+        let found = task.way.go(&client).await?;
+        if let Some(found) = found {
+            anyhow::ensure!(found == task.nodes as usize, "{found} nodes were listed, not {}", task.nodes);
+        }
+        // Of the first alone: how memory is handed back between lists is not the question.
+        if peak.is_none() {
+            peak = Some(own_memory()?.peak);
+        }
+    }
+    let each = |total: Duration| total.as_secs_f64() / f64::from(task.repeats);
+    let wall = each(began.elapsed());
+    let client_cpu = each(own_cpu() - client_before);
+    let server_cpu = each(task.api_server.cpu()?.saturating_sub(server_before));
+    let wire = (wire.load(Ordering::Relaxed) - wire_before) as f64 / f64::from(task.repeats);
+    let peak = peak.unwrap_or(idle.peak);
+    let growth = peak.saturating_sub(idle.peak) as f64;
+    Ok(Cost { wall, client_cpu, server_cpu, wire, peak: peak as f64, growth })
+}
+
+/// A client that counts the bytes of all answers. It does not decompress, so what it sees is what came.
+async fn counting_client(kubeconfig: &Path, wire: &Arc<AtomicU64>) -> anyhow::Result<Client> {
+    let mut config = sandbox::client_config(kubeconfig).await?;
+    config.default_retry = false;
+    let wire = wire.clone();
+    let count = move |response: Response<Box<DynBody>>| {
+        let wire = wire.clone();
+        response.map(|body| {
+            BodyExt::map_frame(body, move |frame| {
+                if let Some(data) = frame.data_ref() {
+                    wire.fetch_add(data.len() as u64, Ordering::Relaxed);
+                }
+                frame
+            })
+        })
+    };
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(count)).build())
+}

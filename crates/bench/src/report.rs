@@ -1,0 +1,106 @@
+//! What was measured, as data: the JSON file is this, and the tables and plots are made from it.
+
+use serde::Serialize;
+
+use crate::probe::{Cost, Way};
+use crate::stats::Latencies;
+
+/// All that one run has measured. What was not asked for is empty.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    /// The largest size that was asked for.
+    pub(crate) nodes: u32,
+    pub(crate) poll: Vec<Polled>,
+    pub(crate) mass_return: Vec<MassReturn>,
+    pub(crate) cold_start: Option<ColdStart>,
+    pub(crate) latency: Option<Load>,
+    pub(crate) replicas: Vec<Load>,
+    pub(crate) must_reach: Vec<crate::limits::Limit>,
+    /// What could not be measured, and why.
+    pub(crate) failures: Vec<String>,
+}
+
+/// One way to list all Nodes, at one size.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Polled {
+    pub(crate) nodes: u32,
+    pub(crate) way: Way,
+    /// Each figure is the median of so many.
+    pub(crate) rounds: usize,
+    #[serde(flatten)]
+    pub(crate) cost: Cost,
+}
+
+/// All Nodes gone and back. Seconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct MassReturn {
+    pub(crate) nodes: usize,
+    /// From the answer to the last create to the last label, with both daemons at work.
+    pub(crate) last_label: f64,
+    /// From the first node restored to the last, all of which were there before.
+    pub(crate) restoring: f64,
+    /// The same for the same patches by hand.
+    pub(crate) patching: f64,
+}
+
+/// The first records of all Nodes. Seconds from the first to the last.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct ColdStart {
+    pub(crate) nodes: usize,
+    pub(crate) storing: f64,
+    /// The same for the same records by hand.
+    pub(crate) creating: f64,
+}
+
+/// So many storers and restorers, idle and under status updates.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Load {
+    pub(crate) nodes: u32,
+    /// Of each of the two.
+    pub(crate) replicas: u32,
+    pub(crate) idle: Window,
+    pub(crate) busy: Window,
+    /// From a label change to the record that has it, under updates.
+    pub(crate) label_change: Option<Latencies>,
+    /// From the create of a Node to its labels on it, under updates.
+    pub(crate) back: Option<Latencies>,
+}
+
+/// What processes used over some time.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Window {
+    pub(crate) seconds: f64,
+    /// The rate of status updates that was reached.
+    pub(crate) updates_per_second: f64,
+    pub(crate) storers: Usage,
+    pub(crate) restorers: Usage,
+    pub(crate) api_server: Usage,
+}
+
+/// What processes of one kind used.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Usage {
+    /// CPU as a share of one core, all of them together.
+    pub(crate) cpu: f64,
+    /// The same of the one that used most.
+    pub(crate) max_cpu: f64,
+    /// Bytes at the end, all of them together.
+    pub(crate) rss: u64,
+    /// Bytes at the peak of the one that held most, since it began.
+    pub(crate) max_peak: u64,
+}
+
+impl Report {
+    /// The cost of one way at one size.
+    pub(crate) fn cost(&self, way: Way, nodes: u32) -> Option<Cost> {
+        self.poll.iter().find(|polled| polled.way == way && polled.nodes == nodes).map(|polled| polled.cost)
+    }
+
+    /// The sizes at which polls were measured, in order.
+    pub(crate) fn poll_sizes(&self) -> Vec<u32> {
+        let mut sizes: Vec<u32> = self.poll.iter().map(|polled| polled.nodes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}

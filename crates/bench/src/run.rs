@@ -1,0 +1,159 @@
+//! One run: from the smallest size to the largest, and then what is measured at the largest alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::report::Report;
+use crate::stage::Stage;
+use crate::{Arguments, Scenario, cold_start, limits, load, mass_return, plots, poll, table};
+
+/// Where polls are measured.
+const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
+/// Where all nodes go and return.
+const MASS_RETURN: [u32; 2] = [5_000, 20_000];
+/// How many replicas share the nodes. Without any, what the API server does anyway is measured.
+const REPLICAS: [u32; 4] = [0, 1, 2, 4];
+
+/// Measures what was asked for, and shows it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // Better now than after an hour.
+    if let Some(file) = &arguments.json {
+        write(&Report::default(), file)?;
+    }
+    if let Some(folder) = &arguments.plots {
+        plots::write(&Report::default(), folder)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(measure(arguments))?;
+    print!("{}", table::render(&report));
+    if let Some(folder) = &arguments.plots {
+        plots::write(&report, folder)?;
+    }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
+    let mut report = Report { nodes: arguments.nodes, ..Report::default() };
+    eprintln!("starting etcd and kube-apiserver");
+    let mut stage = Stage::set_up().await?;
+    let data = stage.sandbox.data_folder().to_owned();
+
+    for (nodes, scenarios) in steps(arguments) {
+        stage.grow(nodes).await?;
+        for scenario in scenarios {
+            if let Err(error) = one(scenario, &mut stage, &mut report, arguments).await {
+                eprintln!("error: {scenario:?} at {nodes} nodes: {error:#}");
+                report.failures.push(format!("{scenario:?} at {nodes} nodes: {error:#}"));
+                stage.sandbox.keep_data();
+                // What comes next needs a control plane, and all Nodes.
+                stage.check(&[])?;
+                stage.repair(nodes).await?;
+            }
+            report.must_reach = limits::all(&report);
+            // After each: a run that ends early has not been for nothing.
+            if let Some(file) = &arguments.json {
+                write(&report, file)?;
+            }
+        }
+    }
+    if !report.failures.is_empty() {
+        eprintln!("the logs of all processes are kept in {}", data.display());
+    }
+    Ok(report)
+}
+
+/// At which size what is measured.
+fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
+    let mut steps: BTreeMap<u32, Vec<Scenario>> = BTreeMap::new();
+    let mut add = |scenario: Scenario, sizes: &[u32]| {
+        if arguments.includes(scenario) {
+            let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= arguments.nodes).collect();
+            // A run of any size shows something of everything.
+            if sizes.is_empty() {
+                sizes.push(arguments.nodes);
+            }
+            for size in sizes {
+                steps.entry(size).or_default().push(scenario);
+            }
+        }
+    };
+    let mut polls: Vec<u32> = POLL.into_iter().filter(|&size| size < arguments.nodes).collect();
+    polls.push(arguments.nodes);
+    add(Scenario::Poll, &polls);
+    add(Scenario::MassReturn, &MASS_RETURN);
+    for scenario in [Scenario::ColdStart, Scenario::Latency, Scenario::Replicas] {
+        add(scenario, &[arguments.nodes]);
+    }
+    steps
+}
+
+async fn one(
+    scenario: Scenario,
+    stage: &mut Stage,
+    report: &mut Report,
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
+    let window = Duration::from_secs(arguments.window);
+    match scenario {
+        Scenario::Poll => report.poll.extend(poll::measure(stage).await?),
+        Scenario::MassReturn => report.mass_return.push(mass_return::measure(stage).await?),
+        Scenario::ColdStart => report.cold_start = Some(cold_start::measure(stage).await?),
+        Scenario::Latency => {
+            cold_start::ensure_records(stage).await?;
+            report.latency = Some(load::measure(stage, 1, arguments.trials, window).await?);
+        }
+        Scenario::Replicas => {
+            cold_start::ensure_records(stage).await?;
+            for replicas in REPLICAS {
+                let trials = arguments.trials.div_ceil(4);
+                report.replicas.push(load::measure(stage, replicas, trials, window).await?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
+    let mut json = serde_json::to_string_pretty(report)?;
+    json.push('\n');
+    std::fs::write(file, json).with_context(|| format!("can't write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn steps_of(line: &str) -> Vec<(u32, Vec<Scenario>)> {
+        steps(&Arguments::try_parse_from(line.split(' ')).unwrap()).into_iter().collect()
+    }
+
+    #[test]
+    fn sizes_grow_up_to_the_largest() {
+        let sizes: Vec<u32> = steps_of("bench").into_iter().map(|(size, _)| size).collect();
+        assert_eq!(sizes, [1_000, 5_000, 10_000, 20_000, 30_000, 100_000]);
+        let sizes: Vec<u32> = steps_of("bench --nodes 12000").into_iter().map(|(size, _)| size).collect();
+        assert_eq!(sizes, [1_000, 5_000, 10_000, 12_000]);
+    }
+
+    #[test]
+    fn a_small_run_shows_something_of_everything() {
+        use Scenario::{ColdStart, Latency, MassReturn, Poll, Replicas};
+        let all = vec![Poll, MassReturn, ColdStart, Latency, Replicas];
+        assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
+        assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
+    }
+
+    #[test]
+    fn records_of_the_largest_size_are_made_last() {
+        let steps = steps_of("bench --nodes 5000");
+        let (size, scenarios) = steps.last().unwrap();
+        assert_eq!(*size, 5_000);
+        assert_eq!(scenarios[..2], [Scenario::Poll, Scenario::MassReturn]);
+    }
+}

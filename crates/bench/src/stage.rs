@@ -1,0 +1,208 @@
+//! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sandbox::process::Guarded;
+use sandbox::progress::Progress;
+use sandbox::{Options, Sandbox};
+
+use crate::cluster::{AT_ONCE, Cluster, Meta, each};
+use crate::machine::{Dress, Machine};
+use crate::process::Process;
+use crate::watch::{Sight, Watch};
+
+/// The first argument that makes this binary a storer.
+pub(crate) const STORER: &str = "storer";
+/// The first argument that makes this binary a restorer.
+pub(crate) const RESTORER: &str = "restorer";
+
+/// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
+const SILENCE: Duration = Duration::from_secs(180);
+/// How often to look whether all processes still run.
+const CHECK: Duration = Duration::from_secs(1);
+/// The API server is left alone between two measurements until it is as idle as this, in shares of a core...
+const CALM: f64 = 0.15;
+/// ...over this time...
+const CALM_FOR: Duration = Duration::from_millis(500);
+/// ...but not for longer than this.
+const CALM_LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) sandbox: Sandbox,
+    /// What is known of the Nodes, by machine: the first so many machines have one.
+    pub(crate) nodes: HashMap<Machine, Meta>,
+    /// Whether each Node has a record where [`NAMESPACE`](crate::cold_start::NAMESPACE) says.
+    pub(crate) stored: bool,
+    /// How many daemons were started: each has a log of its own.
+    started: u32,
+}
+
+impl Stage {
+    pub(crate) async fn set_up() -> anyhow::Result<Self> {
+        let options = Options {
+            // A whole list of the largest size may well take longer than the minute that is the default.
+            api_server_args: vec!["--request-timeout=10m".to_owned()],
+            ..Options::default()
+        };
+        let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(options)).await??;
+        let cluster = Cluster::connect(sandbox.kubeconfig()).await?;
+        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, started: 0 })
+    }
+
+    pub(crate) fn api_server(&self) -> Process {
+        Process(self.sandbox.api_server().pid())
+    }
+
+    /// Adds Nodes until there are `count`, with all their labels.
+    pub(crate) async fn grow(&mut self, count: u32) -> anyhow::Result<()> {
+        let missing: Vec<Machine> =
+            Machine::first(count).into_iter().filter(|machine| !self.nodes.contains_key(machine)).collect();
+        self.create(&missing, Dress::Whole).await.map(drop)
+    }
+
+    /// Creates the Nodes of these machines. Returns when the last create was answered.
+    pub(crate) async fn create(&mut self, machines: &[Machine], dress: Dress) -> anyhow::Result<Instant> {
+        if machines.is_empty() {
+            return Ok(Instant::now());
+        }
+        let cluster = self.cluster.clone();
+        let create = async |machine: Machine| Ok((machine, cluster.create_node(machine, dress).await?));
+        let created = each("creating nodes", machines, AT_ONCE, create).await;
+        let answered = Instant::now();
+        for (machine, meta) in created? {
+            // Labels are known anyway, and 100,000 times 8 of them are not small.
+            let (labels, annotations) = Default::default();
+            self.nodes.insert(machine, Meta { labels, annotations, ..meta });
+        }
+        Ok(answered)
+    }
+
+    /// Deletes the Nodes of these machines.
+    pub(crate) async fn delete(&mut self, machines: &[Machine]) -> anyhow::Result<()> {
+        let cluster = self.cluster.clone();
+        each("deleting nodes", machines, AT_ONCE, async |machine| cluster.delete_node(machine).await).await?;
+        for machine in machines {
+            self.nodes.remove(machine);
+        }
+        Ok(())
+    }
+
+    /// After a failure: sees to it that there are `count` Nodes again, all of them whole.
+    pub(crate) async fn repair(&mut self, count: u32) -> anyhow::Result<()> {
+        let found = self.cluster.nodes().await?;
+        let (whole, damaged): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(machine, node)| machine.is_whole(&node.labels));
+        let damaged: Vec<Machine> = damaged.into_iter().map(|(machine, _)| machine).collect();
+        self.delete(&damaged).await?;
+        self.nodes = whole.into_iter().collect();
+        self.grow(count).await
+    }
+
+    /// Starts one daemon, as it would be started on any machine, with the default for every flag that can have it.
+    pub(crate) fn daemon(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        index: u32,
+        replicas: u32,
+    ) -> anyhow::Result<Guarded> {
+        let program = std::env::current_exe().context("can't find this program's own file")?;
+        let mut command = Command::new(program);
+        // The daemons read these too; what is set for another occasion must not change what is measured.
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("LABEL_STORAGE_") {
+                command.env_remove(variable);
+            }
+        }
+        command.env("KUBECONFIG", self.sandbox.kubeconfig());
+        command.args([kind, "--namespace", namespace]);
+        command.args(["--replica-index", &index.to_string(), "--replicas", &replicas.to_string()]);
+        self.started += 1;
+        let log = self.sandbox.data_folder().join(format!("{:02}-{kind}-{index}.log", self.started));
+        Ok(Guarded::spawn(&format!("{kind}-{index}"), &command, &log)?)
+    }
+
+    /// An error if a process has ended by itself: then there is nothing to wait for.
+    pub(crate) fn check(&self, daemons: &[&Guarded]) -> anyhow::Result<()> {
+        self.sandbox.check()?;
+        for daemon in daemons {
+            if let Some(exit) = daemon.try_wait() {
+                let (name, tail) = (daemon.name(), daemon.log_tail(5));
+                anyhow::bail!("{name} ended by itself ({exit}); the last lines of its log:\n{tail}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the watch has shown what is waited for of `total` machines. `counts` says what counts. Returns when
+    /// the first and the last were seen.
+    pub(crate) async fn see_all(
+        &self,
+        what: &str,
+        total: usize,
+        watch: &mut Watch,
+        daemons: &[&Guarded],
+        counts: impl Fn(&Sight) -> bool,
+    ) -> anyhow::Result<Span> {
+        let mut progress = Progress::new(what, total as u64);
+        let mut seen: HashMap<Machine, Instant> = HashMap::with_capacity(total);
+        let mut check = tokio::time::interval(CHECK);
+        let mut last_news = Instant::now();
+        while seen.len() < total {
+            tokio::select! {
+                sight = watch.next() => {
+                    let sight = sight?;
+                    if counts(&sight) {
+                        seen.entry(sight.machine).or_insert(sight.at);
+                        last_news = Instant::now();
+                        progress.set(seen.len() as u64);
+                    }
+                }
+                _ = check.tick() => {
+                    self.check(daemons)?;
+                    let so_far = seen.len();
+                    anyhow::ensure!(
+                        last_news.elapsed() < SILENCE,
+                        "{what}: {so_far} of {total}, and none for {} s", SILENCE.as_secs()
+                    );
+                }
+            }
+        }
+        progress.clear();
+        let (first, last) = (seen.values().min().copied(), seen.values().max().copied());
+        let now = Instant::now();
+        Ok(Span { first: first.unwrap_or(now), last: last.unwrap_or(now) })
+    }
+
+    /// Waits until the API server has digested what it was last asked for.
+    pub(crate) async fn calm(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let mut before = self.api_server().cpu()?;
+        while began.elapsed() < CALM_LIMIT {
+            tokio::time::sleep(CALM_FOR).await;
+            let now = self.api_server().cpu()?;
+            if (now - before).as_secs_f64() < CALM * CALM_FOR.as_secs_f64() {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+/// From the first of many to the last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+}
+
+impl Span {
+    pub(crate) fn seconds(self) -> f64 {
+        (self.last - self.first).as_secs_f64()
+    }
+}

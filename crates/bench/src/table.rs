@@ -1,0 +1,292 @@
+//! The report as text: aligned columns, with their units in the head.
+
+use std::fmt::Write;
+
+use crate::limits::Limit;
+use crate::probe::{Cost, Way};
+use crate::report::{Load, Report, Usage, Window};
+use crate::stats::{Latencies, ratio, ratio_text};
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// All tables of a report.
+pub(crate) fn render(report: &Report) -> String {
+    let mut text = String::new();
+    let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
+    let loads = [latency(report), usage(report), limits(&report.must_reach)];
+    for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{table}");
+    }
+    for failure in &report.failures {
+        let _ = writeln!(text, "NOT MEASURED: {failure}");
+    }
+    text
+}
+
+struct Table {
+    title: String,
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new<const N: usize>(title: &str, head: [&'static str; N]) -> Self {
+        Self { title: title.to_owned(), head: head.to_vec(), rows: Vec::new() }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+}
+
+impl std::fmt::Display for Table {
+    /// The first column is words and goes to the left, all others are figures and go to the right.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let head: Vec<String> = self.head.iter().map(|&cell| cell.to_owned()).collect();
+        let width = |column: usize| {
+            let cells = self.rows.iter().chain([&head]).filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        writeln!(f, "{}", self.title)?;
+        for row in [&head].into_iter().chain(&self.rows) {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                if column == 0 {
+                    write!(line, "{cell:<width$}")?;
+                } else {
+                    write!(line, "{GAP}{cell:>width$}")?;
+                }
+            }
+            writeln!(f, "{GAP}{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn polls(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Poll: one list of all nodes (medians)",
+        ["way", "nodes", "wall s", "client CPU s", "API-server CPU s", "wire MB", "peak MB", "rounds"],
+    );
+    for nodes in report.poll_sizes() {
+        for polled in report.poll.iter().filter(|polled| polled.nodes == nodes) {
+            let cost = polled.cost;
+            table.row([
+                polled.way.name().to_owned(),
+                thousands(u64::from(nodes)),
+                seconds(cost.wall),
+                seconds(cost.client_cpu),
+                seconds(cost.server_cpu),
+                megabytes(cost.wire),
+                megabytes(cost.peak),
+                polled.rounds.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+fn poll_ratios(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Poll: ours against the others",
+        ["against", "nodes", "wall", "client CPU", "API-server CPU", "wire", "peak"],
+    );
+    for nodes in report.poll_sizes() {
+        let Some(ours) = report.cost(Way::Ours, nodes) else { continue };
+        for way in [Way::List, Way::ListMetadata, Way::Limit] {
+            let Some(other) = report.cost(way, nodes) else { continue };
+            let of = |figure: fn(&Cost) -> f64| {
+                ratio(figure(&ours), figure(&other)).map_or_else(|| "-".to_owned(), ratio_text)
+            };
+            table.row([
+                way.name().to_owned(),
+                thousands(u64::from(nodes)),
+                of(|cost| cost.wall),
+                of(|cost| cost.client_cpu),
+                of(|cost| cost.server_cpu),
+                of(|cost| cost.wire),
+                of(|cost| cost.peak),
+            ]);
+        }
+    }
+    table
+}
+
+fn mass_returns(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Mass return: all nodes deleted and re-created",
+        ["", "nodes", "last label after last create s", "held back: restoring s", "by hand s", "ratio"],
+    );
+    for returned in &report.mass_return {
+        table.row([
+            "mass return".to_owned(),
+            thousands(returned.nodes as u64),
+            seconds(returned.last_label),
+            seconds(returned.restoring),
+            seconds(returned.patching),
+            ratio(returned.restoring, returned.patching).map_or_else(|| "-".to_owned(), ratio_text),
+        ]);
+    }
+    table
+}
+
+fn cold_start(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Cold start: no records, from the first to the last",
+        ["", "nodes", "storing s", "by hand s", "ratio"],
+    );
+    if let Some(cold) = report.cold_start {
+        table.row([
+            "cold start".to_owned(),
+            thousands(cold.nodes as u64),
+            seconds(cold.storing),
+            seconds(cold.creating),
+            ratio(cold.storing, cold.creating).map_or_else(|| "-".to_owned(), ratio_text),
+        ]);
+    }
+    table
+}
+
+/// Those of the latencies and those of the replicas are of one kind, and best read together.
+fn loads(report: &Report) -> impl Iterator<Item = (&'static str, &Load)> {
+    let latency = report.latency.iter().map(|load| ("latency", load));
+    latency.chain(report.replicas.iter().map(|load| ("replicas", load)))
+}
+
+fn latency(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Latency under status updates",
+        ["what", "replicas", "nodes", "updates/s", "trials", "p50 s", "p99 s", "max s"],
+    );
+    for (_, load) in loads(report) {
+        let mut row = |what: &str, latencies: Option<Latencies>| {
+            let Some(latencies) = latencies else { return };
+            table.row([
+                what.to_owned(),
+                load.replicas.to_string(),
+                thousands(u64::from(load.nodes)),
+                format!("{:.0}", load.busy.updates_per_second),
+                latencies.trials.to_string(),
+                seconds(latencies.p50),
+                seconds(latencies.p99),
+                seconds(latencies.max),
+            ]);
+        };
+        row("label change in the record", load.label_change);
+        row("labels back on the node", load.back);
+    }
+    table
+}
+
+fn usage(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Use of the machine: CPU in % of a core, all replicas together; peak of the largest replica since its start",
+        [
+            "",
+            "replicas",
+            "nodes",
+            "updates/s",
+            "storer CPU %",
+            "RSS MB",
+            "peak MB",
+            "restorer CPU %",
+            "RSS MB",
+            "peak MB",
+            "API-server CPU %",
+            "RSS MB",
+        ],
+    );
+    for (scenario, load) in loads(report) {
+        let mut row = |when: &str, window: &Window| {
+            let [storers, restorers, api_server] = [window.storers, window.restorers, window.api_server];
+            let percent = |usage: Usage| format!("{:.1}", usage.cpu * 100.0);
+            table.row([
+                format!("{scenario}, {when}"),
+                load.replicas.to_string(),
+                thousands(u64::from(load.nodes)),
+                format!("{:.0}", window.updates_per_second),
+                percent(storers),
+                megabytes(storers.rss as f64),
+                megabytes(storers.max_peak as f64),
+                percent(restorers),
+                megabytes(restorers.rss as f64),
+                megabytes(restorers.max_peak as f64),
+                percent(api_server),
+                megabytes(api_server.rss as f64),
+            ]);
+        };
+        row("idle", &load.idle);
+        row("updates", &load.busy);
+    }
+    table
+}
+
+fn limits(limits: &[Limit]) -> Table {
+    let mut table = Table::new("Must reach", ["what", "figure", "limit", "verdict"]);
+    for limit in limits {
+        table.row([
+            limit.what.clone(),
+            limit.figure.map_or_else(|| "-".to_owned(), |figure| limit.text(figure)),
+            limit.text(limit.limit),
+            limit.verdict().to_string(),
+        ]);
+    }
+    table
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+fn megabytes(bytes: f64) -> String {
+    format!("{:.1}", bytes / 1e6)
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{MassReturn, Polled};
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            [0, 999, 1_000, 100_000, 1_234_567].map(thousands),
+            ["0", "999", "1,000", "100,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new("T", ["what", "s"]);
+        table.row(["a".to_owned(), "10.5".to_owned()]);
+        table.row(["longer".to_owned(), "1".to_owned()]);
+        assert_eq!(table.to_string(), "T\n  what       s\n  a       10.5\n  longer     1\n");
+    }
+
+    #[test]
+    fn only_what_was_measured_is_shown() {
+        let cost = Cost { wall: 1.5, client_cpu: 0.5, server_cpu: 2.0, wire: 3e6, peak: 4e6, growth: 0.0 };
+        let poll = [Way::Ours, Way::Limit].map(|way| Polled { nodes: 1_000, way, rounds: 5, cost }).to_vec();
+        let text = render(&Report { poll, ..Report::default() });
+        assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
+        assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
+        let returned = MassReturn { nodes: 5_000, last_label: 1.0, restoring: 3.0, patching: 2.0 };
+        let text = render(&Report { mass_return: vec![returned], ..Report::default() });
+        assert!(text.contains("1.50 x"), "{text}");
+    }
+}
