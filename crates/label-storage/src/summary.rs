@@ -14,6 +14,18 @@ use crate::{Labels, Node, Record, ResourceVersion, Uid};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UidDigest(NonZeroU128);
 
+impl UidDigest {
+    /// For keeping it somewhere else.
+    pub fn to_bits(self) -> u128 {
+        self.0.get()
+    }
+
+    /// What [`to_bits`](Self::to_bits) was given, if anything gave these.
+    pub fn from_bits(bits: u128) -> Option<Self> {
+        NonZeroU128::new(bits).map(Self)
+    }
+}
+
 /// Stands for a set of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LabelsDigest(u128);
@@ -21,6 +33,16 @@ pub struct LabelsDigest(u128);
 impl LabelsDigest {
     /// No labels.
     pub const EMPTY: Self = Self(0);
+
+    /// For keeping it somewhere else.
+    pub fn to_bits(self) -> u128 {
+        self.0
+    }
+
+    /// What [`to_bits`](Self::to_bits) was given.
+    pub fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
 
     /// Whether it stands for no labels.
     pub fn is_empty(self) -> bool {

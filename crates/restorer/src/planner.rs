@@ -53,7 +53,8 @@ fn news(row: &Row) -> Option<News> {
 impl Planner for RestorePlanner {
     type Task = Task;
 
-    fn verdict(&mut self, name: &Name, look: Look<'_>) -> Verdict {
+    fn verdict(&mut self, look: Look<'_>) -> Verdict {
+        let name = look.row.name();
         let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
         if let Some(reason) = reason {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
@@ -73,13 +74,13 @@ impl Planner for RestorePlanner {
     }
 
     /// The storer's business.
-    fn deleted(&mut self, name: &Name, _: Node, _: &Row, _: bool) {
-        self.views.remove(name);
+    fn deleted(&mut self, _: Node, row: &Row, _: bool) {
+        self.views.remove(row.name());
     }
 
-    fn task(&mut self, name: &Name, row: &Row) -> Task {
+    fn task(&mut self, row: &Row) -> Task {
         let news = self.said.as_ref().and_then(|_| news(row));
-        Task { view: self.views.remove(name), news }
+        Task { view: self.views.remove(row.name()), news }
     }
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {

@@ -36,13 +36,13 @@ pub trait Planner {
     type Task;
 
     /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
-    fn verdict(&mut self, node: &Name, look: Look<'_>) -> Verdict;
+    fn verdict(&mut self, look: Look<'_>) -> Verdict;
 
     /// Takes note of a Node that was deleted, and looked like this just before.
-    fn deleted(&mut self, node: &Name, last: Node, row: &Row, is_in_flight: bool);
+    fn deleted(&mut self, last: Node, row: &Row, is_in_flight: bool);
 
     /// A Node's turn has come: what is to be done with it?
-    fn task(&mut self, node: &Name, row: &Row) -> Self::Task;
+    fn task(&mut self, row: &Row) -> Self::Task;
 
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
@@ -168,8 +168,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(now)?;
             match self.table.get(&node) {
-                Some((_, row)) => {
-                    let task = self.planner.task(&node, row);
+                Some(row) => {
+                    let task = self.planner.task(row);
                     return Some((node, task));
                 }
                 None => self.queue.done(&node),
@@ -203,32 +203,29 @@ impl<'a, P: Planner> Engine<'a, P> {
                 self.sweeps.ended(kind, outcome, took, &self.table);
             }
             Observed::Changed(Item::Node(node)) => {
-                let summary = node.summary();
-                let (name, row) = self.table.row(&node.name);
-                let is_new = row.node().is_none_or(|known| known.uid != summary.uid);
-                if row.see_node(summary) {
+                let (summary, is_new) = self.summary(&node);
+                if self.table.see_node(&node.name, summary) {
                     let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
-                    self.consider(&name, Some(&node), true, is_unsure);
+                    self.consider(&node.name, Some(&node), true, is_unsure);
                 }
             }
             Observed::Changed(Item::Record(record)) => {
-                let (name, row) = self.table.row(&record.node);
-                if row.see_record(record.version, record.stored) {
+                if self.table.see_record(&record.node, record.version, record.stored) {
                     complain(&record);
-                    self.consider(&name, None, true, false);
+                    self.consider(&record.node, None, true, false);
                 }
             }
             Observed::Deleted(Item::Node(last)) => {
-                let version = last.version;
-                let (name, row) = self.table.row(&last.name);
-                self.planner.deleted(&name, last, row, self.queue.is_in_flight(&name));
-                row.lose_node(version);
+                let name = last.name.clone();
+                self.table.lose_node(&name, last.version);
+                if let Some(row) = self.table.get(&name) {
+                    self.planner.deleted(last, row, self.queue.is_in_flight(&name));
+                }
                 self.consider(&name, None, true, false);
             }
             Observed::Deleted(Item::Record(record)) => {
-                let (name, row) = self.table.row(&record.node);
-                if row.lose_record(record.version) {
-                    self.consider(&name, None, true, false);
+                if self.table.lose_record(&record.node, record.version) {
+                    self.consider(&record.node, None, true, false);
                 }
             }
             Observed::Watching(kind) => self.sweeps.watching(kind),
@@ -240,13 +237,10 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn list(&mut self, list: u32, item: Item) {
         match item {
             Item::Node(node) => {
-                let summary = node.summary();
-                let known = self.table.get(&node.name).and_then(|(_, row)| row.node());
-                let is_new = known.is_none_or(|known| known.uid != summary.uid);
+                let (summary, is_new) = self.summary(&node);
                 if self.table.list_node(list, &node.name, summary) {
-                    let (name, _) = self.table.row(&node.name);
                     let is_unsure = is_new && !self.sweeps.knows_records();
-                    self.consider(&name, Some(&node), false, is_unsure);
+                    self.consider(&node.name, Some(&node), false, is_unsure);
                 }
             }
             Item::Record(record) => {
@@ -257,9 +251,16 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
+    /// What a decision needs to know of a Node, and whether it is another than was known.
+    fn summary(&self, node: &Node) -> (NodeSummary, bool) {
+        let summary = node.summary();
+        let known = self.table.get(&node.name).and_then(Row::node);
+        (summary, known.is_none_or(|known| known.uid != summary.uid))
+    }
+
     /// Decides about everything: some things come with time alone.
     fn review(&mut self) {
-        let names: Vec<Name> = self.table.iter().map(|(name, _)| Name::clone(name)).collect();
+        let names: Vec<Name> = self.table.iter().map(|row| Name::clone(row.name())).collect();
         for name in &names {
             self.consider(name, None, false, false);
         }
@@ -269,14 +270,14 @@ impl<'a, P: Planner> Engine<'a, P> {
     }
 
     /// Decides about a Node. Not before all records are known: each Node would seem to have none.
-    fn consider(&mut self, name: &Name, view: Option<&Node>, is_event: bool, is_unsure: bool) {
-        let Some((_, row)) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else {
-            return;
-        };
-        match self.planner.verdict(name, Look { row, view, is_event, is_unsure }) {
+    fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
+        let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        match self.planner.verdict(Look { row, view, is_event, is_unsure }) {
             Verdict::Nothing => self.queue.remove(name),
-            Verdict::Now(urgency) => self.queue.push(name, urgency, None),
-            Verdict::After(pause) => self.queue.push(name, Urgency::Routine, Some(Instant::now() + pause)),
+            Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
+            Verdict::After(pause) => {
+                self.queue.push(row.name(), Urgency::Routine, Some(Instant::now() + pause));
+            }
         }
     }
 
@@ -294,21 +295,21 @@ impl<'a, P: Planner> Engine<'a, P> {
                 return;
             }
         };
-        let (_, row) = self.table.row(name);
         match done.node {
             Reading::None => (),
-            Reading::Absent => row.miss_node(),
-            Reading::Present(node) => _ = row.see_node(node),
+            Reading::Absent => self.table.miss_node(name),
+            Reading::Present(node) => _ = self.table.see_node(name, node),
         }
         match done.record {
             Reading::None => (),
-            Reading::Absent => row.miss_record(),
-            Reading::Present((version, stored)) => _ = row.see_record(version, stored),
+            Reading::Absent => self.table.miss_record(name),
+            Reading::Present((version, stored)) => _ = self.table.see_record(name, version, stored),
         }
         self.planner.done(name, task, Some(&done));
         self.queue.done(name);
+        let Some(row) = self.table.get(name) else { return };
         let look = Look { row, view: None, is_event: true, is_unsure: false };
-        match self.planner.verdict(name, look) {
+        match self.planner.verdict(look) {
             Verdict::Nothing => (),
             Verdict::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),
             Verdict::Now(urgency) => {

@@ -4,91 +4,73 @@
 //! everything that is seen comes with its resourceVersion, and only what is newer counts. Both kinds count on their
 //! own: the versions of a Node and of a ConfigMap are never compared.
 
-use std::collections::HashMap;
+mod packed;
+
 use std::sync::Arc;
 use std::time::Instant;
 
+use hashbrown::HashTable;
 use label_storage::ResourceVersion;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::packed::{PackedNode, PackedRecord};
 
 /// A Node's name, shared by all who speak of it.
 pub type Name = Arc<str>;
 
-/// What is known of one Node and its record.
-#[derive(Debug, Clone)]
+/// What is known of one Node and its record: of each the newest, or that it was gone at that version.
+#[derive(Debug)]
 pub struct Row {
-    node: Slot<NodeSummary>,
-    record: Slot<Stored<RecordSummary>>,
+    name: Name,
+    node: PackedNode,
+    record: PackedRecord,
+    node_version: ResourceVersion,
+    record_version: ResourceVersion,
+    /// The last lists that had them.
+    node_list: u32,
+    record_list: u32,
     /// Since when this process has seen the record as it is.
     record_since: Instant,
-    /// Whether the Node's absence is certain enough to act upon.
-    absence: Absence,
-}
-
-/// How sure it is that a Node is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Absence {
-    /// A list did not have it.
-    Suspected,
-    /// The API server told of its deletion, or said so when asked for it.
-    Certain,
-}
-
-/// The newest that is known of an object: it looks like this, or it was gone at that version.
-#[derive(Debug, Clone)]
-struct Slot<T> {
-    version: ResourceVersion,
-    /// The last list that had it.
-    list: u32,
-    value: Option<T>,
-}
-
-impl<T> Slot<T> {
-    const fn empty() -> Self {
-        Self { version: ResourceVersion(0), list: 0, value: None }
-    }
-
-    fn see(&mut self, version: ResourceVersion, value: T) -> bool {
-        let is_news = version > self.version;
-        if is_news {
-            (self.version, self.value) = (version, Some(value));
-        }
-        is_news
-    }
-
-    fn lose(&mut self, version: ResourceVersion) -> bool {
-        let is_news = version >= self.version && self.value.is_some();
-        if is_news {
-            (self.version, self.value) = (version, None);
-        }
-        is_news
-    }
+    /// Whether the Node's absence is certain enough to act upon: the API server told of its deletion, or said so when
+    /// asked for it. That a list did not have it is not enough.
+    is_surely_gone: bool,
 }
 
 impl Row {
-    fn new() -> Self {
+    fn new(name: Name) -> Self {
         Self {
-            node: Slot::empty(),
-            record: Slot::empty(),
+            name,
+            node: PackedNode::default(),
+            record: PackedRecord::default(),
+            node_version: ResourceVersion(0),
+            record_version: ResourceVersion(0),
+            node_list: 0,
+            record_list: 0,
             record_since: Instant::now(),
-            absence: Absence::Suspected,
+            is_surely_gone: false,
         }
+    }
+
+    /// The Node's name.
+    pub fn name(&self) -> &Name {
+        &self.name
     }
 
     /// The Node, if it is there.
     pub fn node(&self) -> Option<NodeSummary> {
-        self.node.value
+        self.node.unpack(self.node_version)
     }
 
     /// Its record.
     pub fn stored(&self) -> Stored<RecordSummary> {
-        self.record.value.unwrap_or(Stored::Nothing)
+        self.record.unpack()
     }
 
     /// The record's own version.
     pub fn record_version(&self) -> ResourceVersion {
-        self.record.version
+        self.record_version
     }
 
     /// Since when this process has seen the record as it is.
@@ -98,45 +80,42 @@ impl Row {
 
     /// Whether the Node is gone beyond doubt.
     pub fn is_surely_gone(&self) -> bool {
-        self.node.value.is_none() && self.absence == Absence::Certain
+        self.is_surely_gone && !self.node.is_there()
     }
 
-    /// Takes note of the Node, and says whether that is news.
-    pub fn see_node(&mut self, node: NodeSummary) -> bool {
-        self.node.see(node.version, node)
-    }
-
-    /// Takes note that the Node was gone at this version, beyond doubt.
-    pub fn lose_node(&mut self, version: ResourceVersion) -> bool {
-        let is_gone = self.node.lose(version);
-        if self.node.value.is_none() {
-            self.absence = Absence::Certain;
-        }
-        is_gone
-    }
-
-    /// Takes note that the Node was not found when it was asked for. Whatever was seen of it was before.
-    pub fn miss_node(&mut self) {
-        self.lose_node(self.node.version);
-    }
-
-    /// Takes note of the record, and says whether that is news.
-    pub fn see_record(&mut self, version: ResourceVersion, record: Stored<RecordSummary>) -> bool {
-        let is_news = self.record.see(version, record);
+    fn see_node(&mut self, node: NodeSummary) -> bool {
+        let is_news = node.version > self.node_version;
         if is_news {
+            (self.node_version, self.node) = (node.version, PackedNode::pack(&node));
+        }
+        is_news
+    }
+
+    fn lose_node(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
+        let is_news = version >= self.node_version && self.node.is_there();
+        if is_news {
+            (self.node_version, self.node) = (version, PackedNode::default());
+            self.is_surely_gone = is_sure;
+        }
+        self.is_surely_gone |= is_sure && !self.node.is_there();
+        is_news
+    }
+
+    fn see_record(&mut self, version: ResourceVersion, record: Stored<RecordSummary>) -> bool {
+        let is_news = version > self.record_version;
+        if is_news {
+            (self.record_version, self.record) = (version, PackedRecord::pack(record));
             self.record_since = Instant::now();
         }
         is_news
     }
 
-    /// Takes note that there was no record at this version.
-    pub fn lose_record(&mut self, version: ResourceVersion) -> bool {
-        self.record.lose(version)
-    }
-
-    /// Takes note that there is no record. Whatever was seen of it was before.
-    pub fn miss_record(&mut self) {
-        self.lose_record(self.record.version);
+    fn lose_record(&mut self, version: ResourceVersion) -> bool {
+        let is_news = version >= self.record_version && self.record.is_there();
+        if is_news {
+            (self.record_version, self.record) = (version, PackedRecord::default());
+        }
+        is_news
     }
 
     /// Whether there is a record with something in it that does not say that its Node is gone.
@@ -146,9 +125,13 @@ impl Row {
 }
 
 /// All rows, by the Node's name.
+///
+/// An index of numbers beside the rows, rather than a map of rows: a map of a hundred thousand rows is half empty, and
+/// both halves are there while it grows.
 #[derive(Debug, Default)]
 pub struct Table {
-    rows: HashMap<Name, Row>,
+    index: HashTable<u32>,
+    rows: Vec<Row>,
     /// Counts the lists, so that what the last one lacked can be told.
     lists: u32,
 }
@@ -164,32 +147,84 @@ pub struct Missing {
 
 impl Table {
     /// The row of a Node, if there is one.
-    pub fn get(&self, node: &str) -> Option<(&Name, &Row)> {
-        self.rows.get_key_value(node)
+    pub fn get(&self, node: &str) -> Option<&Row> {
+        self.find(node).map(|at| &self.rows[at])
     }
 
-    /// The row of a Node.
-    pub fn row(&mut self, node: &str) -> (Name, &mut Row) {
-        // Most are there: a name is made only once.
-        let name = match self.rows.get_key_value(node) {
-            Some((name, _)) => Arc::clone(name),
-            None => Arc::from(node),
+    fn find(&self, node: &str) -> Option<usize> {
+        let found = self.index.find(hash(node), |&at| *self.rows[at as usize].name == *node);
+        found.map(|&at| at as usize)
+    }
+
+    /// The row of a Node, made where there is none.
+    fn row(&mut self, node: &str) -> &mut Row {
+        let at = match self.find(node) {
+            Some(at) => at,
+            None => self.add(node),
         };
-        let row = self.rows.entry(Arc::clone(&name)).or_insert_with(Row::new);
-        (name, row)
+        &mut self.rows[at]
+    }
+
+    fn add(&mut self, node: &str) -> usize {
+        if self.rows.len() == self.rows.capacity() {
+            // By an eighth, not by all: that is still seldom, and rows are the most of what a daemon holds.
+            self.rows.reserve_exact(64 + self.rows.len() / 8);
+        }
+        let at = self.rows.len();
+        self.rows.push(Row::new(Name::from(node)));
+        let rows = &self.rows;
+        // Four billion Nodes do not fit into memory, nor into a cluster.
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        self.index.insert_unique(hash(node), number, |&at| hash(&rows[at as usize].name));
+        at
     }
 
     /// All rows.
-    pub fn iter(&self) -> impl Iterator<Item = (&Name, &Row)> {
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter()
     }
 
     /// How many Nodes are there, and how many records.
     pub fn count(&self) -> (usize, usize) {
-        self.rows.values().fold((0, 0), |(nodes, records), row| {
-            let (node, record) = (row.node.value.is_some(), row.record.value.is_some());
-            (nodes + usize::from(node), records + usize::from(record))
-        })
+        let nodes = self.rows.iter().filter(|row| row.node.is_there()).count();
+        (nodes, self.rows.iter().filter(|row| row.record.is_there()).count())
+    }
+
+    /// Takes note of a Node, and says whether that is news.
+    pub fn see_node(&mut self, name: &str, node: NodeSummary) -> bool {
+        self.row(name).see_node(node)
+    }
+
+    /// Takes note that a Node was gone at this version, beyond doubt.
+    pub fn lose_node(&mut self, name: &str, version: ResourceVersion) -> bool {
+        self.row(name).lose_node(version, true)
+    }
+
+    /// Takes note that a Node was not found when it was asked for. Whatever was seen of it was before.
+    pub fn miss_node(&mut self, name: &str) {
+        let row = self.row(name);
+        row.lose_node(row.node_version, true);
+    }
+
+    /// Takes note of a record, and says whether that is news.
+    pub fn see_record(
+        &mut self,
+        node: &str,
+        version: ResourceVersion,
+        record: Stored<RecordSummary>,
+    ) -> bool {
+        self.row(node).see_record(version, record)
+    }
+
+    /// Takes note that there was no record at this version.
+    pub fn lose_record(&mut self, node: &str, version: ResourceVersion) -> bool {
+        self.row(node).lose_record(version)
+    }
+
+    /// Takes note that there is no record. Whatever was seen of it was before.
+    pub fn miss_record(&mut self, node: &str) {
+        let row = self.row(node);
+        row.lose_record(row.record_version);
     }
 
     /// Begins a list: everything that it has is to be marked with this number.
@@ -200,8 +235,8 @@ impl Table {
 
     /// Takes note of a Node in a list.
     pub fn list_node(&mut self, list: u32, name: &str, node: NodeSummary) -> bool {
-        let (_, row) = self.row(name);
-        row.node.list = list;
+        let row = self.row(name);
+        row.node_list = list;
         row.see_node(node)
     }
 
@@ -213,48 +248,59 @@ impl Table {
         version: ResourceVersion,
         record: Stored<RecordSummary>,
     ) -> bool {
-        let (_, row) = self.row(node);
-        row.record.list = list;
+        let row = self.row(node);
+        row.record_list = list;
         row.see_record(version, record)
     }
 
     /// Ends a complete list of Nodes: what it lacked was not there at its version.
     pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) {
-        for row in self.rows.values_mut().filter(|row| row.node.list != list) {
-            if row.node.lose(version) {
-                row.absence = Absence::Suspected;
-            }
+        for row in self.rows.iter_mut().filter(|row| row.node_list != list) {
+            row.lose_node(version, false);
         }
     }
 
     /// Ends a complete list of records: what it lacked was not there at its version.
     pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) {
-        for row in self.rows.values_mut().filter(|row| row.record.list != list) {
-            row.record.lose(version);
+        for row in self.rows.iter_mut().filter(|row| row.record_list != list) {
+            row.lose_record(version);
         }
     }
 
     /// Forgets what there is nothing left to know of.
     pub fn forget_gone(&mut self) {
-        self.rows.retain(|_, row| row.node.value.is_some() || row.record.value.is_some());
+        let before = self.rows.len();
+        self.rows.retain(|row| row.node.is_there() || row.record.is_there());
+        if self.rows.len() == before {
+            return;
+        }
+        self.index.clear();
+        for (at, row) in self.rows.iter().enumerate() {
+            let number = u32::try_from(at).unwrap_or(u32::MAX);
+            self.index.insert_unique(hash(&row.name), number, |&at| hash(&self.rows[at as usize].name));
+        }
     }
 
     /// How many Nodes a list lacked that should be there.
     pub fn missing(&self) -> Missing {
         let mut missing = Missing { nodes: 0, known: 0 };
-        for row in self.rows.values().filter(|row| row.expects_node()) {
+        for row in self.rows.iter().filter(|row| row.expects_node()) {
             missing.known += 1;
-            missing.nodes += usize::from(row.node.value.is_none() && row.absence == Absence::Suspected);
+            missing.nodes += usize::from(!row.node.is_there() && !row.is_surely_gone);
         }
         missing
     }
 
     /// Takes it for certain that what lists lacked is gone.
     pub fn believe_absence(&mut self) {
-        for row in self.rows.values_mut().filter(|row| row.node.value.is_none()) {
-            row.absence = Absence::Certain;
+        for row in self.rows.iter_mut().filter(|row| !row.node.is_there()) {
+            row.is_surely_gone = true;
         }
     }
+}
+
+fn hash(node: &str) -> u64 {
+    xxh3_64(node.as_bytes())
 }
 
 #[cfg(test)]
@@ -286,25 +332,27 @@ mod tests {
 
     #[test]
     fn only_what_is_newer_counts() {
-        let mut row = Row::new();
-        assert!(row.see_node(node(5)));
-        assert!(!row.see_node(node(5)) && !row.see_node(node(4)));
-        assert!(!row.lose_node(version(4)), "deleted before it was seen");
-        assert_eq!(row.node(), Some(node(5)));
-        assert!(row.lose_node(version(7)));
-        assert!(!row.see_node(node(6)), "seen before it was deleted");
-        assert!(row.is_surely_gone());
-        assert!(row.see_node(node(8)));
-        row.miss_node();
-        assert!(row.is_surely_gone() && !row.see_node(node(8)));
+        let mut table = Table::default();
+        let is_gone = |table: &Table| table.get("a").is_some_and(Row::is_surely_gone);
+        assert!(table.see_node("a", node(5)));
+        assert!(!table.see_node("a", node(5)) && !table.see_node("a", node(4)));
+        assert!(!table.lose_node("a", version(4)), "deleted before it was seen");
+        assert_eq!(table.get("a").and_then(Row::node), Some(node(5)));
+        assert!(table.lose_node("a", version(7)));
+        assert!(!table.see_node("a", node(6)), "seen before it was deleted");
+        assert!(is_gone(&table));
+        assert!(table.see_node("a", node(8)));
+        table.miss_node("a");
+        assert!(is_gone(&table) && !table.see_node("a", node(8)));
     }
 
     #[test]
     fn the_versions_of_nodes_and_records_are_not_compared() {
-        let mut row = Row::new();
-        row.see_node(node(1000));
-        assert!(row.see_record(version(5), record()));
-        assert!(row.lose_record(version(6)));
+        let mut table = Table::default();
+        table.see_node("a", node(1000));
+        assert!(table.see_record("a", version(5), record()));
+        assert!(table.lose_record("a", version(6)));
+        let row = table.get("a").expect("a row");
         assert_eq!((row.stored(), row.node()), (Stored::Nothing, Some(node(1000))));
     }
 
@@ -312,13 +360,13 @@ mod tests {
     fn what_a_complete_list_lacks_is_gone_but_not_what_came_after_it() {
         let mut table = Table::default();
         for (name, at) in [("listed", 1), ("missing", 2), ("later", 30)] {
-            table.row(name).1.see_node(node(at));
+            table.see_node(name, node(at));
         }
         let list = table.begin_list();
         table.list_node(list, "listed", node(1));
         table.list_node(list, "new", node(3));
         table.end_list_of_nodes(list, version(20));
-        let there = |name: &str| table.get(name).is_some_and(|(_, row)| row.node().is_some());
+        let there = |name: &str| table.get(name).is_some_and(|row| row.node().is_some());
         assert_eq!(["listed", "missing", "later", "new"].map(there), [true, false, true, true]);
     }
 
@@ -327,17 +375,16 @@ mod tests {
         let mut table = Table::default();
         let names = ["listed", "missing", "deleted", "never-seen"];
         for name in names {
-            table.row(name).1.see_record(version(1), record());
+            table.see_record(name, version(1), record());
         }
         for name in &names[..3] {
-            table.row(name).1.see_node(node(2));
+            table.see_node(name, node(2));
         }
         let list = table.begin_list();
         table.list_node(list, "listed", node(2));
-        table.row("deleted").1.lose_node(version(3));
+        table.lose_node("deleted", version(3));
         table.end_list_of_nodes(list, version(4));
-        let gone =
-            |table: &Table| names.map(|name| table.get(name).is_some_and(|(_, row)| row.is_surely_gone()));
+        let gone = |table: &Table| names.map(|name| table.get(name).is_some_and(Row::is_surely_gone));
         assert_eq!(table.missing(), Missing { nodes: 2, known: 4 });
         assert_eq!(gone(&table), [false, false, true, false]);
         table.believe_absence();
@@ -347,12 +394,21 @@ mod tests {
     #[test]
     fn what_there_is_nothing_to_know_of_is_forgotten() {
         let mut table = Table::default();
-        table.row("node").1.see_node(node(1));
-        table.row("record").1.see_record(version(1), record());
-        table.row("gone").1.see_node(node(1));
-        table.row("gone").1.lose_node(version(2));
+        for name in ["gone", "node"] {
+            table.see_node(name, node(1));
+        }
+        table.see_record("record", version(1), record());
+        table.lose_node("gone", version(2));
         assert_eq!(table.count(), (1, 1));
         table.forget_gone();
-        assert!(table.get("gone").is_none() && table.iter().count() == 2);
+        let names: Vec<_> = table.iter().map(|row| row.name().to_string()).collect();
+        assert_eq!(names, ["node", "record"]);
+        let found = ["gone", "node", "record"].map(|name| table.get(name).map(|row| row.name().to_string()));
+        assert_eq!(found, [None, Some("node".to_owned()), Some("record".to_owned())]);
+    }
+
+    #[test]
+    fn a_row_is_small() {
+        assert!(size_of::<Row>() <= 168, "{}", size_of::<Row>());
     }
 }

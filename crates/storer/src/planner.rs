@@ -88,11 +88,11 @@ impl StorePlanner {
 impl Planner for StorePlanner {
     type Task = Task;
 
-    fn verdict(&mut self, node: &Name, look: Look<'_>) -> Verdict {
+    fn verdict(&mut self, look: Look<'_>) -> Verdict {
+        let (row, node) = (look.row, look.row.name());
         if self.last_words.contains_key(node) {
             return Verdict::Now(Urgency::Urgent);
         }
-        let row = look.row;
         let Some(reason) = self.reason(row) else { return Verdict::Nothing };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
         self.waiting.note(node, reason);
@@ -123,7 +123,8 @@ impl Planner for StorePlanner {
 
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
-    fn deleted(&mut self, node: &Name, last: Node, row: &Row, is_in_flight: bool) {
+    fn deleted(&mut self, last: Node, row: &Row, is_in_flight: bool) {
+        let node = row.name();
         let (summary, at) = (last.summary(), self.circumstances(row));
         let has_them = matches!(row.stored(), Stored::Record(record) if record.is_of(&summary) && record.labels == summary.labels);
         let reason = store::decide(Sighting::Deleted(summary), row.stored(), at);
@@ -135,9 +136,9 @@ impl Planner for StorePlanner {
         }
     }
 
-    fn task(&mut self, node: &Name, row: &Row) -> Task {
+    fn task(&mut self, row: &Row) -> Task {
         Task {
-            last_words: self.last_words.get(node).and_then(VecDeque::front).cloned(),
+            last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
             news: self.said.as_ref().and_then(|_| self.news(row)),
