@@ -97,7 +97,7 @@ impl Machine {
                     "node.alpha.kubernetes.io/ttl": "0",
                     "volumes.kubernetes.io/controller-managed-attach-detach": "true",
                 },
-                "managedFields": self.managed_fields(),
+                "managedFields": self.managed_fields(dress),
             },
             "spec": {
                 "podCIDR": format!("100.{high}.{low}.0/24"),
@@ -121,7 +121,7 @@ impl Machine {
             .map(|image| {
                 // Another digest on every machine, or all nodes would compress into one.
                 let digest = format!("{:032x}{:032x}", spread(number, image), spread(image, number));
-                let repository = format!("registry.example.com/platform/service-{image:02}");
+                let repository = format!("registry.eu-north-1.example.com/platform/services/service-{image:02}");
                 json!({
                     "names": [format!("{repository}@sha256:{digest}"), format!("{repository}:v1.{image}.{}", number % 7)],
                     "sizeBytes": 20_000_000 + u64::from(spread(number, image) as u32 % 400_000_000),
@@ -167,8 +167,9 @@ impl Machine {
 
     /// Who set what. On a create the API server hands every field of `metadata` and `spec` that the object has to the
     /// creator; what others are said to own stays only if it is of the status, or if the object does not have it. So what
-    /// people own are labels that the node had once: the same bytes, and none that anyone reads.
-    fn managed_fields(self) -> Value {
+    /// people own are labels that the node had once: the same bytes, and none that anyone reads. A Node that was just
+    /// registered has none of theirs yet.
+    fn managed_fields(self, dress: Dress) -> Vec<Value> {
         let entry = |which: u32, manager: &str, subresource: &str, fields: Value| {
             json!({
                 "manager": manager, "operation": "Update", "apiVersion": "v1", "time": self.time(which),
@@ -208,36 +209,26 @@ impl Machine {
         ];
         let info: serde_json::Map<String, Value> =
             info.map(|field| (format!("f:{field}"), json!({}))).into_iter().collect();
-        json!([
-            entry(
-                2,
-                "kubectl-label",
-                "",
-                json!({"f:metadata": {"f:labels": {
-                    "f:example.com/former-rack": {}, "f:example.com/former-team": {},
-                    "f:example.com/former-cost-centre": {}, "f:example.com/maintenance-window": {},
-                }}})
-            ),
-            entry(
-                3,
-                "kubectl-annotate",
-                "",
-                json!({"f:metadata": {"f:annotations": {
-                    "f:example.com/former-owner": {}, "f:example.com/former-ticket": {},
-                }}})
-            ),
-            entry(4, "kube-controller-manager", "status", json!({"f:status": {"f:conditions": route}})),
-            entry(
-                5,
-                "kubelet",
-                "status",
-                json!({"f:status": {
-                    "f:addresses": addresses, "f:allocatable": resources, "f:capacity": resources,
-                    "f:conditions": conditions, "f:daemonEndpoints": {"f:kubeletEndpoint": {"f:Port": {}}},
-                    "f:images": {}, "f:nodeInfo": info,
-                }})
-            ),
-        ])
+        let labels = json!({
+            "f:example.com/former-rack": {}, "f:example.com/former-team": {},
+            "f:example.com/former-cost-centre": {}, "f:example.com/maintenance-window": {},
+        });
+        let annotations = json!({"f:example.com/former-owner": {}, "f:example.com/former-ticket": {}});
+        let status = json!({
+            "f:addresses": addresses, "f:allocatable": resources, "f:capacity": resources,
+            "f:conditions": conditions, "f:daemonEndpoints": {"f:kubeletEndpoint": {"f:Port": {}}},
+            "f:images": {}, "f:nodeInfo": info,
+        });
+        let mut entries = vec![
+            entry(2, "kube-controller-manager", "status", json!({"f:status": {"f:conditions": route}})),
+            entry(3, "kubelet", "status", json!({"f:status": status})),
+        ];
+        if dress == Dress::Whole {
+            entries.push(entry(4, "kubectl-label", "", json!({"f:metadata": {"f:labels": labels}})));
+            let annotations = json!({"f:metadata": {"f:annotations": annotations}});
+            entries.push(entry(5, "kubectl-annotate", "", annotations));
+        }
+        entries
     }
 
     /// The patch that gives a Node its labels back, as the restorer would send it for a record of this generation.

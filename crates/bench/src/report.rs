@@ -51,6 +51,8 @@ pub(crate) struct Polled {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
+    /// How long it took to create them all, with both daemons at work.
+    pub(crate) creating: f64,
     /// From the answer to the last create to the last label, with both daemons at work.
     pub(crate) last_label: f64,
     /// From the first node restored to the last, all of which were there before.
@@ -91,6 +93,9 @@ pub(crate) struct Window {
     pub(crate) storers: Usage,
     pub(crate) restorers: Usage,
     pub(crate) api_server: Usage,
+    /// The rest of what shares the machine with them.
+    pub(crate) etcd: Usage,
+    pub(crate) bench: Usage,
 }
 
 /// What processes of one kind used.

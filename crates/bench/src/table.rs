@@ -122,12 +122,21 @@ fn poll_ratios(report: &Report) -> Table {
 fn mass_returns(report: &Report) -> Table {
     let mut table = Table::new(
         "Mass return: all nodes deleted and re-created",
-        ["", "nodes", "last label after last create s", "held back: restoring s", "by hand s", "ratio"],
+        [
+            "",
+            "nodes",
+            "creating s",
+            "last label after last create s",
+            "held back: restoring s",
+            "by hand s",
+            "ratio",
+        ],
     );
     for returned in &report.mass_return {
         table.row([
             "mass return".to_owned(),
             thousands(returned.nodes as u64),
+            seconds(returned.creating),
             seconds(returned.last_label),
             seconds(returned.restoring),
             seconds(returned.patching),
@@ -201,6 +210,8 @@ fn usage(report: &Report) -> Table {
             "peak MB",
             "API-server CPU %",
             "RSS MB",
+            "etcd CPU %",
+            "bench CPU %",
         ],
     );
     for (scenario, load) in loads(report) {
@@ -220,6 +231,8 @@ fn usage(report: &Report) -> Table {
                 megabytes(restorers.max_peak as f64),
                 percent(api_server),
                 megabytes(api_server.rss as f64),
+                percent(window.etcd),
+                percent(window.bench),
             ]);
         };
         row("idle", &load.idle);
@@ -313,7 +326,8 @@ mod tests {
         let text = render(&Report { poll, ..Report::default() });
         assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
         assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
-        let returned = MassReturn { nodes: 5_000, last_label: 1.0, restoring: 3.0, patching: 2.0 };
+        let returned =
+            MassReturn { nodes: 5_000, creating: 1.0, last_label: 1.0, restoring: 3.0, patching: 2.0 };
         let text = render(&Report { mass_return: vec![returned], ..Report::default() });
         assert!(text.contains("1.50 x"), "{text}");
     }
