@@ -184,7 +184,13 @@ mod tests {
 
     #[test]
     fn the_worst_size_counts() {
-        let of = |nodes, restoring| MassReturn { nodes, last_label: 2.0, restoring, patching: 10.0 };
+        let of = |nodes, restoring| MassReturn {
+            nodes,
+            creating: 9.0,
+            last_label: 2.0,
+            restoring,
+            patching: 10.0,
+        };
         let report = Report {
             mass_return: vec![of(5_000, 12.0), of(20_000, 17.0)],
             cold_start: Some(ColdStart { nodes: 1, storing: 16.0, creating: 10.0 }),

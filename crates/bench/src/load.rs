@@ -87,6 +87,8 @@ struct Meter {
     storers: Group,
     restorers: Group,
     api_server: Group,
+    etcd: Group,
+    bench: Group,
 }
 
 impl Meter {
@@ -96,6 +98,8 @@ impl Meter {
             storers: group(&daemons.storers)?,
             restorers: group(&daemons.restorers)?,
             api_server: Group::new([stage.api_server()])?,
+            etcd: Group::new([Process(stage.sandbox.etcd().pid())])?,
+            bench: Group::new([Process(std::process::id())])?,
             began: Instant::now(),
         })
     }
@@ -108,6 +112,8 @@ impl Meter {
             storers: self.storers.usage(time)?,
             restorers: self.restorers.usage(time)?,
             api_server: self.api_server.usage(time)?,
+            etcd: self.etcd.usage(time)?,
+            bench: self.bench.usage(time)?,
         })
     }
 }

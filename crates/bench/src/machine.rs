@@ -10,8 +10,6 @@ use crate::cluster::Meta;
 
 /// Half of what a kubelet reports at most, by default.
 const IMAGES: u32 = 25;
-/// When the kubelet last said that all is well.
-const REGISTERED: &str = "2026-11-01T00:00:00Z";
 
 /// A machine. All there is to know about it follows from its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,7 +97,7 @@ impl Machine {
                     "node.alpha.kubernetes.io/ttl": "0",
                     "volumes.kubernetes.io/controller-managed-attach-detach": "true",
                 },
-                "managedFields": managed_fields(),
+                "managedFields": self.managed_fields(dress),
             },
             "spec": {
                 "podCIDR": format!("100.{high}.{low}.0/24"),
@@ -123,7 +121,7 @@ impl Machine {
             .map(|image| {
                 // Another digest on every machine, or all nodes would compress into one.
                 let digest = format!("{:032x}{:032x}", spread(number, image), spread(image, number));
-                let repository = format!("registry.example.com/platform/service-{image:02}");
+                let repository = format!("registry.eu-north-1.example.com/platform/services/service-{image:02}");
                 json!({
                     "names": [format!("{repository}@sha256:{digest}"), format!("{repository}:v1.{image}.{}", number % 7)],
                     "sizeBytes": 20_000_000 + u64::from(spread(number, image) as u32 % 400_000_000),
@@ -140,7 +138,7 @@ impl Machine {
             "allocatable": resources("7910m", "31450292Ki"),
             "conditions": CONDITIONS.map(|(kind, status, reason, message)| json!({
                 "type": kind, "status": status, "reason": reason, "message": message,
-                "lastHeartbeatTime": REGISTERED, "lastTransitionTime": REGISTERED,
+                "lastHeartbeatTime": self.time(1), "lastTransitionTime": self.time(0),
             })),
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
@@ -157,6 +155,80 @@ impl Machine {
             },
             "images": images,
         })
+    }
+
+    /// When something happened to it, to the second: each of these at another time, and on each machine.
+    fn time(self, which: u32) -> String {
+        const BEGAN: i64 = 1_793_491_200;
+        const MONTH: u64 = 30 * 24 * 3_600;
+        let seconds = i64::try_from(spread(self.0, 1_000 + which) % MONTH).unwrap_or_default();
+        jiff::Timestamp::from_second(BEGAN + seconds).map(|time| time.to_string()).unwrap_or_default()
+    }
+
+    /// Who set what. On a create the API server hands every field of `metadata` and `spec` that the object has to the
+    /// creator; what others are said to own stays only if it is of the status, or if the object does not have it. So what
+    /// people own are labels that the node had once: the same bytes, and none that anyone reads. A Node that was just
+    /// registered has none of theirs yet.
+    fn managed_fields(self, dress: Dress) -> Vec<Value> {
+        let entry = |which: u32, manager: &str, subresource: &str, fields: Value| {
+            json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "time": self.time(which),
+                "fieldsType": "FieldsV1", "fieldsV1": fields, "subresource": subresource,
+            })
+        };
+        let condition = |kind: &str| {
+            let fields = json!({
+                ".": {}, "f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {},
+                "f:lastHeartbeatTime": {}, "f:lastTransitionTime": {},
+            });
+            (format!("k:{{\"type\":\"{kind}\"}}"), fields)
+        };
+        let conditions: serde_json::Map<String, Value> =
+            CONDITIONS.iter().skip(1).map(|(kind, ..)| condition(kind)).collect();
+        let route: serde_json::Map<String, Value> = [condition("NetworkUnavailable")].into_iter().collect();
+        let address = |kind: &str| {
+            (format!("k:{{\"type\":\"{kind}\"}}"), json!({".": {}, "f:address": {}, "f:type": {}}))
+        };
+        let addresses: serde_json::Map<String, Value> =
+            ["Hostname", "InternalDNS", "InternalIP"].map(address).into_iter().collect();
+        let resources = json!({
+            ".": {}, "f:cpu": {}, "f:ephemeral-storage": {}, "f:hugepages-1Gi": {}, "f:hugepages-2Mi": {},
+            "f:memory": {}, "f:pods": {},
+        });
+        let info = [
+            "architecture",
+            "bootID",
+            "containerRuntimeVersion",
+            "kernelVersion",
+            "kubeProxyVersion",
+            "kubeletVersion",
+            "machineID",
+            "operatingSystem",
+            "osImage",
+            "systemUUID",
+        ];
+        let info: serde_json::Map<String, Value> =
+            info.map(|field| (format!("f:{field}"), json!({}))).into_iter().collect();
+        let labels = json!({
+            "f:example.com/former-rack": {}, "f:example.com/former-team": {},
+            "f:example.com/former-cost-centre": {}, "f:example.com/maintenance-window": {},
+        });
+        let annotations = json!({"f:example.com/former-owner": {}, "f:example.com/former-ticket": {}});
+        let status = json!({
+            "f:addresses": addresses, "f:allocatable": resources, "f:capacity": resources,
+            "f:conditions": conditions, "f:daemonEndpoints": {"f:kubeletEndpoint": {"f:Port": {}}},
+            "f:images": {}, "f:nodeInfo": info,
+        });
+        let mut entries = vec![
+            entry(2, "kube-controller-manager", "status", json!({"f:status": {"f:conditions": route}})),
+            entry(3, "kubelet", "status", json!({"f:status": status})),
+        ];
+        if dress == Dress::Whole {
+            entries.push(entry(4, "kubectl-label", "", json!({"f:metadata": {"f:labels": labels}})));
+            let annotations = json!({"f:metadata": {"f:annotations": annotations}});
+            entries.push(entry(5, "kubectl-annotate", "", annotations));
+        }
+        entries
     }
 
     /// The patch that gives a Node its labels back, as the restorer would send it for a record of this generation.
@@ -187,7 +259,10 @@ impl Machine {
 /// What a kubelet sends every now and then: that all is as it was.
 pub(crate) fn heartbeat(now: jiff::Timestamp) -> Value {
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    let conditions = CONDITIONS.map(|(kind, ..)| json!({"type": kind, "lastHeartbeatTime": now}));
+    // The first is the route controller's.
+    let own = CONDITIONS.iter().skip(1);
+    let conditions: Vec<Value> =
+        own.map(|(kind, ..)| json!({"type": kind, "lastHeartbeatTime": now})).collect();
     json!({"status": {"conditions": conditions}})
 }
 
@@ -198,77 +273,6 @@ const CONDITIONS: [(&str, &str, &str, &str); 5] = [
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
-
-/// Who set what. On a create the API server hands every field of `metadata` and `spec` that the object has to the
-/// creator; what others are said to own stays only if it is of the status, or if the object does not have it. So what
-/// people own are labels that the node had once: the same bytes, and none that anyone reads.
-fn managed_fields() -> Value {
-    let entry = |manager: &str, subresource: &str, fields: Value| {
-        json!({
-            "manager": manager, "operation": "Update", "apiVersion": "v1", "time": REGISTERED,
-            "fieldsType": "FieldsV1", "fieldsV1": fields, "subresource": subresource,
-        })
-    };
-    let condition = |kind: &str| {
-        let fields = json!({
-            ".": {}, "f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {},
-            "f:lastHeartbeatTime": {}, "f:lastTransitionTime": {},
-        });
-        (format!("k:{{\"type\":\"{kind}\"}}"), fields)
-    };
-    let conditions: serde_json::Map<String, Value> =
-        CONDITIONS.iter().skip(1).map(|(kind, ..)| condition(kind)).collect();
-    let route: serde_json::Map<String, Value> = [condition("NetworkUnavailable")].into_iter().collect();
-    let address =
-        |kind: &str| (format!("k:{{\"type\":\"{kind}\"}}"), json!({".": {}, "f:address": {}, "f:type": {}}));
-    let addresses: serde_json::Map<String, Value> =
-        ["Hostname", "InternalDNS", "InternalIP"].map(address).into_iter().collect();
-    let resources = json!({
-        ".": {}, "f:cpu": {}, "f:ephemeral-storage": {}, "f:hugepages-1Gi": {}, "f:hugepages-2Mi": {},
-        "f:memory": {}, "f:pods": {},
-    });
-    let info = [
-        "architecture",
-        "bootID",
-        "containerRuntimeVersion",
-        "kernelVersion",
-        "kubeProxyVersion",
-        "kubeletVersion",
-        "machineID",
-        "operatingSystem",
-        "osImage",
-        "systemUUID",
-    ];
-    let info: serde_json::Map<String, Value> =
-        info.map(|field| (format!("f:{field}"), json!({}))).into_iter().collect();
-    json!([
-        entry(
-            "kubectl-label",
-            "",
-            json!({"f:metadata": {"f:labels": {
-                "f:example.com/former-rack": {}, "f:example.com/former-team": {},
-                "f:example.com/former-cost-centre": {}, "f:example.com/maintenance-window": {},
-            }}})
-        ),
-        entry(
-            "kubectl-annotate",
-            "",
-            json!({"f:metadata": {"f:annotations": {
-                "f:example.com/former-owner": {}, "f:example.com/former-ticket": {},
-            }}})
-        ),
-        entry("kube-controller-manager", "status", json!({"f:status": {"f:conditions": route}})),
-        entry(
-            "kubelet",
-            "status",
-            json!({"f:status": {
-                "f:addresses": addresses, "f:allocatable": resources, "f:capacity": resources,
-                "f:conditions": conditions, "f:daemonEndpoints": {"f:kubeletEndpoint": {"f:Port": {}}},
-                "f:images": {}, "f:nodeInfo": info,
-            }})
-        ),
-    ])
-}
 
 /// A number that looks random, the same for the same two.
 fn spread(a: u32, b: u32) -> u64 {

@@ -1,5 +1,7 @@
 //! All Nodes are deleted and return: how long until they have their labels back.
 
+use std::time::Instant;
+
 use crate::cluster::{AS_A_DAEMON, each};
 use crate::machine::{Dress, Machine};
 use crate::report::MassReturn;
@@ -24,6 +26,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     eprintln!("mass return of {nodes} nodes, with both daemons at work");
     stage.delete(&machines).await?;
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let first_create = Instant::now();
     let last_create = stage.create(&machines, Dress::Bare).await?;
     let daemons = [&storer, &restorer];
     let back = stage.see_all("labels back on nodes", nodes, &mut whole, &daemons, |_| true).await?;
@@ -56,5 +59,6 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     each("patching nodes", &machines, AS_A_DAEMON, patch).await?;
     let patched = stage.see_all("labels back on nodes", nodes, &mut whole, &[], |_| true).await?;
 
-    Ok(MassReturn { nodes, last_label, restoring: restored.seconds(), patching: patched.seconds() })
+    let creating = (last_create - first_create).as_secs_f64();
+    Ok(MassReturn { nodes, creating, last_label, restoring: restored.seconds(), patching: patched.seconds() })
 }

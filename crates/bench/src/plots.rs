@@ -68,7 +68,14 @@ fn paint(
         .x_label_area_size(40)
         .y_label_area_size(70)
         .build_cartesian_2d(across.log_scale(), up.log_scale())?;
-    chart.configure_mesh().x_desc("nodes").label_style((FONT, 13)).light_line_style(WHITE).draw()?;
+    let nodes = |nodes: &f64| format!("{nodes:.0}");
+    chart
+        .configure_mesh()
+        .x_desc("nodes")
+        .x_label_formatter(&nodes)
+        .label_style((FONT, 13))
+        .light_line_style(WHITE)
+        .draw()?;
     for (index, way) in Way::ALL.into_iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
         let line = LineSeries::new(points(way), color.stroke_width(2)).point_size(4);

@@ -47,6 +47,13 @@ pub(crate) fn own_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
+/// The memory of the whole machine, in bytes.
+pub(crate) fn total_memory() -> anyhow::Result<u64> {
+    let file = "/proc/meminfo";
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
+    kilobytes(&text, "MemTotal").with_context(|| format!("{file} has no MemTotal"))
+}
+
 fn memory_in(file: &str) -> anyhow::Result<Memory> {
     let status = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
     let line = |key| kilobytes(&status, key).with_context(|| format!("{file} has no {key}"));
@@ -63,7 +70,7 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// A line such as `VmHWM:     10000 kB` of a `/proc/PID/status` file, in bytes.
+/// A line such as `VmHWM:     10000 kB` of a file under `/proc`, in bytes.
 fn kilobytes(status: &str, key: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -97,6 +104,7 @@ mod tests {
         let memory = own.memory().unwrap();
         assert!(memory.rss > 0 && memory.peak >= memory.rss, "{memory:?}");
         assert!(own_memory().is_ok());
+        assert!(total_memory().unwrap() > memory.peak);
         assert!(own_cpu() > Duration::ZERO);
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::probe::{Cost, Way};
+use crate::process::total_memory;
 use crate::stats::Latencies;
 
 /// All that one run has measured. What was not asked for is empty.
@@ -10,6 +11,7 @@ use crate::stats::Latencies;
 pub(crate) struct Report {
     /// The largest size that was asked for.
     pub(crate) nodes: u32,
+    pub(crate) computer: Computer,
     pub(crate) poll: Vec<Polled>,
     pub(crate) mass_return: Vec<MassReturn>,
     pub(crate) cold_start: Option<ColdStart>,
@@ -18,6 +20,20 @@ pub(crate) struct Report {
     pub(crate) must_reach: Vec<crate::limits::Limit>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,
+}
+
+/// What it was measured on. The control plane, the daemons and the bench share it.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Computer {
+    pub(crate) cores: usize,
+    /// Bytes.
+    pub(crate) memory: u64,
+}
+
+impl Computer {
+    pub(crate) fn this() -> anyhow::Result<Self> {
+        Ok(Self { cores: std::thread::available_parallelism()?.get(), memory: total_memory()? })
+    }
 }
 
 /// One way to list all Nodes, at one size.
@@ -35,6 +51,8 @@ pub(crate) struct Polled {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
+    /// How long it took to create them all, with both daemons at work.
+    pub(crate) creating: f64,
     /// From the answer to the last create to the last label, with both daemons at work.
     pub(crate) last_label: f64,
     /// From the first node restored to the last, all of which were there before.
@@ -75,6 +93,9 @@ pub(crate) struct Window {
     pub(crate) storers: Usage,
     pub(crate) restorers: Usage,
     pub(crate) api_server: Usage,
+    /// The rest of what shares the machine with them.
+    pub(crate) etcd: Usage,
+    pub(crate) bench: Usage,
 }
 
 /// What processes of one kind used.

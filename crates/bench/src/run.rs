@@ -1,13 +1,15 @@
 //! One run: from the smallest size to the largest, and then what is measured at the largest alone.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::report::Report;
+use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{Arguments, Scenario, cold_start, limits, load, mass_return, plots, poll, table};
 
@@ -20,16 +22,18 @@ const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
 /// Measures what was asked for, and shows it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // Better now than after an hour.
+    // Better now than after an hour. What an earlier run has written stays until there is something new.
     if let Some(file) = &arguments.json {
-        write(&Report::default(), file)?;
+        let opened = File::options().append(true).create(true).open(file);
+        opened.with_context(|| format!("can't write {}", file.display()))?;
     }
     if let Some(folder) = &arguments.plots {
         plots::write(&Report::default(), folder)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = runtime.block_on(measure(arguments))?;
-    print!("{}", table::render(&report));
+    // A reader that has gone away, as in `bench | head`, is no reason to fail.
+    let _ = std::io::stdout().write_all(table::render(&report).as_bytes());
     if let Some(folder) = &arguments.plots {
         plots::write(&report, folder)?;
     }
@@ -37,7 +41,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
-    let mut report = Report { nodes: arguments.nodes, ..Report::default() };
+    let computer = Computer::this()?;
+    let mut report = Report { nodes: arguments.nodes, computer, ..Report::default() };
     eprintln!("starting etcd and kube-apiserver");
     let mut stage = Stage::set_up().await?;
     let data = stage.sandbox.data_folder().to_owned();

@@ -28,7 +28,7 @@ const CALM: f64 = 0.15;
 /// ...over this time...
 const CALM_FOR: Duration = Duration::from_millis(500);
 /// ...but not for longer than this.
-const CALM_LIMIT: Duration = Duration::from_secs(30);
+const CALM_LIMIT: Duration = Duration::from_secs(15);
 
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,

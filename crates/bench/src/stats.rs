@@ -39,9 +39,9 @@ pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// A ratio as people say it: `1/12.5` below one, `1.25 x` from there on.
+/// A ratio as people say it: `1/12.5` where that is far below one, `1.25 x` otherwise.
 pub(crate) fn ratio_text(ratio: f64) -> String {
-    if ratio > 0.0 && ratio < 1.0 { format!("1/{:.1}", 1.0 / ratio) } else { format!("{ratio:.2} x") }
+    if ratio > 0.0 && ratio < 0.5 { format!("1/{:.1}", 1.0 / ratio) } else { format!("{ratio:.2} x") }
 }
 
 #[cfg(test)]
@@ -67,11 +67,12 @@ mod tests {
     }
 
     #[test]
-    fn ratios_read_well_on_both_sides_of_one() {
+    fn ratios_read_well_whether_large_or_small() {
         assert_eq!(ratio(1.0, 0.0), None);
         assert_eq!(ratio(1.0, 4.0), Some(0.25));
         assert_eq!(ratio_text(0.08), "1/12.5");
         assert_eq!(ratio_text(1.254), "1.25 x");
+        assert_eq!(ratio_text(0.97), "0.97 x");
         assert_eq!(ratio_text(0.0), "0.00 x");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
-use crate::report::{Load, Report, Usage, Window};
+use crate::report::{Computer, Load, Report, Usage, Window};
 use crate::stats::{Latencies, ratio, ratio_text};
 
 /// Between two columns.
@@ -12,9 +12,13 @@ const GAP: &str = "  ";
 
 /// All tables of a report.
 pub(crate) fn render(report: &Report) -> String {
-    let mut text = String::new();
+    let Computer { cores, memory } = report.computer;
+    let mut text = format!(
+        "On a machine with {cores} cores and {:.0} GB, shared by all that runs.\n\n",
+        memory as f64 / 1e9
+    );
     let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
-    let loads = [latency(report), usage(report), limits(&report.must_reach)];
+    let loads = [latency(report), usage(report), replicas(report), limits(&report.must_reach)];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{table}");
@@ -118,12 +122,21 @@ fn poll_ratios(report: &Report) -> Table {
 fn mass_returns(report: &Report) -> Table {
     let mut table = Table::new(
         "Mass return: all nodes deleted and re-created",
-        ["", "nodes", "last label after last create s", "held back: restoring s", "by hand s", "ratio"],
+        [
+            "",
+            "nodes",
+            "creating s",
+            "last label after last create s",
+            "held back: restoring s",
+            "by hand s",
+            "ratio",
+        ],
     );
     for returned in &report.mass_return {
         table.row([
             "mass return".to_owned(),
             thousands(returned.nodes as u64),
+            seconds(returned.creating),
             seconds(returned.last_label),
             seconds(returned.restoring),
             seconds(returned.patching),
@@ -197,6 +210,8 @@ fn usage(report: &Report) -> Table {
             "peak MB",
             "API-server CPU %",
             "RSS MB",
+            "etcd CPU %",
+            "bench CPU %",
         ],
     );
     for (scenario, load) in loads(report) {
@@ -216,10 +231,36 @@ fn usage(report: &Report) -> Table {
                 megabytes(restorers.max_peak as f64),
                 percent(api_server),
                 megabytes(api_server.rss as f64),
+                percent(window.etcd),
+                percent(window.bench),
             ]);
         };
         row("idle", &load.idle);
         row("updates", &load.busy);
+    }
+    table
+}
+
+/// What the API server needs more than without any daemon, for each pair of a storer and a restorer.
+fn replicas(report: &Report) -> Table {
+    let mut table = Table::new(
+        "What one storer and one restorer more cost the API server: CPU in % of a core",
+        ["", "replicas", "nodes", "idle %", "under updates %"],
+    );
+    let none = report.replicas.iter().find(|load| load.replicas == 0);
+    for load in report.replicas.iter().filter(|load| load.replicas > 0) {
+        let Some(none) = none else { continue };
+        let more = |window: fn(&Load) -> &Window| {
+            let [with, without] = [load, none].map(|load| window(load).api_server.cpu);
+            format!("{:.1}", (with - without) / f64::from(load.replicas) * 100.0)
+        };
+        table.row([
+            "each of them".to_owned(),
+            load.replicas.to_string(),
+            thousands(u64::from(load.nodes)),
+            more(|load| &load.idle),
+            more(|load| &load.busy),
+        ]);
     }
     table
 }
@@ -285,7 +326,8 @@ mod tests {
         let text = render(&Report { poll, ..Report::default() });
         assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
         assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
-        let returned = MassReturn { nodes: 5_000, last_label: 1.0, restoring: 3.0, patching: 2.0 };
+        let returned =
+            MassReturn { nodes: 5_000, creating: 1.0, last_label: 1.0, restoring: 3.0, patching: 2.0 };
         let text = render(&Report { mass_return: vec![returned], ..Report::default() });
         assert!(text.contains("1.50 x"), "{text}");
     }

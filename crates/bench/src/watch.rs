@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use crate::cluster::{Cluster, Meta, NODES, Object, config_maps};
 use crate::machine::Machine;
 
-/// Between the end of a watch that broke and the next.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Between the end of a watch and the next.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Something that was waited for was seen of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ async fn follow(
                 return Err(kube::Error::Api(status)).with_context(|| format!("watching {collection}"));
             }
             Err(_) => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(PAUSE * 10).await;
                 continue;
             }
         };
@@ -129,6 +129,7 @@ async fn follow(
         if sender.is_closed() {
             return Ok(());
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
