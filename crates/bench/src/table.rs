@@ -188,6 +188,7 @@ fn latency(report: &Report) -> Table {
                 seconds(latencies.max),
             ]);
         };
+        row("label change on a watch: the server alone", load.echo);
         row("label change in the record", load.label_change);
         row("labels back on the node", load.back);
     }
