@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use sandbox::process::Guarded;
 use sandbox::progress::Progress;
 
+use crate::Arguments;
 use crate::cold_start::NAMESPACE;
 use crate::process::Process;
 use crate::report::{Load, Usage, Window};
@@ -23,9 +24,10 @@ pub(crate) async fn measure(
     stage: &mut Stage,
     replicas: u32,
     trials: u32,
-    window: Duration,
+    arguments: &Arguments,
 ) -> anyhow::Result<Load> {
     let nodes = u32::try_from(stage.nodes.len())?;
+    let window = Duration::from_secs(arguments.window);
     eprintln!("{replicas} storers and {replicas} restorers at {nodes} nodes");
     let mut daemons = Daemons { storers: Vec::new(), restorers: Vec::new() };
     for index in 0..replicas {
@@ -48,10 +50,12 @@ pub(crate) async fn measure(
     stage.check(&all)?;
     let idle = meter.stop(0.0)?;
 
-    let updates = Updates::start(&stage.cluster, nodes);
+    let updates = Updates::start(&stage.cluster, nodes, arguments.updates);
     tokio::time::sleep(SETTLE).await;
     let meter = Meter::start(stage, &daemons)?;
     let (began, before) = (Instant::now(), updates.done());
+    let echoed = trials::spread(nodes, trials, 3);
+    let echo = Latencies::of(trials::echoes(stage, &echoed, &all).await?);
     let (mut label_change, mut back) = (None, None);
     if replicas > 0 {
         let changed = trials::spread(nodes, trials, 1);
@@ -63,7 +67,7 @@ pub(crate) async fn measure(
     stage.check(&all)?;
     let rate = (updates.done() - before) as f64 / began.elapsed().as_secs_f64();
     let busy = meter.stop(rate)?;
-    Ok(Load { nodes, replicas, idle, busy, label_change, back })
+    Ok(Load { nodes, replicas, idle, busy, echo, label_change, back })
 }
 
 async fn pass_time(what: &str, time: Duration) {

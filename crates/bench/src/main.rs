@@ -59,6 +59,10 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_TRIALS", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trials: u32,
 
+    /// How many node status updates a second there are while latencies are measured
+    #[arg(long, env = "BENCH_UPDATES", value_name = "RATE", default_value_t = 333, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    updates: u32,
+
     /// For how many seconds the use of CPU is measured, each time
     #[arg(long, env = "BENCH_WINDOW", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     window: u64,

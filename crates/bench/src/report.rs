@@ -78,6 +78,8 @@ pub(crate) struct Load {
     pub(crate) replicas: u32,
     pub(crate) idle: Window,
     pub(crate) busy: Window,
+    /// From a label change to the bench's own watch of Nodes that shows it, under updates: what the API server needs.
+    pub(crate) echo: Option<Latencies>,
     /// From a label change to the record that has it, under updates.
     pub(crate) label_change: Option<Latencies>,
     /// From the create of a Node to its labels on it, under updates.

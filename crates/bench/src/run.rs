@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 
@@ -102,20 +101,19 @@ async fn one(
     report: &mut Report,
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
-    let window = Duration::from_secs(arguments.window);
     match scenario {
         Scenario::Poll => report.poll.extend(poll::measure(stage).await?),
         Scenario::MassReturn => report.mass_return.push(mass_return::measure(stage).await?),
         Scenario::ColdStart => report.cold_start = Some(cold_start::measure(stage).await?),
         Scenario::Latency => {
             cold_start::ensure_records(stage).await?;
-            report.latency = Some(load::measure(stage, 1, arguments.trials, window).await?);
+            report.latency = Some(load::measure(stage, 1, arguments.trials, arguments).await?);
         }
         Scenario::Replicas => {
             cold_start::ensure_records(stage).await?;
             for replicas in REPLICAS {
                 let trials = arguments.trials.div_ceil(4);
-                report.replicas.push(load::measure(stage, replicas, trials, window).await?);
+                report.replicas.push(load::measure(stage, replicas, trials, arguments).await?);
             }
         }
     }

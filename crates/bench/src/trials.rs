@@ -54,6 +54,18 @@ pub(crate) async fn label_changes(
     run(stage, "label changes", machines, daemons, &mut watch, change).await
 }
 
+/// From a label change to the bench's own watch of Nodes that shows it: what the API server itself needs to tell anyone.
+pub(crate) async fn echoes(
+    stage: &Stage,
+    machines: &[Machine],
+    daemons: &[&Guarded],
+) -> anyhow::Result<Vec<Duration>> {
+    let mut watch = Watch::whole_nodes(&stage.cluster).await?;
+    let value = jiff::Timestamp::now().as_millisecond().to_string();
+    let change = |machine| change_label(stage.cluster.clone(), machine, value.clone());
+    run(stage, "label changes on a watch", machines, daemons, &mut watch, change).await
+}
+
 /// From the create of a Node that was away to its labels on it, for each of these machines.
 pub(crate) async fn returns(
     stage: &Stage,
