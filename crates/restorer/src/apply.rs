@@ -72,7 +72,9 @@ impl Apply {
     /// Patches a Node, and returns it as it is after that.
     async fn patch(&self, node: Node, patch: restore::Patch, reason: &'static str) -> Result<Node, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let body = Patch::Merge(Body::from(&patch));
+        // Does what a merge patch does with labels and annotations, for less of the server's time: it need not make JSON of
+        // the whole Node first.
+        let body = Patch::Strategic(Body::from(&patch));
         let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
         let patched = call::one("patch node", patched).await?;
         let (generation, labels) = (patch.generation, patch.labels.len());

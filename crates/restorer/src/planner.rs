@@ -1,6 +1,6 @@
 //! Which Nodes are to be restored: from what lists and watches have told, without a single call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use label_storage::restore::{self, Reason};
@@ -20,6 +20,8 @@ const MOST_VIEWS: usize = 8192;
 pub(crate) struct RestorePlanner {
     /// Nodes that wait to be restored, as they were seen, and when.
     views: HashMap<Name, (Node, Instant)>,
+    /// Nodes whose records may have changed unseen, until they have been read.
+    unsure: HashSet<Name>,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Task {
 
 impl RestorePlanner {
     pub(crate) fn new(dry_run: bool) -> Self {
-        Self { views: HashMap::new(), said: dry_run.then(HashMap::new) }
+        Self { views: HashMap::new(), unsure: HashSet::new(), said: dry_run.then(HashMap::new) }
     }
 
     fn remember(&mut self, name: &Name, node: &Node) {
@@ -60,9 +62,12 @@ impl Planner for RestorePlanner {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
         }
         let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
+        if look.is_unsure {
+            self.unsure.insert(Name::clone(name));
+        }
         let is_due = match reason {
             Some(Reason::Returned | Reason::ReturnedWhole) => !is_said,
-            Some(_) => look.is_unsure,
+            Some(_) => self.unsure.contains(name),
             None => false,
         };
         match (is_due, look.view) {
@@ -84,15 +89,25 @@ impl Planner for RestorePlanner {
     }
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
+        if done.is_some() {
+            self.unsure.remove(name);
+        }
         let outcome = done.and_then(|done| done.outcome);
         if let (Some(said), Some(news), Some(WOULD_RESTORE)) = (&mut self.said, task.news, outcome) {
             said.insert(Name::clone(name), news);
         }
     }
 
-    fn listed(&mut self, table: &mut Table) {
+    fn listed(&mut self, table: &mut Table) -> bool {
+        let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
+        self.unsure.retain(is_there);
         if let Some(said) = &mut self.said {
-            said.retain(|name, _| table.get(name).is_some());
+            said.retain(|name, _| is_there(name));
         }
+        true
+    }
+
+    fn start_over(&mut self) {
+        *self = Self::new(self.said.is_some());
     }
 }

@@ -38,8 +38,9 @@ pub trait Planner {
     /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
     fn verdict(&mut self, look: Look<'_>) -> Verdict;
 
-    /// Takes note of a Node that was deleted, and looked like this just before.
-    fn deleted(&mut self, last: Node, row: &Row, is_in_flight: bool);
+    /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
+    /// be under way.
+    fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
 
     /// A Node's turn has come: what is to be done with it?
     fn task(&mut self, row: &Row) -> Self::Task;
@@ -47,14 +48,18 @@ pub trait Planner {
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
 
-    /// A list of all Nodes came to its end: what is absent from it?
-    fn listed(&mut self, table: &mut Table);
+    /// A list of all Nodes came to its end: what is absent from it? Says whether another list is needed soon to tell.
+    fn listed(&mut self, table: &mut Table) -> bool;
+
+    /// The cluster is another than it was: forgets everything.
+    fn start_over(&mut self);
 }
 
 /// Does what is to be done: reads, decides again and writes.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Worker<Task> {
-    /// One attempt. One that fails because the world has moved is followed by another at once.
+    /// One attempt. One that fails because the world has moved is followed by another at once. `tries` counts all before it
+    /// that failed in a row.
     async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
@@ -79,8 +84,8 @@ pub enum Verdict {
     Nothing,
     /// It does.
     Now(Urgency),
-    /// It may, later.
-    After(Duration),
+    /// It may, later, so far as is known.
+    After(Duration, Urgency),
 }
 
 /// An attempt that came to an end, and what it read or wrote last.
@@ -105,35 +110,63 @@ pub enum Reading<T> {
     Present(T),
 }
 
-/// Works until the shutdown. What is in flight then is finished, unless that takes too long.
+/// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
     let mut engine = Engine::new(replica, planner, Sweeps::new(replica, audience));
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
-    while !shutdown.is_requested() {
-        engine.sweeps.begin_if_due(&mut engine.table);
-        while let Some((node, task)) = engine.next() {
+    let mut drained = std::pin::pin!(shutdown.drained());
+    let mut is_ending = false;
+    loop {
+        if !is_ending && shutdown.is_requested() {
+            is_ending = true;
+            while let Ok(observed) = observed.try_recv() {
+                engine.observe(observed);
+            }
+        }
+        let now = Instant::now();
+        if !is_ending {
+            engine.sweeps.begin_if_due(&mut engine.table);
+        }
+        engine.tally.tell_if_due(&engine.queue, now);
+        let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
+        while let Some(ticket) = engine.next(least, now) {
             in_flight.push(async move {
                 let began = Instant::now();
-                let attempt = async |tries| worker.attempt(&node, &task, tries).await;
+                let attempt = async |tries| {
+                    worker
+                        .attempt(&ticket.node, &ticket.task, ticket.earlier_tries.saturating_add(tries))
+                        .await
+                };
                 let outcome = call::settle(shutdown, attempt).await;
-                (node, task, began, outcome)
+                (ticket, began, outcome)
             });
         }
+        if is_ending && in_flight.is_empty() {
+            return;
+        }
         tokio::select! {
-            Some(observed) = observed.recv() => engine.observe(observed),
-            Some((node, task, began, outcome)) = in_flight.next() => engine.finish(&node, task, began, outcome),
-            () = tokio::time::sleep_until(engine.wake_at().into()) => (),
-            () = shutdown.requested() => (),
+            Some(observed) = observed.recv(), if !is_ending => engine.observe(observed),
+            Some((ticket, began, outcome)) = in_flight.next() => engine.finish(ticket, began, outcome),
+            () = tokio::time::sleep_until(engine.wake_at(now).into()), if !is_ending => (),
+            () = shutdown.requested(), if !is_ending => (),
+            () = &mut drained => {
+                tracing::warn!("leaving unfinished what did not end in time");
+                return;
+            }
         }
     }
-    drop(engine);
-    let finishing = async { while in_flight.next().await.is_some() {} };
-    tokio::select! {
-        () = finishing => (),
-        () = shutdown.drained() => tracing::warn!("leaving unfinished what did not end in time"),
-    }
+}
+
+/// A Node that is being worked on.
+struct Ticket<T> {
+    node: Name,
+    task: T,
+    /// How often it has failed before.
+    earlier_tries: u32,
+    /// What was known of Node and record when it was begun.
+    versions: (ResourceVersion, ResourceVersion),
 }
 
 struct Engine<'a, P: Planner> {
@@ -162,15 +195,15 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    /// The next Node to work on, if one is due and there is room for it.
-    fn next(&mut self) -> Option<(Name, P::Task)> {
-        let now = Instant::now();
+    /// The next Node to work on, if one is due that is urgent enough, and there is room for it.
+    fn next(&mut self, least: Urgency, now: Instant) -> Option<Ticket<P::Task>> {
         while self.limiter.has_room(self.queue.in_flight(), now) {
-            let node = self.queue.pop(now)?;
+            let node = self.queue.pop(least, now)?;
             match self.table.get(&node) {
                 Some(row) => {
-                    let task = self.planner.task(row);
-                    return Some((node, task));
+                    let (task, versions) = (self.planner.task(row), row.versions());
+                    let earlier_tries = self.queue.failures(&node);
+                    return Some(Ticket { node, task, earlier_tries, versions });
                 }
                 None => self.queue.done(&node),
             }
@@ -179,28 +212,37 @@ impl<'a, P: Planner> Engine<'a, P> {
     }
 
     /// When there may be something to do, even if nothing happens.
-    fn wake_at(&self) -> Instant {
-        let now = Instant::now();
-        let queue = self.queue.next_due().map(|due| due.max(self.limiter.paused_until().unwrap_or(due)));
+    fn wake_at(&self, now: Instant) -> Instant {
+        // What was due by now has been begun, or waits for room: then the end of another makes it.
+        let queue = self.queue.next_due().filter(|due| *due > now);
         let pause = self.limiter.paused_until().filter(|until| *until > now);
-        let times = [queue.filter(|due| *due > now), pause, self.tally.due()];
-        times.into_iter().flatten().fold(self.sweeps.due(), Instant::min)
+        [queue, pause, self.tally.due()].into_iter().flatten().fold(self.sweeps.due(), Instant::min)
     }
 
     fn observe(&mut self, observed: Observed) {
         match observed {
             Observed::Listed { list, items } => items.into_iter().for_each(|item| self.list(list, item)),
             Observed::ListEnded { kind, list, outcome, took } => {
-                let version = outcome.as_ref().ok().map(|listed| listed.version);
-                if let (Kind::Records, Some(version)) = (kind, version) {
-                    self.table.end_list_of_records(list, version);
+                if let Ok(listed) = &outcome
+                    && self.sweeps.goes_back(kind, listed.version)
+                {
+                    tracing::warn!(?kind, "the history of the cluster goes back: starting over");
+                    self.table = Table::default();
+                    self.planner.start_over();
+                    self.sweeps.start_over();
+                    return;
                 }
-                if let (Kind::Nodes, Some(version)) = (kind, version) {
-                    self.table.end_list_of_nodes(list, version);
-                    self.planner.listed(&mut self.table);
-                    self.review();
+                let mut is_settled = true;
+                match (kind, &outcome) {
+                    (_, Err(_)) => (),
+                    (Kind::Records, Ok(listed)) => self.table.end_list_of_records(list, listed.version),
+                    (Kind::Nodes, Ok(listed)) => {
+                        self.table.end_list_of_nodes(list, listed.version);
+                        is_settled = self.planner.listed(&mut self.table);
+                        self.review();
+                    }
                 }
-                self.sweeps.ended(kind, outcome, took, &self.table);
+                self.sweeps.ended(kind, outcome, took, is_settled, &self.table);
             }
             Observed::Changed(Item::Node(node)) => {
                 let (summary, is_new) = self.summary(&node);
@@ -219,7 +261,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                 let name = last.name.clone();
                 self.table.lose_node(&name, last.version);
                 if let Some(row) = self.table.get(&name) {
-                    self.planner.deleted(last, row, self.queue.is_in_flight(&name));
+                    self.planner.deleted(last, row, self.queue.is_unsettled(&name));
                 }
                 self.consider(&name, None, true, false);
             }
@@ -264,7 +306,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         for name in &names {
             self.consider(name, None, false, false);
         }
-        self.table.forget_gone();
+        self.table.forget_gone(|name| self.queue.contains(name));
         let table = &self.table;
         self.queue.retain(|node| table.get(node).is_some());
     }
@@ -275,37 +317,39 @@ impl<'a, P: Planner> Engine<'a, P> {
         match self.planner.verdict(Look { row, view, is_event, is_unsure }) {
             Verdict::Nothing => self.queue.remove(name),
             Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
-            Verdict::After(pause) => {
-                self.queue.push(row.name(), Urgency::Routine, Some(Instant::now() + pause));
+            Verdict::After(pause, urgency) => {
+                self.queue.push(row.name(), urgency, Some(Instant::now() + pause));
             }
         }
     }
 
     /// Takes note of what became of a Node, and decides about it again: it may have changed meanwhile.
-    fn finish(&mut self, name: &Name, task: P::Task, began: Instant, outcome: Result<Done, Error>) {
-        let now = Instant::now();
+    fn finish(&mut self, ticket: Ticket<P::Task>, began: Instant, outcome: Result<Done, Error>) {
+        let (now, name) = (Instant::now(), &ticket.node);
         self.limiter.note(began, outcome.as_ref().err(), now);
         self.tally.count(&outcome);
         let done = match outcome {
             Ok(done) => done,
             Err(error) => {
                 tracing::warn!(node = &**name, %error, "a node failed, it will be tried again");
-                self.planner.done(name, task, None);
+                self.planner.done(name, ticket.task, None);
                 self.queue.failed(name, error.retry_after(), now);
                 return;
             }
         };
+        // What was absent when it was asked for may have been created and seen since.
+        let versions = self.table.get(name).map(Row::versions).unwrap_or(ticket.versions);
         match done.node {
-            Reading::None => (),
-            Reading::Absent => self.table.miss_node(name),
+            Reading::Absent if versions.0 == ticket.versions.0 => self.table.miss_node(name),
             Reading::Present(node) => _ = self.table.see_node(name, node),
+            Reading::Absent | Reading::None => (),
         }
         match done.record {
-            Reading::None => (),
-            Reading::Absent => self.table.miss_record(name),
+            Reading::Absent if versions.1 == ticket.versions.1 => self.table.miss_record(name),
             Reading::Present((version, stored)) => _ = self.table.see_record(name, version, stored),
+            Reading::Absent | Reading::None => (),
         }
-        self.planner.done(name, task, Some(&done));
+        self.planner.done(name, ticket.task, Some(&done));
         self.queue.done(name);
         let Some(row) = self.table.get(name) else { return };
         let look = Look { row, view: None, is_event: true, is_unsure: false };
@@ -315,9 +359,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             Verdict::Now(urgency) => {
                 self.queue.push(name, urgency, Some(now + pace::a_little_more(AGAIN)));
             }
-            Verdict::After(pause) => self.queue.push(name, Urgency::Routine, Some(now + pause)),
+            Verdict::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
         }
-        self.tally.tell_if_due(&self.queue);
     }
 }
 
@@ -358,10 +401,10 @@ impl Tally {
         (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
     }
 
-    /// Tells when there is nothing left to do, or it has been a while. Of a single Node its own line has told.
-    fn tell_if_due(&mut self, queue: &Queue) {
+    /// Tells when nothing is being worked on, or it has been a while. Of a single Node its own line has told.
+    fn tell_if_due(&mut self, queue: &Queue, now: Instant) {
         let is_over = queue.in_flight() == 0;
-        if self.due().is_some_and(|due| is_over || due <= Instant::now()) {
+        if self.due().is_some_and(|due| is_over || due <= now) {
             let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
             if done.values().sum::<usize>() > 1 {
                 tracing::info!(?done, queued = queue.len(), ?took, "worked");

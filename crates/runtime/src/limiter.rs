@@ -51,11 +51,13 @@ impl Limiter {
             Some(Kind::Busy(_) | Kind::Unclear | Kind::NotConnected) => true,
             Some(Kind::Moved | Kind::Refused) | None => now.duration_since(began) > SLOW,
         };
+        // What is refused costs the server next to nothing, and brings nobody any further.
+        let is_progress = error.is_none_or(|error| error.kind != Kind::Refused);
         if has_trouble && self.cut_at.is_none_or(|cut_at| began >= cut_at) {
             self.limit = (self.limit / 2.0).max(1.0);
             (self.is_ramping_up, self.cut_at) = (false, Some(now));
             tracing::debug!(limit = self.limit, ?pause, "the API server struggles: fewer nodes at a time");
-        } else if !has_trouble {
+        } else if !has_trouble && is_progress {
             let more = if self.is_ramping_up { 1.0 } else { 1.0 / self.limit };
             self.limit = (self.limit + more).min(self.most);
         }

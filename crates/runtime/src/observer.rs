@@ -143,21 +143,21 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
         let is_alive = at > before || began.elapsed() > Duration::from_secs(1);
         failures = if is_alive { 0 } else { failures.saturating_add(1) };
         let error = match end {
-            Ok(()) if is_alive => continue,
-            Ok(()) => None,
-            Err(error) => Some(error),
+            Ok(()) if is_alive => {
+                answers = 0;
+                continue;
+            }
+            Ok(()) => Error::unclear("watch", "it ends as soon as it has begun"),
+            Err(error) => error,
         };
-        let is_answer =
-            error.as_ref().is_some_and(|error| error.code.is_some() && error.retry_after().is_none());
+        let is_answer = error.code.is_some() && error.retry_after().is_none();
         answers = if is_answer { answers + 1 } else { 0 };
-        if error.as_ref().is_some_and(|error| error.code == Some(410)) || answers >= HOPELESS {
+        if error.code == Some(410) || answers >= HOPELESS {
             let _ = audience.send(Observed::Expired(kind)).await;
             return;
         }
-        let retry_after = error.as_ref().and_then(Error::retry_after).map(pace::a_little_more);
-        if let Some(error) = error {
-            let _ = audience.send(Observed::NotWatching(kind, error)).await;
-        }
+        let retry_after = error.retry_after().map(pace::a_little_more);
+        let _ = audience.send(Observed::NotWatching(kind, error)).await;
         let pause = pace::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
         tokio::time::sleep(pause.max(retry_after.unwrap_or_default())).await;
     }

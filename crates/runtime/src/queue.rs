@@ -15,11 +15,16 @@ pub enum Urgency {
     Urgent,
     /// Something has changed just now.
     Soon,
-    /// It has been like this for a while, or nobody would notice.
+    /// It has been like this for a while.
     Routine,
+    /// It only makes things tidier. Few at a time, so that it is in nobody's way.
+    Tidy,
 }
 
-const URGENCIES: usize = 3;
+const URGENCIES: usize = 4;
+
+/// So many are tidied up at the same time.
+const MOST_TIDY: usize = 2;
 
 /// The longest that one Node has to wait after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -35,13 +40,14 @@ pub struct Queue {
     /// How often Nodes have failed in a row.
     failures: HashMap<Name, u32>,
     in_flight: usize,
+    tidying: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready(Urgency),
     Waiting { until: Instant, urgency: Urgency, has_failed: bool },
-    InFlight,
+    InFlight(Urgency),
 }
 
 impl Queue {
@@ -50,11 +56,12 @@ impl Queue {
     pub fn push(&mut self, node: &Name, urgency: Urgency, due: Option<Instant>) {
         let is_better = match (self.states.get(node), due) {
             (None, _) => true,
-            (Some(State::InFlight | State::Waiting { has_failed: true, .. }), _) => false,
+            (Some(State::InFlight(_) | State::Waiting { has_failed: true, .. }), _) => false,
             (Some(State::Ready(present)), None) => urgency < *present,
             (Some(State::Ready(_)), Some(_)) => false,
             (Some(State::Waiting { .. }), None) => true,
-            (Some(State::Waiting { until, .. }), Some(due)) => due < *until,
+            // Not for a trifle: each time leaves something behind that has to be cleared away.
+            (Some(State::Waiting { until, .. }), Some(due)) => due + Duration::from_secs(1) < *until,
         };
         match due {
             _ if !is_better => (),
@@ -63,11 +70,28 @@ impl Queue {
         }
     }
 
-    /// Takes a Node out, unless it is being worked on: there is nothing to do.
+    /// Takes a Node out: there is nothing to do. Unless it is being worked on, or was and failed: nobody knows what came
+    /// of that until it is looked at again.
     pub fn remove(&mut self, node: &str) {
-        if self.states.get(node).is_some_and(|state| *state != State::InFlight) {
+        if let Some(State::Ready(_) | State::Waiting { has_failed: false, .. }) = self.states.get(node) {
             self.states.remove(node);
         }
+    }
+
+    /// Whether a Node is in here.
+    pub fn contains(&self, node: &str) -> bool {
+        self.states.contains_key(node)
+    }
+
+    /// How often a Node has failed in a row.
+    pub fn failures(&self, node: &str) -> u32 {
+        self.failures.get(node).copied().unwrap_or_default()
+    }
+
+    /// Whether a write for this Node may be under way: it is being worked on, or that failed and nobody knows what came of
+    /// it.
+    pub fn is_unsettled(&self, node: &str) -> bool {
+        matches!(self.states.get(node), Some(State::InFlight(_))) || self.failures.contains_key(node)
     }
 
     fn make_ready(&mut self, node: &Name, urgency: Urgency) {
@@ -80,16 +104,21 @@ impl Queue {
         self.waiting.push(Reverse((until, Name::clone(node))));
     }
 
-    /// The next Node to work on.
-    pub fn pop(&mut self, now: Instant) -> Option<Name> {
+    /// The next Node to work on, at least this urgent.
+    pub fn pop(&mut self, least: Urgency, now: Instant) -> Option<Name> {
         while let Some((node, urgency)) = self.pop_due(now) {
             self.make_ready(&node, urgency);
         }
-        for urgency in [Urgency::Urgent, Urgency::Soon, Urgency::Routine] {
+        let all = [Urgency::Urgent, Urgency::Soon, Urgency::Routine, Urgency::Tidy];
+        for urgency in all.into_iter().filter(|urgency| *urgency <= least) {
+            if urgency == Urgency::Tidy && self.tidying >= MOST_TIDY {
+                break;
+            }
             while let Some(node) = self.ready[urgency as usize].pop_front() {
                 if self.states.get(&node) == Some(&State::Ready(urgency)) {
-                    self.states.insert(Name::clone(&node), State::InFlight);
+                    self.states.insert(Name::clone(&node), State::InFlight(urgency));
                     self.in_flight += 1;
+                    self.tidying += usize::from(urgency == Urgency::Tidy);
                     return Some(node);
                 }
             }
@@ -134,14 +163,10 @@ impl Queue {
     }
 
     fn land(&mut self, node: &Name) {
-        if self.states.remove(node) == Some(State::InFlight) {
+        if let Some(State::InFlight(urgency)) = self.states.remove(node) {
             self.in_flight -= 1;
+            self.tidying -= usize::from(urgency == Urgency::Tidy);
         }
-    }
-
-    /// Whether a Node is being worked on.
-    pub fn is_in_flight(&self, node: &str) -> bool {
-        self.states.get(node) == Some(&State::InFlight)
     }
 
     /// How many are being worked on.
@@ -162,7 +187,7 @@ impl Queue {
     /// Forgets about all Nodes that are of no concern any more.
     pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
-        self.states.retain(|node, state| *state == State::InFlight || concerns(node));
+        self.states.retain(|node, state| matches!(state, State::InFlight(_)) || concerns(node));
     }
 }
 
@@ -177,7 +202,7 @@ mod tests {
     }
 
     fn pop_all(queue: &mut Queue, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.pop(now)).map(|node| node.to_string()).collect()
+        std::iter::from_fn(|| queue.pop(Urgency::Tidy, now)).map(|node| node.to_string()).collect()
     }
 
     #[test]
@@ -216,10 +241,10 @@ mod tests {
     fn a_node_that_is_being_worked_on_is_not_begun_again() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
-        assert!(queue.pop(now).is_some() && queue.is_in_flight("a"));
+        assert!(queue.pop(Urgency::Tidy, now).is_some() && queue.is_unsettled("a"));
         queue.push(&name("a"), Urgency::Urgent, None);
         queue.remove("a");
-        assert_eq!((queue.pop(now), queue.in_flight()), (None, 1));
+        assert_eq!((queue.pop(Urgency::Tidy, now), queue.in_flight()), (None, 1));
     }
 
     #[test]
@@ -227,17 +252,33 @@ mod tests {
         let (mut queue, mut now) = (Queue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         for least in [0.9, 1.8, 3.6] {
-            assert!(queue.pop(now).is_some());
+            assert!(queue.pop(Urgency::Tidy, now).is_some());
             queue.failed(&name("a"), None, now);
             queue.push(&name("a"), Urgency::Urgent, None);
+            queue.remove("a");
+            assert!(queue.is_unsettled("a"));
             let due = queue.next_due().expect("waits");
             assert!(due - now >= SECOND.mul_f64(least), "{:?}", due - now);
-            assert_eq!(queue.pop(due - Duration::from_millis(1)), None);
+            assert_eq!(queue.pop(Urgency::Tidy, due - Duration::from_millis(1)), None);
             now = due;
         }
-        assert!(queue.pop(now).is_some());
+        assert!(queue.pop(Urgency::Tidy, now).is_some());
         queue.failed(&name("a"), Some(SECOND * 30), now);
         assert!(queue.next_due() >= Some(now + SECOND * 30));
+        assert_eq!(queue.failures("a"), 4);
+    }
+
+    #[test]
+    fn few_are_tidied_at_a_time_and_none_where_only_the_urgent_count() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for node in ["a", "b", "c"] {
+            queue.push(&name(node), Urgency::Tidy, None);
+        }
+        queue.push(&name("d"), Urgency::Routine, None);
+        assert_eq!(queue.pop(Urgency::Urgent, now), None);
+        assert_eq!(pop_all(&mut queue, now), ["d", "a", "b"]);
+        queue.done(&name("a"));
+        assert_eq!(pop_all(&mut queue, now), ["c"]);
     }
 
     #[test]

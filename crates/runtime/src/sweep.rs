@@ -30,6 +30,12 @@ pub(crate) struct Sweeps<'a> {
     has_listed_records: bool,
     /// When the last list of Nodes came to its end.
     last: Option<Instant>,
+    /// After one that failed, not before this.
+    not_before: Option<Instant>,
+    /// Whether the last one left nothing open that only another one can tell.
+    is_settled: bool,
+    /// The versions of the last lists, of Nodes and of records.
+    latest: (ResourceVersion, ResourceVersion),
     pace: Pace,
     /// So many lists in a row have failed.
     failures: u32,
@@ -48,7 +54,7 @@ enum Watching {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Resting,
-    Listing { records: bool, so_far: Duration },
+    Listing { so_far: Duration },
 }
 
 impl<'a> Sweeps<'a> {
@@ -65,6 +71,9 @@ impl<'a> Sweeps<'a> {
             audit_due: now,
             has_listed_records: false,
             last: None,
+            not_before: None,
+            is_settled: true,
+            latest: (ResourceVersion(0), ResourceVersion(0)),
             pace: Pace::default(),
             failures: 0,
         }
@@ -98,7 +107,8 @@ impl<'a> Sweeps<'a> {
 
     /// Whether what is known of records is up to date while this list goes on.
     pub(crate) fn knows_records(&self) -> bool {
-        self.is_watching(Kind::Records) || matches!(self.state, State::Listing { records: true, .. })
+        // The first list of Nodes follows upon that of the records; a later one may find what came after that.
+        self.is_watching(Kind::Records) || self.last.is_none()
     }
 
     /// Begins a list if one is due. First the records, where they are due too: then each Node can be decided upon as it
@@ -110,14 +120,16 @@ impl<'a> Sweeps<'a> {
         }
         let is_blind = self.replica.args.watch && self.records != Watching::On;
         let records = !self.has_listed_records || self.watches_all() || is_blind || now >= self.audit_due;
-        self.state = State::Listing { records, so_far: Duration::ZERO };
+        self.state = State::Listing { so_far: Duration::ZERO };
         while self.tasks.try_join_next().is_some() {}
         let lists = [records.then_some(Kind::Records), Some(Kind::Nodes)].into_iter().flatten();
         let lists: Vec<_> = lists.map(|kind| (self.source(kind), table.begin_list())).collect();
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
+        let needs_records = !self.has_listed_records;
         self.tasks.spawn(async move {
             for (source, list) in lists {
-                if !observer::list(source, share.clone(), list, audience.clone()).await {
+                let is_complete = observer::list(source, share.clone(), list, audience.clone()).await;
+                if !is_complete && needs_records {
                     return;
                 }
             }
@@ -130,12 +142,19 @@ impl<'a> Sweeps<'a> {
         kind: Kind,
         outcome: Result<Listed, Error>,
         took: Duration,
+        is_settled: bool,
         table: &Table,
     ) {
-        let State::Listing { records, so_far } = self.state else { return };
+        let State::Listing { so_far } = self.state else { return };
         let took = so_far + took;
         let listed = match outcome {
             Ok(listed) => listed,
+            // Records that were known once are known well enough: what is written is read first. Nodes are not to wait.
+            Err(error) if kind == Kind::Records && self.has_listed_records => {
+                tracing::warn!(%error, "a list of records failed");
+                self.state = State::Listing { so_far: took };
+                return;
+            }
             Err(error) => return self.failed(&error, took),
         };
         tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
@@ -143,7 +162,7 @@ impl<'a> Sweeps<'a> {
         if kind == Kind::Records {
             self.has_listed_records = true;
             self.audit_due = Instant::now() + self.replica.args.audit_interval;
-            self.state = State::Listing { records, so_far: took };
+            self.state = State::Listing { so_far: took };
             return;
         }
         if self.last.is_none() || self.failures > 0 {
@@ -161,7 +180,28 @@ impl<'a> Sweeps<'a> {
         (self.state, self.failures) = (State::Resting, 0);
         self.last = Some(Instant::now());
         self.pace.note(took);
+        (self.not_before, self.is_settled) = (self.last, is_settled);
         self.schedule();
+    }
+
+    /// Whether a list is older than one before: not the server's memory but the cluster itself is another, as after etcd was
+    /// restored from a backup.
+    pub(crate) fn goes_back(&mut self, kind: Kind, version: ResourceVersion) -> bool {
+        let latest = match kind {
+            Kind::Nodes => &mut self.latest.0,
+            Kind::Records => &mut self.latest.1,
+        };
+        let goes_back = version < *latest;
+        *latest = version;
+        goes_back
+    }
+
+    /// Forgets all that was seen, ends all watches and lists everything again.
+    pub(crate) fn start_over(&mut self) {
+        self.tasks.abort_all();
+        (self.nodes, self.records, self.state) = (Watching::Off, Watching::Off, State::Resting);
+        (self.has_listed_records, self.last) = (false, None);
+        self.due = Instant::now() + pace::jittered(self.replica.args.interval);
     }
 
     fn failed(&mut self, error: &Error, took: Duration) {
@@ -174,14 +214,16 @@ impl<'a> Sweeps<'a> {
             .max(pace::rest_after_failure(took));
         tracing::warn!(%error, failures = self.failures, ?pause, "a list failed");
         (self.state, self.due) = (State::Resting, Instant::now() + pause);
+        self.not_before = Some(self.due);
     }
 
     /// When to list again: later while all is watched, and never before the server has rested from the last one.
     fn schedule(&mut self) {
         let Some(last) = self.last else { return };
         let args = &self.replica.args;
-        let interval = if self.watches_all() { args.audit_interval } else { args.interval };
-        self.due = last + self.pace.pause(interval);
+        let has_time = self.watches_all() && self.is_settled;
+        let interval = if has_time { args.audit_interval } else { args.interval };
+        self.due = (last + self.pace.pause(interval)).max(self.not_before.unwrap_or(last));
     }
 
     fn watch_from(&mut self, kind: Kind, version: ResourceVersion) {
@@ -224,7 +266,7 @@ impl<'a> Sweeps<'a> {
         let usual = self.due;
         self.schedule();
         let soonest = Instant::now() + pace::jittered(self.replica.args.interval);
-        self.due = usual.min(self.due.max(soonest));
+        self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
     }
 
     fn watching_of(&mut self, kind: Kind) -> &mut Watching {

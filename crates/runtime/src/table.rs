@@ -73,6 +73,11 @@ impl Row {
         self.record_version
     }
 
+    /// The versions of Node and record: whether anything was seen of them since.
+    pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
+        (self.node_version, self.record_version)
+    }
+
     /// Since when this process has seen the record as it is.
     pub fn record_since(&self) -> Instant {
         self.record_since
@@ -200,7 +205,7 @@ impl Table {
         self.row(name).lose_node(version, true)
     }
 
-    /// Takes note that a Node was not found when it was asked for. Whatever was seen of it was before.
+    /// Takes note that a Node was not found when it was asked for. Only if nothing was seen of it meanwhile.
     pub fn miss_node(&mut self, name: &str) {
         let row = self.row(name);
         row.lose_node(row.node_version, true);
@@ -221,7 +226,7 @@ impl Table {
         self.row(node).lose_record(version)
     }
 
-    /// Takes note that there is no record. Whatever was seen of it was before.
+    /// Takes note that there is no record. Only if nothing was seen of it meanwhile.
     pub fn miss_record(&mut self, node: &str) {
         let row = self.row(node);
         row.lose_record(row.record_version);
@@ -267,10 +272,10 @@ impl Table {
         }
     }
 
-    /// Forgets what there is nothing left to know of.
-    pub fn forget_gone(&mut self) {
+    /// Forgets what there is nothing left to know of, and nothing left to do with.
+    pub fn forget_gone(&mut self, has_work: impl Fn(&Name) -> bool) {
         let before = self.rows.len();
-        self.rows.retain(|row| row.node.is_there() || row.record.is_there());
+        self.rows.retain(|row| row.node.is_there() || row.record.is_there() || has_work(&row.name));
         if self.rows.len() == before {
             return;
         }
@@ -394,15 +399,16 @@ mod tests {
     #[test]
     fn what_there_is_nothing_to_know_of_is_forgotten() {
         let mut table = Table::default();
-        for name in ["gone", "node"] {
+        for name in ["gone", "node", "busy"] {
             table.see_node(name, node(1));
         }
         table.see_record("record", version(1), record());
         table.lose_node("gone", version(2));
+        table.lose_node("busy", version(2));
         assert_eq!(table.count(), (1, 1));
-        table.forget_gone();
+        table.forget_gone(|name| &**name == "busy");
         let names: Vec<_> = table.iter().map(|row| row.name().to_string()).collect();
-        assert_eq!(names, ["node", "record"]);
+        assert_eq!(names, ["node", "busy", "record"]);
         let found = ["gone", "node", "record"].map(|name| table.get(name).map(|row| row.name().to_string()));
         assert_eq!(found, [None, Some("node".to_owned()), Some("record".to_owned())]);
     }

@@ -19,6 +19,9 @@ use crate::planner::{Task, Unchanged};
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
 
+/// What fails where labels don't fit into a ConfigMap.
+const ENCODE: &str = "encode the record";
+
 /// The outcome of a dry run's attempt.
 pub(crate) const WOULD_WRITE: &str = "would-write";
 
@@ -34,7 +37,7 @@ impl Worker<Task> for Apply {
     /// re-created since a list showed it.
     async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
-        let is_unread = task.is_unrecorded && tries == 0;
+        let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
         let found = if is_unread { None } else { self.replica.records.get(node).await? };
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             return Err(Error::refused("read the record", unreadable));
@@ -64,8 +67,15 @@ impl Worker<Task> for Apply {
             );
             (None, before)
         } else {
-            let (outcome, after) = self.write(node, plan, found).await?;
-            (Some(outcome), after)
+            match self.write(node, plan, found).await {
+                Ok((outcome, after)) => (Some(outcome), after),
+                // They will never fit: nobody can shorten them any more.
+                Err(error) if error.what == ENCODE && task.last_words.is_some() => {
+                    tracing::warn!(node = &**node, %error, "the last labels of a node are lost");
+                    (None, before)
+                }
+                Err(error) => return Err(error),
+            }
         };
         let node = live.as_ref().map_or(Reading::Absent, |live| Reading::Present(live.summary()));
         Ok(Done { outcome, node, record })
@@ -158,7 +168,7 @@ fn params() -> PostParams {
 fn encode(record: &Record, mut config_map: ConfigMap) -> Result<ConfigMap, Error> {
     match record.encode_into(&mut config_map) {
         Ok(()) => Ok(config_map),
-        Err(too_large) => Err(Error::refused("encode the record", too_large)),
+        Err(too_large) => Err(Error::refused(ENCODE, too_large)),
     }
 }
 

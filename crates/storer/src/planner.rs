@@ -18,6 +18,13 @@ use crate::waiting::Waiting;
 /// restored, and several writes are one.
 const TIDY: Duration = Duration::from_secs(2);
 
+/// A node that is back is restored soon, and its record written then. Only where nobody restores it is it worth a write to
+/// say that it is not gone.
+const UNRESTORED: Duration = Duration::from_secs(30);
+
+/// So many last labels of one name are kept, the latest ones: more only come together where no write succeeds.
+const MOST_WORDS: usize = 4;
+
 /// A node whose retention ends later than this is thought of again with the next list.
 const SOON: Duration = Duration::from_secs(600);
 
@@ -105,34 +112,38 @@ impl Planner for StorePlanner {
             | Reason::NothingStored
             | Reason::RecordUnreadable => Verdict::Nothing,
             Reason::EmptyForNow => {
-                Verdict::After(TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed()))
+                let rest = TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed());
+                Verdict::After(rest, Urgency::Tidy)
             }
             Reason::Away => until_retention_is_over(row, self.retention),
             _ if is_said => Verdict::Nothing,
             Reason::FirstSeen | Reason::LabelsChanged | Reason::LastWords | Reason::LeftUnrestored => now,
             Reason::Restored if !has_labels_of_record(row) => now,
             // A view that is older than the record is worth a closer look, too: it may stay so for ever.
-            Reason::Restored
-            | Reason::NotGone
-            | Reason::Returned
-            | Reason::Departed
-            | Reason::ViewOlderThanRecord => Verdict::After(TIDY),
-            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Routine),
+            Reason::Restored | Reason::NotGone | Reason::Departed | Reason::ViewOlderThanRecord => {
+                Verdict::After(TIDY, Urgency::Tidy)
+            }
+            Reason::Returned => Verdict::After(UNRESTORED, Urgency::Tidy),
+            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Tidy),
         }
     }
 
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
-    fn deleted(&mut self, last: Node, row: &Row, is_in_flight: bool) {
+    fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
         let node = row.name();
         let (summary, at) = (last.summary(), self.circumstances(row));
         let has_them = matches!(row.stored(), Stored::Record(record) if record.is_of(&summary) && record.labels == summary.labels);
         let reason = store::decide(Sighting::Deleted(summary), row.stored(), at);
         tracing::debug!(node = &**node, reason = reason.as_str(), "deleted");
         let adds_something = matches!(reason, Reason::LastWords | Reason::LeftUnrestored) && !has_them;
-        // What is in flight may change the record yet.
-        if adds_something || is_in_flight {
-            self.last_words.entry(Name::clone(node)).or_default().push_back(last);
+        // What is under way may change the record yet.
+        if adds_something || is_unsettled {
+            let words = self.last_words.entry(Name::clone(node)).or_default();
+            words.push_back(last);
+            if words.len() > MOST_WORDS {
+                words.pop_front();
+            }
         }
     }
 
@@ -160,9 +171,10 @@ impl Planner for StorePlanner {
         }
     }
 
-    fn listed(&mut self, table: &mut Table) {
+    fn listed(&mut self, table: &mut Table) -> bool {
         let Missing { nodes, known } = table.missing();
-        if self.evidence.suffices(nodes, known, Instant::now()) {
+        let is_believed = self.evidence.suffices(nodes, known, Instant::now());
+        if is_believed {
             table.believe_absence();
         }
         let concerns = |node: &str| table.get(node).is_some();
@@ -170,6 +182,11 @@ impl Planner for StorePlanner {
             said.retain(|node, _| concerns(node));
         }
         self.waiting.tell(concerns);
+        is_believed
+    }
+
+    fn start_over(&mut self) {
+        *self = Self::new(self.retention, self.said.is_some());
     }
 }
 
@@ -186,5 +203,5 @@ fn until_retention_is_over(row: &Row, retention: Duration) -> Verdict {
     let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
     let rest =
         retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed()));
-    if rest < SOON { Verdict::After(rest) } else { Verdict::Nothing }
+    if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
 }
