@@ -20,15 +20,14 @@ use serde_json::{Value, json};
 use crate::machine::{Dress, Machine, heartbeat};
 
 /// How many requests are in flight when many objects are made or removed and nothing is measured.
-pub(crate) const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 16;
 /// How many are in flight where the bench does by hand what a daemon does: the daemons' own `--concurrency`.
-pub(crate) const AS_A_DAEMON: usize = 16;
+pub(crate) const AS_A_DAEMON: usize = 32;
 
 /// Where the Nodes are.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
 const JSON: &str = "application/json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 /// The API server answers every write with the whole object, unless it is told that its metadata will do.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -110,7 +109,7 @@ impl Cluster {
         patch: &Value,
     ) -> anyhow::Result<Meta> {
         let path = format!("{NODES}/{}?fieldManager={manager}", machine.name());
-        let patched = persist(|| self.call::<Object>(Method::PATCH, &path, MERGE_PATCH, Some(patch))).await;
+        let patched = persist(|| self.call::<Object>(Method::PATCH, &path, STRATEGIC_PATCH, Some(patch))).await;
         Ok(patched.with_context(|| format!("patching node {}", machine.name()))?.metadata)
     }
 

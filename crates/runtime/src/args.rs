@@ -42,7 +42,7 @@ pub struct Common {
     pub audit_interval: Duration,
 
     /// How many nodes to work on at the same time, at most: fewer while the API server struggles
-    #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "16")]
+    #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "32")]
     pub concurrency: NonZeroUsize,
 
     /// What to log: debug explains each decision
