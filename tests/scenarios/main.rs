@@ -137,6 +137,8 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         [Mode::Watching];
         watching:
             a_label_changed_just_before_the_deletion_is_kept
+            last_labels_wait_until_they_can_be_stored
+            what_was_heard_last_is_stored_before_the_end
             a_returning_node_is_restored_without_a_list
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
@@ -154,6 +156,11 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         deploy:
             every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
             replicas_and_shards_can_not_drift_apart;
+    }
+    trials! {
+        [Mode::Polling];
+        restoring:
+            records_made_since_the_last_audit_are_found;
     }
     trials
 }

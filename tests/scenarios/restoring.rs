@@ -188,3 +188,28 @@ pub async fn what_a_person_edits_while_the_node_is_away_comes_back(s: &Scenario)
     assert_eq!(record.departed_at, None, "it is back");
     Ok(())
 }
+
+/// Where nobody watches records, and none is listed for an hour, a node that returns is reason enough to read its own.
+pub async fn records_made_since_the_last_audit_are_found(s: &Scenario) -> Result<()> {
+    let rarely = ["--audit-interval", "1h"];
+    let (_storer, restorer) = (s.storer(&rarely)?, s.restorer(&rarely)?);
+    let is_up = async || Ok(restorer.has_logged(&["INFO", "listed all nodes and records"]));
+    s.eventually("the restorer has listed all records", true, is_up).await?;
+    // More than are worked on at a time.
+    let nodes: Vec<_> = (0..80).map(|i| s.node(&format!("n{i}"))).collect();
+    let kept = labels([("pool", "gold")]);
+    for node in &nodes {
+        s.create(node, kept.clone()).await?;
+    }
+    for node in &nodes {
+        s.eventually_stored(node, kept.clone()).await?;
+        s.delete(node).await?;
+    }
+    for node in &nodes {
+        s.create(node, Labels::new()).await?;
+    }
+    for node in &nodes {
+        s.eventually_labelled(node, kept.clone()).await?;
+    }
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! What a watch is for, and what becomes of it. Lists are out of the way here: they come once an hour.
 
 use anyhow::Result;
+use sandbox::process::Signal;
 
 use crate::interference::{Interference, alongside_with};
 use crate::proxy::Proxy;
@@ -45,6 +46,46 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
     let _restorer = s.restorer(&NO_LISTS)?;
     s.create(&brief, Labels::new()).await?;
     s.eventually_labelled(&brief, labels([("pool", "gold")])).await
+}
+
+/// Nobody else has them: neither lists nor failures may make the storer forget.
+pub async fn last_labels_wait_until_they_can_be_stored(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.occupy_record(&node).await?;
+    let storer = s.storer(&["--audit-interval", "150ms"])?;
+    is_watching(s, &storer, 1).await?;
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    let is_told = async || Ok(storer.has_logged(&["WARN", &node, "move it"]));
+    s.eventually("somebody else's configmap is in the way", true, is_told).await?;
+    let lists = |daemon: &Daemon| daemon.log().matches("listed kind=Nodes").count();
+    let before = lists(&storer);
+    s.eventually("some lists", true, async || Ok(lists(&storer) > before + 3)).await?;
+    s.delete_record(&node).await?;
+    s.eventually_departed(&node).await?;
+    assert_eq!(s.record(&node).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
+    Ok(())
+}
+
+pub async fn what_was_heard_last_is_stored_before_the_end(s: &Scenario) -> Result<()> {
+    // One at a time, so that most of it is still to be done.
+    let storer = s.storer(&[&NO_LISTS[..], &["--concurrency", "1"]].concat())?;
+    is_watching(s, &storer, 1).await?;
+    let nodes: Vec<_> = (0..40).map(|i| s.node(&format!("n{i}"))).collect();
+    for node in &nodes {
+        s.create(node, labels([("pool", "gold")])).await?;
+        s.label(node, [("pool", Some("platinum"))]).await?;
+        s.delete(node).await?;
+    }
+    let heard = async || Ok(storer.log().lines().filter(|line| line.contains("DEBUG deleted ")).count());
+    s.eventually("all deletions are heard of", nodes.len(), heard).await?;
+    storer.process.signal(Signal::TERM)?;
+    assert_eq!(storer.exit().await?.code(), 0);
+    for node in &nodes {
+        let record = s.record(node).await?.map(|record| record.labels);
+        assert_eq!(record, Some(labels([("pool", "platinum")])), "{node}");
+    }
+    Ok(())
 }
 
 pub async fn a_returning_node_is_restored_without_a_list(s: &Scenario) -> Result<()> {

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use crate::machine::{Dress, Machine, heartbeat};
 
-/// How many requests are in flight when many objects are made or removed and nothing is measured.
+/// How many requests are in flight when many objects are made or removed: fewer than a daemon's, because all share one
+/// server, and thousands of kubelets that register do not ask for all of it.
 pub(crate) const AT_ONCE: usize = 16;
 /// How many are in flight where the bench does by hand what a daemon does: the daemons' own `--concurrency`.
 pub(crate) const AS_A_DAEMON: usize = 32;
@@ -109,7 +110,8 @@ impl Cluster {
         patch: &Value,
     ) -> anyhow::Result<Meta> {
         let path = format!("{NODES}/{}?fieldManager={manager}", machine.name());
-        let patched = persist(|| self.call::<Object>(Method::PATCH, &path, STRATEGIC_PATCH, Some(patch))).await;
+        let patched =
+            persist(|| self.call::<Object>(Method::PATCH, &path, STRATEGIC_PATCH, Some(patch))).await;
         Ok(patched.with_context(|| format!("patching node {}", machine.name()))?.metadata)
     }
 

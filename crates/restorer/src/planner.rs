@@ -111,3 +111,73 @@ impl Planner for RestorePlanner {
         *self = Self::new(self.said.is_some());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use label_storage::store::Stored;
+    use label_storage::{Record, Uid};
+    use label_storage_runtime::engine::Reading;
+
+    use super::*;
+
+    fn node(name: &str, uid: &str, version: u64) -> Node {
+        let uid = Uid::new(uid).expect("a uid");
+        let (labels, version) = (Default::default(), ResourceVersion(version));
+        Node { name: name.to_owned(), uid, version, labels, marker: None }
+    }
+
+    fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {
+        let row = table.get(&node.name).expect("a row");
+        planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure })
+    }
+
+    fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: bool) -> Option<Node> {
+        let row = table.get(node).expect("a row");
+        let (name, task) = (Name::clone(row.name()), planner.task(row));
+        let view = task.view.clone().map(|(node, _)| node);
+        let done = Done { outcome: None, node: Reading::None, record: Reading::None };
+        planner.done(&name, task, succeeds.then_some(&done));
+        view
+    }
+
+    #[test]
+    fn a_new_incarnation_is_restored_as_it_was_last_seen() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        table.see_node("a", node("a", "u1", 5).summary());
+        assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+        for version in [8, 9] {
+            table.see_node("a", node("a", "u2", version).summary());
+            let soon = Verdict::Now(Urgency::Soon);
+            assert_eq!(verdict(&mut planner, &table, &node("a", "u2", version), false), soon);
+        }
+        assert_eq!(settle(&mut planner, &table, "a", true), Some(node("a", "u2", 9)));
+        assert_eq!(settle(&mut planner, &table, "a", true), None);
+    }
+
+    #[test]
+    fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        table.see_node("a", node("a", "u1", 5).summary());
+        let soon = Verdict::Now(Urgency::Soon);
+        assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), true), soon);
+        settle(&mut planner, &table, "a", false);
+        assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
+        settle(&mut planner, &table, "a", true);
+        assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+    }
+
+    #[test]
+    fn only_so_many_views_are_kept() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        for number in 0..MOST_VIEWS + 10 {
+            let node = node(&format!("n{number}"), "u2", 8);
+            table.see_record(&node.name, ResourceVersion(6), Stored::Record(record.summary()));
+            table.see_node(&node.name, node.summary());
+            assert_eq!(verdict(&mut planner, &table, &node, false), Verdict::Now(Urgency::Soon));
+        }
+        assert_eq!(planner.views.len(), MOST_VIEWS);
+    }
+}

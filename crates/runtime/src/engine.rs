@@ -51,7 +51,7 @@ pub trait Planner {
     /// A list of all Nodes came to its end: what is absent from it? Says whether another list is needed soon to tell.
     fn listed(&mut self, table: &mut Table) -> bool;
 
-    /// The cluster is another than it was: forgets everything.
+    /// The cluster's history is another than it was: forgets what was concluded from it.
     fn start_over(&mut self);
 }
 
@@ -223,14 +223,12 @@ impl<'a, P: Planner> Engine<'a, P> {
         match observed {
             Observed::Listed { list, items } => items.into_iter().for_each(|item| self.list(list, item)),
             Observed::ListEnded { kind, list, outcome, took } => {
-                if let Ok(listed) = &outcome
-                    && self.sweeps.goes_back(kind, listed.version)
-                {
-                    tracing::warn!(?kind, "the history of the cluster goes back: starting over");
+                let outcome = self.sweeps.require_newer(kind, outcome);
+                if self.sweeps.is_another_cluster() {
+                    tracing::warn!("the history of the cluster goes back: starting over");
                     self.table = Table::default();
                     self.planner.start_over();
-                    self.sweeps.start_over();
-                    return;
+                    return self.sweeps.start_over();
                 }
                 let mut is_settled = true;
                 match (kind, &outcome) {

@@ -5,9 +5,10 @@
 //! while it streams in, so that memory does not grow with the answer. A server that refuses protobuf is asked for JSON,
 //! and read in the same way.
 
+mod blocks;
+
 use std::io::{self, BufReader};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,9 +22,8 @@ use kube::client::Body;
 use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
 use label_storage_wire::{Event, Format, Object, Status, read_event, read_list, read_object, read_status};
-use tokio::sync::oneshot;
 use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
-use tokio_util::io::{StreamReader, SyncIoBridge};
+use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
 
@@ -121,15 +121,7 @@ impl Source {
         within(call::ALL, what, async {
             let (format, response) = self.ask(what, &self.query(&[]), "PartialObjectMetadataList").await?;
             let is_compressed = is_gzip(what, response.headers())?;
-            let bytes = Arc::new(AtomicU64::new(0));
-            let counter = Arc::clone(&bytes);
-            let count = move |chunk: &Bytes| {
-                counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-            };
-            // Ends the thread where nobody waits for it any more: it may be waiting for a socket that is silent.
-            let (_alive, ended) = oneshot::channel::<()>();
-            let body = chunks(response).inspect_ok(count).take_until(ended);
-            let input = SyncIoBridge::new(StreamReader::new(Box::pin(body)));
+            let (blocks, input) = blocks::channel();
             let reading = tokio::task::spawn_blocking(move || {
                 if is_compressed {
                     read_list(format, BufReader::with_capacity(1 << 16, GzDecoder::new(input)), each)
@@ -137,10 +129,11 @@ impl Source {
                     read_list(format, input, each)
                 }
             });
+            let bytes = blocks.send_all(chunks(response)).await;
             let listed = reading.await.map_err(|error| Error::unclear(what, error))?;
             let listed = listed.map_err(|error| Error::unclear(what, call::in_one_line(&error)))?;
             let version = version(what, &listed.resource_version)?;
-            Ok(Listed { version, items: listed.items, bytes: bytes.load(Ordering::Relaxed) })
+            Ok(Listed { version, items: listed.items, bytes })
         })
         .await
     }

@@ -36,6 +36,8 @@ pub(crate) struct Sweeps<'a> {
     is_settled: bool,
     /// The versions of the last lists, of Nodes and of records.
     latest: (ResourceVersion, ResourceVersion),
+    /// So many lists in a row were older than one before.
+    older: u32,
     pace: Pace,
     /// So many lists in a row have failed.
     failures: u32,
@@ -74,6 +76,7 @@ impl<'a> Sweeps<'a> {
             not_before: None,
             is_settled: true,
             latest: (ResourceVersion(0), ResourceVersion(0)),
+            older: 0,
             pace: Pace::default(),
             failures: 0,
         }
@@ -184,23 +187,38 @@ impl<'a> Sweeps<'a> {
         self.schedule();
     }
 
-    /// Whether a list is older than one before: not the server's memory but the cluster itself is another, as after etcd was
-    /// restored from a backup.
-    pub(crate) fn goes_back(&mut self, kind: Kind, version: ResourceVersion) -> bool {
+    /// A list that is older than one before is none: it comes from a server that lags.
+    pub(crate) fn require_newer(
+        &mut self,
+        kind: Kind,
+        outcome: Result<Listed, Error>,
+    ) -> Result<Listed, Error> {
+        let listed = outcome?;
         let latest = match kind {
             Kind::Nodes => &mut self.latest.0,
             Kind::Records => &mut self.latest.1,
         };
-        let goes_back = version < *latest;
-        *latest = version;
-        goes_back
+        if listed.version < *latest {
+            self.older += 1;
+            let message = format!("it is at version {}, and one before was at {latest}", listed.version);
+            return Err(Error::unclear("believe a list", message));
+        }
+        (*latest, self.older) = (listed.version, 0);
+        Ok(listed)
+    }
+
+    /// Whether lists stay older than one before: then no server lags, but the cluster itself went back, as when etcd is
+    /// restored from a backup.
+    pub(crate) fn is_another_cluster(&self) -> bool {
+        self.older >= 5
     }
 
     /// Forgets all that was seen, ends all watches and lists everything again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
         (self.nodes, self.records, self.state) = (Watching::Off, Watching::Off, State::Resting);
-        (self.has_listed_records, self.last) = (false, None);
+        (self.has_listed_records, self.last, self.older) = (false, None, 0);
+        self.latest = (ResourceVersion(0), ResourceVersion(0));
         self.due = Instant::now() + pace::jittered(self.replica.args.interval);
     }
 

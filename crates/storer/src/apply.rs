@@ -44,7 +44,7 @@ impl Worker<Task> for Apply {
         }
         let read_at = Instant::now();
         let live = self.replica.nodes.get(node).await?;
-        let sighting = sighting(live.as_ref(), task.last_words.as_ref())?;
+        let sighting = sighting(live.as_ref(), task.last_words.as_ref(), tries)?;
         let circumstances = self.circumstances(found.as_ref(), task.unchanged);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
@@ -83,12 +83,19 @@ impl Worker<Task> for Apply {
 }
 
 /// What was seen of a Node: what it last said comes first, as long as nobody has stored it.
-fn sighting<'a>(live: Option<&'a Node>, last_words: Option<&'a Node>) -> Result<Sighting<&'a Node>, Error> {
+fn sighting<'a>(
+    live: Option<&'a Node>,
+    last_words: Option<&'a Node>,
+    tries: u32,
+) -> Result<Sighting<&'a Node>, Error> {
+    // A deletion is the last that happens to a Node, so an answer that still has it is from before; unless it stays so,
+    // as when etcd is restored from a backup.
+    const STALE: u32 = 20;
     match (live, last_words) {
-        // A deletion is the last that happens to a Node, so this answer is from before it.
-        (Some(live), Some(last)) if live.uid == last.uid => {
+        (Some(live), Some(last)) if live.uid == last.uid && tries < STALE => {
             Err(Error::refused("get node", "the API server still has a node that it told us it has deleted"))
         }
+        (Some(live), Some(last)) if live.uid == last.uid => Ok(Sighting::Live(live)),
         (_, Some(last)) => Ok(Sighting::Deleted(last)),
         (Some(live), None) => Ok(Sighting::Live(live)),
         (None, None) => Ok(Sighting::Gone),

@@ -1,12 +1,14 @@
 //! Against a service in place of a server: what a real one sends rarely, or never.
 
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{Full, StreamBody};
+use tokio::sync::oneshot;
 use tower::service_fn;
 
 use super::*;
@@ -39,9 +41,14 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 /// A field of a protobuf message that holds bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(content.len()).expect("short enough");
-    assert!(length < 128, "one byte is enough for it");
-    [&[number << 3 | 2, length], content].concat()
+    let mut field = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 128 {
+        field.push(length as u8 | 128);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    [&field, content].concat()
 }
 
 /// A list of Nodes of these names, at version 9.
@@ -192,7 +199,8 @@ fn endless(start: Vec<u8>) -> BoxBody<Bytes, io::Error> {
 #[tokio::test]
 async fn the_thread_that_reads_a_list_ends_when_nobody_waits_for_it() {
     let client = client(|_| {
-        let whole = protobuf(&["a", "b"]);
+        // More than one block, of which the first is passed on.
+        let whole = protobuf(&["a"; 10_000]);
         let response = Response::builder().header(CONTENT_TYPE, PROTOBUF);
         response.body(endless(whole[..whole.len() - 9].to_vec())).expect("a response")
     });
