@@ -21,14 +21,13 @@ use kube::Client;
 use kube::client::Body;
 use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
-use label_storage_wire::{Event, Format, Object, Status, read_event, read_list, read_object, read_status};
+use label_storage_wire::{
+    Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
+};
 use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
-
-/// More than any single object: etcd takes 1.5 MiB.
-const LARGEST: usize = 8 << 20;
 
 /// One kind of objects on one API server.
 pub struct Source {
@@ -173,10 +172,10 @@ impl Source {
         let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
         let frames = match format {
             Format::Protobuf => {
-                Frames::Protobuf(LengthDelimitedCodec::builder().max_frame_length(LARGEST).new_read(input))
+                Frames::Protobuf(LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input))
             }
             Format::Json => {
-                let lines = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), LARGEST);
+                let lines = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_ITEM);
                 Frames::Json(FramedRead::new(input, lines))
             }
         };
@@ -307,14 +306,14 @@ fn chunks(response: Response<Body>) -> impl Stream<Item = io::Result<Bytes>> + S
 /// All of a small answer.
 async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, Error> {
     let is_compressed = is_gzip(what, response.headers())?;
-    let body = Limited::new(response.into_body(), LARGEST).collect().await;
+    let body = Limited::new(response.into_body(), MAX_ITEM).collect().await;
     let body = body.map_err(|error| Error::unclear(what, call::in_one_line(error.as_ref())))?.to_bytes();
     if !is_compressed {
         return Ok(body.into());
     }
     let mut plain = Vec::new();
     let read =
-        io::Read::read_to_end(&mut io::Read::take(GzDecoder::new(&body[..]), LARGEST as u64), &mut plain);
+        io::Read::read_to_end(&mut io::Read::take(GzDecoder::new(&body[..]), MAX_ITEM as u64), &mut plain);
     read.map(|_| plain).map_err(|error| Error::unclear(what, error))
 }
 
