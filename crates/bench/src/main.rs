@@ -42,8 +42,8 @@ use label_storage_runtime::Daemon;
 ///
 /// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) with nodes as they
 /// are in life, and the real daemons, all as processes on this machine that end with this one. No other cluster is
-/// touched. Figures go to stdout as a table, how far it is to stderr. 100,000 nodes take about 20 GB of memory; with
-/// --nodes 10000 it is 8 GB.
+/// touched. Figures go to stdout as a table, how far it is to stderr. 100,000 nodes take 22 GB of memory, of which the API
+/// server has two thirds (GOMEMLIMIT=14GiB in the environment keeps it to that); with --nodes 10000 it is 8 GB.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Arguments {
