@@ -159,15 +159,15 @@ pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<
     within(ONE, what, async { call.await.map_err(|error| Error::new(what, &error)) }).await
 }
 
-/// How often one node is tried in one pass. What still fails then is tried again in a later one.
+/// How often one node is tried at once. What still fails then is tried again later.
 const ATTEMPTS: u32 = 5;
 
-/// For how long a call of unclear effect is followed by another in the same pass. A reset connection fails within it,
+/// For how long a call of unclear effect is followed by another at once. A reset connection fails within it,
 /// a server that hangs does not: no node may hold up the next look at all the others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads, decides and writes, again and again while that may help at once. Every attempt starts with reading, never
-/// with sending the same write again. What needs a longer pause fails here, and is due again in a later pass.
+/// with sending the same write again. What needs a longer pause fails here, and goes back into the queue.
 pub async fn settle<T>(
     shutdown: &Shutdown,
     mut attempt: impl AsyncFnMut(u32) -> Result<T, Error>,

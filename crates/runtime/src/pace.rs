@@ -33,7 +33,7 @@ impl Pace {
     }
 }
 
-/// The least pause after a look at the cluster that failed after this time: the server is struggling, so it gets the
+/// The least pause after a list that failed after this time: the server is struggling, so it gets the
 /// same rest, within reason.
 pub fn rest_after_failure(took: Duration) -> Duration {
     (took * REST).min(LONGEST_WAIT)

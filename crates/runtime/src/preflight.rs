@@ -1,4 +1,4 @@
-//! What would not work anyway is said before the first pass, in one line, with what to do about it.
+//! What would not work anyway is said before the first list, in one line, with what to do about it.
 
 use std::time::Duration;
 
