@@ -87,7 +87,7 @@ impl Error {
             }
             kube::Error::Service(source) => match source.downcast_ref::<Throttled>() {
                 Some(throttled) => Kind::Busy(throttled.retry_after),
-                None if is_refused_connection(error) => Kind::NotConnected,
+                None if is_not_connected(error) => Kind::NotConnected,
                 None => Kind::Unclear,
             },
             kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => Kind::Unclear,
@@ -115,10 +115,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-fn is_refused_connection(error: &(dyn std::error::Error + 'static)) -> bool {
+/// Whether there is nobody on the other side. Nothing but connecting has a time limit below ours, so that is what timed out.
+fn is_not_connected(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut io = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|cause| cause.kind() == std::io::ErrorKind::ConnectionRefused)
+    io.any(|cause| {
+        matches!(cause.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
+    })
 }
 
 /// An error and its causes in one line, without repeating what a cause already said.
@@ -223,6 +227,18 @@ mod tests {
         );
         assert_eq!(kind(422, "metadata.labels: Invalid value"), Kind::Refused);
         assert!(matches!(kind(429, ""), Kind::Busy(_)));
+    }
+
+    #[test]
+    fn a_connection_that_was_never_made_is_told_from_one_that_was_lost() {
+        use std::io::ErrorKind;
+        let kind = |kind: ErrorKind| {
+            let error = std::io::Error::from(kind);
+            Error::new("list nodes", &kube::Error::Service(Box::new(error))).kind
+        };
+        assert_eq!(kind(ErrorKind::ConnectionRefused), Kind::NotConnected);
+        assert_eq!(kind(ErrorKind::TimedOut), Kind::NotConnected);
+        assert_eq!(kind(ErrorKind::ConnectionReset), Kind::Unclear);
     }
 
     #[test]

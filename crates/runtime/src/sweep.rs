@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use label_storage::ResourceVersion;
 use tokio::task::JoinSet;
 
-use crate::call::Error;
+use crate::call::{self, Error};
 use crate::observer::{self, Audience};
 use crate::pace::{self, Pace};
 use crate::replica::Replica;
@@ -227,9 +227,12 @@ impl<'a> Sweeps<'a> {
         const LONGEST: Duration = Duration::from_secs(10);
         self.failures = self.failures.saturating_add(1);
         let first = self.replica.args.interval.min(Duration::from_secs(1));
+        // A server that was not there has nothing to rest from.
+        let is_away = error.kind == call::Kind::NotConnected;
+        let rest = if is_away { Duration::ZERO } else { pace::rest_after_failure(took) };
         let pause = pace::exponential(first, self.failures, LONGEST)
             .max(error.retry_after().map(pace::a_little_more).unwrap_or_default())
-            .max(pace::rest_after_failure(took));
+            .max(rest);
         tracing::warn!(%error, failures = self.failures, ?pause, "a list failed");
         (self.state, self.due) = (State::Resting, Instant::now() + pause);
         self.not_before = Some(self.due);
