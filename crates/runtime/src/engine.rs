@@ -410,3 +410,6 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -304,3 +304,12 @@ impl<'a> Sweeps<'a> {
         })
     }
 }
+
+#[cfg(test)]
+impl Sweeps<'_> {
+    /// Begins a list, whether one is due or not.
+    pub(crate) fn begin_now(&mut self, table: &mut Table) {
+        self.due = Instant::now();
+        self.begin_if_due(table);
+    }
+}
