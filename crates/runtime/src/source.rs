@@ -271,7 +271,7 @@ impl Watch {
 }
 
 /// A resourceVersion as a number, which it has to be to be compared.
-pub(crate) fn version(what: &'static str, text: &str) -> Result<ResourceVersion, Error> {
+fn version(what: &'static str, text: &str) -> Result<ResourceVersion, Error> {
     text.parse().map_err(|_| Error::refused(what, format!("resourceVersion {text:?} is no number")))
 }
 
@@ -320,10 +320,8 @@ async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, E
 /// What the server says when it says no.
 async fn refusal(what: &'static str, response: Response<Body>) -> Error {
     let code = response.status().as_u16();
-    let format = match content_type(response.headers()) {
-        "application/vnd.kubernetes.protobuf" => Format::Protobuf,
-        _ => Format::Json,
-    };
+    let is_protobuf = content_type(response.headers()) == media_type(Format::Protobuf);
+    let format = if is_protobuf { Format::Protobuf } else { Format::Json };
     match body(what, response).await {
         Ok(body) => {
             let status = read_status(format, &body);

@@ -59,16 +59,9 @@ impl Worker<Task> for Apply {
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
         let (outcome, record) = if self.replica.args.dry_run {
             (say(node, &plan), before)
-        } else if plan.action == Action::Nothing {
-            tracing::debug!(
-                node = &**node,
-                reason = plan.reason.as_str(),
-                "nothing to write after a second look"
-            );
-            (None, before)
         } else {
-            match self.write(node, plan, found).await {
-                Ok((outcome, after)) => (Some(outcome), after),
+            match self.write(node, plan, found, before).await {
+                Ok(written) => written,
                 // They will never fit: nobody can shorten them any more.
                 Err(error) if error.what == ENCODE && task.last_words.is_some() => {
                     tracing::warn!(node = &**node, %error, "the last labels of a node are lost");
@@ -109,13 +102,14 @@ impl Apply {
         Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
     }
 
-    /// Carries out a plan. Returns a word for it, and the record that there is now.
+    /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
     async fn write(
         &self,
         node: &str,
         plan: Plan,
         found: Option<Found>,
-    ) -> Result<(&'static str, Recorded), Error> {
+        before: Recorded,
+    ) -> Result<(Option<&'static str>, Recorded), Error> {
         let (records, name, params) = (self.replica.records.api(), record_name(node), params());
         let reason = plan.reason.as_str();
         let (record, written) = match plan.action {
@@ -135,9 +129,12 @@ impl Apply {
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 call::one("delete configmap", records.delete(&name, &delete)).await?;
                 tracing::info!(node, reason, "deleted");
-                return Ok(("deleted", Reading::Absent));
+                return Ok((Some("deleted"), Reading::Absent));
             }
-            Action::Nothing => return Ok(("nothing", Reading::None)),
+            Action::Nothing => {
+                tracing::debug!(node, reason, "nothing to write after a second look");
+                return Ok((None, before));
+            }
         };
         let (outcome, message) = match plan.reason {
             Reason::Departed => ("stamped", "gone, its labels are kept"),
@@ -151,7 +148,7 @@ impl Apply {
             reason,
             "{message}"
         );
-        Ok((outcome, Found::reading(Some(&Found::from(written)))))
+        Ok((Some(outcome), Found::reading(Some(&Found::from(written)))))
     }
 }
 
