@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ::faults::{Proxy, Script};
 use anyhow::{Context, Result, bail};
-use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -218,6 +218,13 @@ impl Scenario {
     pub async fn has_acted(&self, daemon: &Daemon, node: &str) -> Result<()> {
         let before = daemon.decisions(node);
         self.eventually("three more passes", true, async || Ok(daemon.decisions(node) >= before + 3)).await
+    }
+
+    /// Waits until a daemon has decided this about a node.
+    pub async fn has_decided(&self, daemon: &Daemon, node: &str, reason: &str) -> Result<()> {
+        let (node, reason) = (format!("node=\"{node}\""), format!("reason=\"{reason}\""));
+        let what = format!("{reason} of {node}");
+        self.eventually(&what, true, async || Ok(daemon.has_logged(&["decided", &node, &reason]))).await
     }
 
     // Daemons.
