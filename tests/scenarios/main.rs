@@ -22,6 +22,7 @@ mod crashes;
 mod deploy;
 mod fuzz;
 mod interference;
+mod ownership;
 mod proxy;
 mod races;
 mod records;
@@ -124,6 +125,12 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_node_replaced_while_it_is_being_restored_is_restored_itself
             a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
             two_replicas_of_one_shard_do_no_harm;
+        ownership:
+            a_shard_whose_replica_was_killed_is_adopted_and_given_back
+            with_all_but_one_gone_that_one_does_all_the_work
+            a_replica_that_is_asked_to_end_hands_its_shard_over
+            while_their_number_changes_every_node_is_some_replicas
+            a_replica_that_sleeps_longer_than_its_lease_does_no_harm;
         sharding:
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
@@ -135,6 +142,10 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
     }
     trials! {
         [Mode::Watching];
+        storing:
+            a_clock_that_jumps_by_a_year_deletes_nothing;
+        ownership:
+            what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             last_labels_wait_until_they_can_be_stored
