@@ -16,6 +16,7 @@
     reason = "a test program, where `pub` means: for the other modules"
 )]
 
+mod brake;
 mod command_line;
 mod crashes;
 mod deploy;
@@ -143,7 +144,11 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
-            what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored;
+            what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
+            history_that_the_server_has_forgotten_is_missed_aloud;
+        brake:
+            lists_that_lack_nodes_which_are_there_touch_no_record
+            nodes_that_are_all_gone_are_believed_to_be_after_a_while;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             last_labels_wait_until_they_can_be_stored

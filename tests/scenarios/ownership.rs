@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
+use faults::{Fault, Request, Verb};
 use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -293,6 +294,34 @@ pub async fn what_was_changed_and_deleted_while_the_storer_was_replaced_is_store
     eventually_remembered(s, third).await?;
     ensure!(one.has_logged(&["adopted a shard", "shard=1"]));
     Ok(())
+}
+
+pub async fn history_that_the_server_has_forgotten_is_missed_aloud(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, pool("gold")).await?;
+    let storer = s.storer(&[])?;
+    s.eventually_stored(&node, pool("gold")).await?;
+    eventually_beyond(s, &node).await?;
+    storer.process.signal(Signal::TERM)?;
+    storer.exit().await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    let mut is_first = true;
+    let proxy = s.proxy(move |request: &Request| {
+        let resumes = request.verb == Verb::Watch && request.resource == "nodes";
+        if resumes && std::mem::take(&mut is_first) { Fault::ExpiredWatch } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let storer = s.daemon_through(&proxy, "storer", &["--admin-address", "127.0.0.1:0"])?;
+    s.eventually("a word about it", true, async || {
+        Ok(storer.has_logged(&["WARN", "can't go on where it was", "may be lost"]))
+    })
+    .await?;
+    s.eventually("a count of it", true, async || {
+        Ok(storer.metrics().await?.contains("label_storage_watch_history_lost_total 1\n"))
+    })
+    .await?;
+    s.eventually_stored(&node, pool("silver")).await?;
+    eventually_beyond(s, &node).await
 }
 
 pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenario) -> Result<()> {

@@ -156,7 +156,7 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
         while tenure.holds()
             && let Some(ticket) = engine.next(least, now)
         {
-            let ended = tenure.clone().ended();
+            let tenure = tenure.clone();
             in_flight.push(async move {
                 let began = Instant::now();
                 let attempt = async |tries| {
@@ -164,10 +164,8 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
                         .attempt(&ticket.node, &ticket.task, ticket.earlier_tries.saturating_add(tries))
                         .await
                 };
-                let outcome = tokio::select! {
-                    outcome = call::settle(shutdown, attempt) => outcome,
-                    () = ended => Err(Error::expired("go on without a lease")),
-                };
+                let outcome = tenure.within(call::settle(shutdown, attempt)).await;
+                let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
                 (ticket, began, outcome)
             });
         }

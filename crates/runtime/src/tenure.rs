@@ -1,5 +1,7 @@
 //! For how long a replica may work on a shard: until its lease could be somebody else's.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -42,8 +44,21 @@ impl Tenure {
         self.0.borrow().is_none_or(|until| Instant::now() < until)
     }
 
+    /// Does this for as long as it holds, and looks before every step: a process that was suspended in the middle goes no
+    /// further.
+    pub(crate) async fn within<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut ended) = (std::pin::pin!(work), std::pin::pin!(self.clone().ended()));
+        poll_fn(|context| {
+            if !self.holds() || ended.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
     /// Resolves when it has ended.
-    pub(crate) async fn ended(mut self) {
+    async fn ended(mut self) {
         loop {
             let until = *self.0.borrow_and_update();
             let Some(until) = until else { return std::future::pending().await };
@@ -92,5 +107,20 @@ mod tests {
     fn without_a_lease_it_never_ends() {
         assert!(Tenure::unlimited().holds());
         assert_eq!(Tenure::unlimited().ended().now_or_never(), None);
+        assert_eq!(Tenure::unlimited().within(async { 1 }).now_or_never(), Some(Some(1)));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_begun_or_gone_on_with_after_its_end() {
+        let long_ago = Instant::now().checked_sub(TENURE).expect("a clock that is not younger");
+        let landlord = Landlord::new(long_ago);
+        assert_eq!(landlord.tenure().within(async { 1 }).await, None);
+        landlord.renewed(Instant::now());
+        let suspended = async {
+            landlord.renewed(long_ago);
+            tokio::task::yield_now().await;
+            1
+        };
+        assert_eq!(landlord.tenure().within(suspended).await, None);
     }
 }
