@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ::faults::{Class, Fault, Proxy, Request, Script, Seeded, Verb};
 use anyhow::{Context, Result};
+use faults::{Class, Fault, Proxy, Request, Script, Seeded, Verb};
 use futures::{StreamExt, TryStreamExt};
 use label_storage::name::record_name;
 use rand::rngs::StdRng;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ::faults::{Class, Fault, Proxy, Request, Verb};
 use anyhow::Result;
+use faults::{Class, Fault, Proxy, Request, Verb};
 use label_storage::name::record_name;
 use label_storage::record::{DEPARTED_AT, GENERATION, MANAGED_BY, NODE, NODE_UID};
 use serde_json::json;

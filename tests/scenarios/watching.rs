@@ -1,7 +1,7 @@
 //! What a watch is for, and what becomes of it. Lists are out of the way here: they come once an hour.
 
-use ::faults::{Fault, Proxy};
 use anyhow::Result;
+use faults::{Fault, Proxy};
 use sandbox::process::Signal;
 
 use crate::interference::{Interference, alongside_with};

@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 use label_storage::ResourceVersion;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
+use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::packed::{PackedNode, PackedRecord};
@@ -132,6 +133,11 @@ impl Row {
             self.record_version = self.record_version.max(version);
         }
         is_news
+    }
+
+    /// Whether lists lack the Node, and it is not certain that it is gone.
+    fn is_missing(&self) -> bool {
+        !self.node.is_there() && !self.is_surely_gone
     }
 
     /// Whether there is a record with something in it that does not say that its Node is gone.
@@ -302,9 +308,15 @@ impl Table {
         let mut missing = Missing { nodes: 0, known: 0 };
         for row in self.rows.iter().filter(|row| row.expects_node()) {
             missing.known += 1;
-            missing.nodes += usize::from(!row.node.is_there() && !row.is_surely_gone);
+            missing.nodes += usize::from(row.is_missing());
         }
         missing
+    }
+
+    /// Some of the Nodes that a list lacked and that should be there, at most so many, and any of them.
+    pub fn some_missing(&self, most: usize) -> Vec<Name> {
+        let missing = self.rows.iter().filter(|row| row.expects_node() && row.is_missing());
+        missing.map(|row| Name::clone(row.name())).sample(&mut rand::rng(), most)
     }
 
     /// Takes it for certain that what lists lacked is gone.
@@ -431,6 +443,8 @@ mod tests {
         table.end_list_of_nodes(list, version(4));
         let gone = |table: &Table| names.map(|name| table.get(name).is_some_and(Row::is_surely_gone));
         assert_eq!(table.missing(), Missing { nodes: 2, known: 4 });
+        assert_eq!(table.some_missing(5).len(), 2);
+        assert_eq!(table.some_missing(1).len(), 1);
         assert_eq!(gone(&table), [false, false, true, false]);
         table.believe_absence();
         assert_eq!(gone(&table), [false, true, true, true]);
