@@ -5,6 +5,8 @@
 //! nodes at once: every fault has daemons of its own.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -206,9 +208,9 @@ pub async fn a_list_that_is_never_answered_holds_up_nothing(s: &Scenario) -> Res
         let is_watching = async || Ok(daemon.log().matches(" INFO watching ").count() >= 2);
         s.eventually("both watches", true, is_watching).await?;
     }
-    proxy.set_script(|request: &Request| match request.verb {
-        Verb::List => Fault::BlackHole,
-        _ => Fault::None,
+    proxy.set_script(|request: &Request| {
+        let is_ours = ["nodes", "configmaps"].contains(&&*request.resource);
+        if request.verb == Verb::List && is_ours { Fault::BlackHole } else { Fault::None }
     });
     let both = async || Ok(proxy.counts().get(&Class::BlackHole).copied() >= Some(2));
     s.eventually("a list of each hangs", true, both).await?;
@@ -226,5 +228,42 @@ pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
     let nodes: Vec<_> = (0..12).map(|number| s.node(&format!("n{number}"))).collect();
     let lives = nodes.iter().map(|node| async { lives(s, node, || ()).await.context(node.clone()) });
     futures::future::try_join_all(lives).await?;
+    Ok(())
+}
+
+/// A server that is in trouble already is not asked all the time.
+pub async fn leases_that_can_not_be_written_are_no_reason_to_hurry(s: &Scenario) -> Result<()> {
+    for (number, (verb, fault)) in [
+        (Verb::Create, Fault::Status { code: 500, retry_after: None }),
+        (Verb::Create, Fault::Status { code: 409, retry_after: None }),
+        (Verb::List, Fault::EmptyList),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let proxy = s.proxy(|_: &Request| Fault::None).await?;
+        let node = s.node(&format!("n{number}"));
+        let own = ["--nodes", node.as_str()];
+        let holder = s.storer(&own)?;
+        let holds = async || Ok(holder.log().contains("listed kind=Nodes"));
+        s.eventually("somebody holds the lease", true, holds).await?;
+        let counter = Arc::new(AtomicUsize::new(0));
+        let writes = Arc::clone(&counter);
+        proxy.set_script(move |request: &Request| {
+            writes.fetch_add(usize::from(request.is(Verb::Create, "leases")), Ordering::Relaxed);
+            if request.is(verb, "leases") { fault } else { Fault::None }
+        });
+        // One that never works: of another kind, where the lease must not be there.
+        let kind = if fault == Fault::EmptyList { "storer" } else { "restorer" };
+        let _blocked = s.daemon_through(&proxy, kind, &own)?;
+        let tried = async || Ok(counter.load(Ordering::Relaxed) > 0);
+        s.eventually("it is tried", true, tried).await?;
+        // Lists come every 150 ms: these take three seconds or more.
+        let lists = || holder.log().matches("listed kind=Nodes").count();
+        let enough = lists() + 20;
+        s.eventually("some lists", true, async || Ok(lists() >= enough)).await?;
+        let tries = counter.load(Ordering::Relaxed);
+        assert!(tries < 60, "{fault:?}: {tries} tries in the time of 20 lists");
+    }
     Ok(())
 }

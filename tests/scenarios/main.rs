@@ -167,7 +167,8 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             lists_that_fail_lose_nothing
             watches_that_fail_lose_nothing
             a_list_that_is_never_answered_holds_up_nothing
-            everything_at_random_loses_nothing;
+            everything_at_random_loses_nothing
+            leases_that_can_not_be_written_are_no_reason_to_hurry;
         lies:
             an_empty_list_of_nodes_is_no_departure
             a_list_without_a_third_of_the_nodes_is_no_departure
