@@ -217,18 +217,42 @@ pub async fn a_list_that_is_never_answered_holds_up_nothing(s: &Scenario) -> Res
     lives(s, &s.node("a"), || ()).await
 }
 
-/// Of all requests for nodes and records one in ten fails, in whatever way it can.
+/// Of all requests for nodes, records and leases one in ten fails, in whatever way it can.
 pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
     // Those are waited for for a minute, and half a minute.
     let takes_long = |request: &Request, fault: Fault| {
         fault == Fault::SilentWatch || fault == Fault::BlackHole && request.verb == Verb::List
     };
-    let proxy = s.proxy(Seeded::new(1, 0.1).excluding(takes_long)).await?;
+    let script = Seeded::new(1, 0.1).resources(["nodes", "configmaps", "leases"]).excluding(takes_long);
+    let proxy = s.proxy(script).await?;
     let _daemons = pair(s, &proxy, &[])?;
     let nodes: Vec<_> = (0..12).map(|number| s.node(&format!("n{number}"))).collect();
     let lives = nodes.iter().map(|node| async { lives(s, node, || ()).await.context(node.clone()) });
     futures::future::try_join_all(lives).await?;
     Ok(())
+}
+
+/// What is empty for good is deleted, once.
+pub async fn deletions_that_fail_are_made_again(s: &Scenario) -> Result<()> {
+    let mut script = HashMap::new();
+    let faults = Fault::usual(Verb::Delete);
+    let nodes: Vec<_> = (0..faults.len()).map(|number| s.node(&format!("n{number}"))).collect();
+    for (node, fault) in nodes.iter().zip(&faults) {
+        script.insert((Verb::Delete, record_name(node)), (*fault, 0));
+    }
+    let proxy = s.proxy(EveryOther(script)).await?;
+    let _storer = s.daemon_through(&proxy, "storer", &[])?;
+    for node in &nodes {
+        s.create(node, labels([("pool", "gold")])).await?;
+        s.eventually_stored(node, labels([("pool", "gold")])).await?;
+        s.label(node, [("pool", None)]).await?;
+    }
+    for node in &nodes {
+        let is_gone = async || Ok(s.config_map(node).await?.is_none());
+        s.eventually_after("the record is gone", true, is_gone).await?;
+        assert_eq!(s.labels(node).await?, Labels::new());
+    }
+    happened(&proxy, &faults.into_iter().filter_map(Fault::class).collect::<Vec<_>>())
 }
 
 /// A server that is in trouble already is not asked all the time.

@@ -167,6 +167,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             lists_that_fail_lose_nothing
             watches_that_fail_lose_nothing
             a_list_that_is_never_answered_holds_up_nothing
+            deletions_that_fail_are_made_again
             everything_at_random_loses_nothing
             leases_that_can_not_be_written_are_no_reason_to_hurry;
         lies:
