@@ -172,7 +172,7 @@ async fn each_with_its_own_daemons(
         let _daemons = pair(s, &proxy, &[flags, &own].concat())?;
         lives(s, &node, || {
             if cuts {
-                proxy.cut()
+                proxy.cut();
             }
         })
         .await
