@@ -167,12 +167,13 @@ impl Reason {
 /// |---|---|---|
 /// | there | none | created, unless the Node has no labels |
 /// | there, the record's own incarnation | differs | replaced: the Node is right |
-/// | there, another incarnation, not restored from these labels | any | left alone until the restorer has had its turn |
+/// | there, another incarnation, not restored from these labels | not empty | left alone until the restorer has had its turn |
 /// | there, another incarnation, restored from these labels | any | replaced: the Node is right again |
 /// | deleted, later than the record was made | none, or of that incarnation, or restored to it | its last labels are stored |
 /// | deleted, later than the record was made | of another incarnation, and never restored to it | its labels are merged over the record's |
 /// | gone | any | kept for the retention |
-/// | any | empty | deleted, half a minute later |
+/// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
+/// | any other | empty | deleted, half a minute later |
 ///
 /// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
 /// it would wipe the store.
@@ -234,7 +235,7 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     // A marker that was made from these very labels proves that this view is later than they are. Versions can't: a
     // record from another cluster, or from before etcd was restored from a backup, counts them differently.
     let is_later = restored && record.labels_generation.is_some() && !same_incarnation;
-    if !is_later && record.node_version.is_some_and(|version| node.version < version) {
+    if !is_later && is_older {
         return Reason::ViewOlderThanRecord;
     }
     if !same_incarnation {
@@ -242,8 +243,11 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     } else if node.labels != record.labels {
         Reason::LabelsChanged
     } else if record.departed_at.is_some() {
+    let is_older = record.node_version.is_some_and(|version| node.version < version);
         Reason::NotGone
     } else if record.is_empty {
+            // There is nothing to be restored, so there is nothing to wait for.
+            _ if record.is_empty && !node.labels.is_empty() && !is_older => Reason::LabelsChanged,
         tombstone(at)
     } else {
         Reason::UpToDate

@@ -140,8 +140,13 @@ mod an_empty_record {
 
     #[test]
     fn of_an_earlier_incarnation_has_nothing_to_wait_for() {
-        expires(Sighting::Live(&node("a").incarnation("u2").label("k", "v")), &record("a", "u1"));
-        expires(Sighting::Live(&node("a").incarnation("u2")), &record("a", "u1").departed(900));
+        let bare = node("a").incarnation("u2").at(20);
+        expires(Sighting::Live(&bare), &record("a", "u1").departed(900));
+        expires(Sighting::Live(&node("a").incarnation("u0").label("k", "v").at(9)), &record("a", "u1"));
+        let labelled = bare.label("k", "v");
+        let action = Action::Replace(retaken(&labelled, 5));
+        let empty = record("a", "u1").departed(900);
+        expect(Sighting::Live(&labelled), Stored::Record(&empty), at(), Reason::LabelsChanged, action);
     }
 
     #[test]
