@@ -223,10 +223,31 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
     }
 }
 
+/// Whether a deletion has been followed by more than its last labels can tell of, though no record says so any more: a later
+/// incarnation has been restored, so there was a record, and all its labels were removed since, or it was.
+pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<RecordSummary>) -> bool {
+    let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
+    stored == Stored::Nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
+}
+
+/// Whether the last labels of a Node that was deleted have to be kept until they are stored, given the record as it was last
+/// seen: not if it has them for certain, or can't need them any more.
+pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
+    let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
+    match stored {
+        Stored::Nothing => !last.labels.is_empty(),
+        Stored::Unreadable => false,
+        Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),
+    }
+}
+
 fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason {
     let (same_incarnation, restored) = (record.is_of(node), record.is_restored_to(node));
+    let is_older = record.node_version.is_some_and(|version| node.version < version);
     if !same_incarnation && !restored {
         return match record.departed_at {
+            // There is nothing to be restored, so there is nothing to wait for.
+            _ if record.is_empty && !node.labels.is_empty() && !is_older => Reason::LabelsChanged,
             _ if record.is_empty => tombstone(at),
             Some(_) => Reason::Returned,
             None => Reason::AwaitingRestore,
@@ -243,11 +264,8 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     } else if node.labels != record.labels {
         Reason::LabelsChanged
     } else if record.departed_at.is_some() {
-    let is_older = record.node_version.is_some_and(|version| node.version < version);
         Reason::NotGone
     } else if record.is_empty {
-            // There is nothing to be restored, so there is nothing to wait for.
-            _ if record.is_empty && !node.labels.is_empty() && !is_older => Reason::LabelsChanged,
         tombstone(at)
     } else {
         Reason::UpToDate
