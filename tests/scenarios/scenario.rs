@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -20,6 +21,8 @@ use sandbox::Sandbox;
 use sandbox::process::{Exit, Guarded};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Set for a process that is to be a daemon rather than a test run.
 pub const RUN_AS: &str = "LABEL_STORAGE_TEST_RUN_AS";
@@ -175,9 +178,29 @@ impl Scenario {
         &self,
         what: &str,
         expected: T,
+        look: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<()> {
+        self.eventually_within(PATIENCE, what, expected, look).await
+    }
+
+    /// The same, for what takes a minute by its nature.
+    pub async fn eventually_after<T: PartialEq + Debug>(
+        &self,
+        what: &str,
+        expected: T,
+        look: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<()> {
+        self.eventually_within(PATIENCE * 3, what, expected, look).await
+    }
+
+    async fn eventually_within<T: PartialEq + Debug>(
+        &self,
+        patience: Duration,
+        what: &str,
+        expected: T,
         mut look: impl AsyncFnMut() -> Result<T>,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
             let found = look().await;
             if found.as_ref().is_ok_and(|found| *found == expected) {
@@ -237,10 +260,26 @@ impl Scenario {
     }
 
     pub fn daemon(&self, kind: &str, flags: &[&str]) -> Result<Daemon> {
+        self.daemon_with(self.sandbox.kubeconfig(), kind, flags)
+    }
+
+    /// A proxy to this test's API server. It serves on this test's runtime.
+    pub async fn proxy(&self, script: impl Script) -> Result<Proxy> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let kubeconfig = self.file(&format!("proxied-{number}"));
+        Proxy::start(self.sandbox.kubeconfig(), &kubeconfig, script).await
+    }
+
+    /// Starts a daemon that speaks to the API server through a proxy.
+    pub fn daemon_through(&self, proxy: &Proxy, kind: &str, flags: &[&str]) -> Result<Daemon> {
+        self.daemon_with(proxy.kubeconfig(), kind, flags)
+    }
+
+    fn daemon_with(&self, kubeconfig: &Path, kind: &str, flags: &[&str]) -> Result<Daemon> {
         let mut args = self.flags();
         // The last one counts, so a test may say otherwise.
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.run_binary(kind, &args, Some(self.sandbox.kubeconfig().to_owned()))
+        self.run_binary(kind, &args, Some(kubeconfig.to_owned()))
     }
 
     /// Flags that keep a daemon to this test's namespace and nodes.
@@ -349,6 +388,19 @@ impl Daemon {
     /// Whether one line of its log has all of these.
     pub fn has_logged(&self, parts: &[&str]) -> bool {
         self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// What its metrics say; it must have been started with an `--admin-address`.
+    pub async fn metrics(&self) -> Result<String> {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("serving metrics")).context("not yet")?;
+        let address = line.rsplit_once("address=").context("an address")?.1.trim();
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
+        Ok(text)
     }
 
     /// How often it has decided about a node so far.
