@@ -238,7 +238,8 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
 pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
-        Stored::Nothing => !last.labels.is_empty(),
+        // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had.
+        Stored::Nothing => true,
         Stored::Unreadable => false,
         Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),
     }
