@@ -149,13 +149,10 @@ impl Planner for StorePlanner {
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
         let node = row.name();
-        let (summary, at) = (last.summary(), self.circumstances(row));
-        let has_them = matches!(row.stored(), Stored::Record(record) if record.is_of(&summary) && record.labels == summary.labels);
-        let reason = store::decide(Sighting::Deleted(summary), row.stored(), at);
-        tracing::debug!(node = &**node, reason = reason.as_str(), "deleted");
-        let adds_something = matches!(reason, Reason::LastWords | Reason::LeftUnrestored) && !has_them;
+        let is_worth_keeping = store::is_worth_keeping(last.summary(), row.stored());
+        tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
         // What is under way may change the record yet.
-        if adds_something || is_unsettled {
+        if is_worth_keeping || is_unsettled {
             let words = self.last_words.entry(Name::clone(node)).or_default();
             words.push_back(last);
             if words.len() > MOST_WORDS {
