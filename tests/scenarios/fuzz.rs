@@ -20,7 +20,7 @@ use sandbox::process::Signal;
 use crate::scenario::{Daemon, Labels, Scenario};
 
 /// Names the seed of a run that is to be repeated.
-const SEED: &str = "LABEL_STORAGE_TEST_SEED";
+pub const SEED: &str = "LABEL_STORAGE_TEST_SEED";
 const NODES: usize = 1000;
 const ROUNDS: usize = 8;
 /// How many nodes something happens to in one round.
