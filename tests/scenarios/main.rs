@@ -32,18 +32,19 @@ mod slow_server;
 mod storing;
 mod watching;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Trial};
-use sandbox::{Options, Sandbox};
+use sandbox::{Options, Sandbox, itself};
 
-use crate::scenario::{RUN_AS, Scenario};
+use crate::scenario::Scenario;
 
 fn main() -> ExitCode {
-    if let Some(daemon) = std::env::var_os(RUN_AS) {
-        return run_as(&daemon);
+    match itself::role().as_deref() {
+        Some("storer") => return label_storage_runtime::main::<storer::Args>(std::env::args_os()),
+        Some("restorer") => return label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        _ => {}
     }
     let mut arguments = Arguments::from_args();
     // They wait far more than they compute.
@@ -53,15 +54,6 @@ fn main() -> ExitCode {
     // Ends the control plane, which nothing but this process's death would end otherwise.
     drop(control_plane);
     conclusion.exit_code()
-}
-
-fn run_as(daemon: &OsString) -> ExitCode {
-    let args = std::env::args_os();
-    if daemon == "storer" {
-        label_storage_runtime::main::<storer::Args>(args)
-    } else {
-        label_storage_runtime::main::<restorer::Args>(args)
-    }
 }
 
 /// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.

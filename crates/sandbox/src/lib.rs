@@ -7,6 +7,7 @@
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
 //!     └─ ready          asks the API server whether it serves
 //!   process    runs each under a guard, so that nothing outlives the owner
+//!   itself     this program once more, as a daemon
 //!   progress   how far a long step is, for a terminal and for a log
 //!   shell      lines to paste into a shell
 //! ```
@@ -23,6 +24,7 @@ pub mod assets;
 mod control_plane;
 mod credentials;
 pub mod go_build;
+pub mod itself;
 pub mod process;
 pub mod progress;
 mod ready;
