@@ -86,8 +86,10 @@ fn post(path: &str, body: &Value) -> Result<Request<Vec<u8>>, Error> {
 
 fn events(line: &str) -> Result<Vec<Event>, Error> {
     let Line { result } = serde_json::from_str(line).map_err(|error| Error::Broken(error.into()))?;
-    if result.canceled {
-        return Err(Error::Compacted(result.compact_revision));
+    match (result.canceled, result.compact_revision) {
+        (false, _) => {}
+        (true, 0) => return Err(Error::Broken(std::io::Error::other("etcd ended the watch"))),
+        (true, revision) => return Err(Error::Compacted(revision)),
     }
     let event = |RawEvent { r#type, kv }| Event {
         key: String::from_utf8_lossy(&kv.key.0).into_owned(),
@@ -160,6 +162,8 @@ mod tests {
         assert_eq!(events(two).unwrap(), [event(Some(b"v"), 8), event(None, 9)]);
         let compacted = r#"{"result":{"canceled":true,"compact_revision":"5"}}"#;
         assert!(matches!(events(compacted), Err(Error::Compacted(5))));
-        assert!(matches!(events("{"), Err(Error::Broken(_))));
+        for broken in ["{", r#"{"result":{"canceled":true}}"#] {
+            assert!(matches!(events(broken), Err(Error::Broken(_))), "{broken}");
+        }
     }
 }

@@ -1,0 +1,172 @@
+//! The oracle: knows the fate of every Node, and which storers hear of what.
+
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use label_storage::shard;
+use sandbox::etcd::Event;
+
+use crate::fate::{Fate, View};
+use crate::ledger::{Kind, Ledger};
+use crate::object::{self, Place, Subject};
+
+/// A storer counts as listening only once it has done so for this long: its log is read, and events arrive, a little late.
+const SURELY: Duration = Duration::from_secs(3);
+
+/// What a storer has this long when it is asked to end, it has heard of, and stores first.
+const HEARD: Duration = Duration::from_secs(2);
+
+/// For this long after an API server is back, a storer may still be about to find out that it has missed something.
+const FINDING_OUT: Duration = Duration::from_secs(30);
+
+/// All that is known.
+#[derive(Debug)]
+pub struct Oracle {
+    place: Place,
+    fates: HashMap<String, Fate>,
+    /// What was found.
+    pub ledger: Ledger,
+    storers: HashMap<u64, Storer>,
+    /// Whether storers hear of deletions at all.
+    is_watching: bool,
+    /// Whether the API server forgets, at the moment.
+    is_forgetful: bool,
+    /// Until when it may have.
+    forgetful_until: Option<Instant>,
+    /// The last revision that was seen.
+    pub revision: u64,
+}
+
+/// A storer that runs.
+#[derive(Debug, Clone, Copy)]
+struct Storer {
+    index: u32,
+    replicas: NonZeroU32,
+    listens_since: Option<Instant>,
+}
+
+/// How a storer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// At once.
+    Sudden,
+    /// It was asked to, and nothing keeps it from storing what it has heard.
+    Asked,
+}
+
+impl Oracle {
+    /// Knows nothing yet.
+    pub fn new(place: Place, is_watching: bool) -> Self {
+        Self {
+            place,
+            fates: HashMap::new(),
+            ledger: Ledger::default(),
+            storers: HashMap::new(),
+            is_watching,
+            is_forgetful: false,
+            forgetful_until: None,
+            revision: 0,
+        }
+    }
+
+    /// Something was written to etcd.
+    pub fn see(&mut self, event: &Event, now: Instant) {
+        self.revision = self.revision.max(event.revision);
+        let Some(subject) = self.place.subject(&event.key) else { return };
+        let (Subject::Node(name) | Subject::Record(name)) = &subject;
+        let storers = self.listeners(name, now);
+        let ledger = &mut self.ledger;
+        let fate = self.fates.entry(name.clone()).or_insert_with(|| Fate::new(name));
+        let seen = match (&subject, &event.value) {
+            (Subject::Node(_), Some(value)) => {
+                object::node(value, event.revision).map(|seen| fate.node_written(seen, now, ledger))
+            }
+            (Subject::Node(_), None) => {
+                fate.node_deleted(event.revision, storers, now, ledger);
+                Ok(())
+            }
+            (Subject::Record(_), Some(value)) => {
+                object::record(value, event.revision).map(|seen| fate.record_written(seen, now, ledger))
+            }
+            (Subject::Record(_), None) => {
+                fate.record_deleted(event.revision, ledger);
+                Ok(())
+            }
+        };
+        if let Err(error) = seen {
+            ledger.wrong(Kind::BadRecord, name, event.revision, format!("{error:#}"));
+        }
+    }
+
+    /// The storers that surely hear of what happens to this Node.
+    fn listeners(&self, node: &str, now: Instant) -> BTreeSet<u64> {
+        let is_forgetful = self.is_forgetful || self.forgetful_until.is_some_and(|until| now < until);
+        if is_forgetful || !self.is_watching {
+            return BTreeSet::new();
+        }
+        let listens = |storer: &Storer| {
+            let surely = |since| now.saturating_duration_since(since) > SURELY;
+            storer.listens_since.is_some_and(surely) && shard(node, storer.replicas) == storer.index
+        };
+        self.storers.iter().filter(|(_, storer)| listens(storer)).map(|(id, _)| *id).collect()
+    }
+
+    /// A storer was started.
+    pub fn storer_started(&mut self, id: u64, index: u32, replicas: NonZeroU32) {
+        self.storers.insert(id, Storer { index, replicas, listens_since: None });
+    }
+
+    /// A storer has said that it watches Nodes.
+    pub fn storer_listens(&mut self, id: u64, now: Instant) {
+        if let Some(storer) = self.storers.get_mut(&id) {
+            storer.listens_since.get_or_insert(now);
+        }
+    }
+
+    /// A storer has ended, or is about to.
+    pub fn storer_ended(&mut self, id: u64, ending: Ending, now: Instant) {
+        if self.storers.remove(&id).is_none() {
+            return;
+        }
+        let in_time = (ending == Ending::Asked).then_some((now, HEARD));
+        for fate in self.fates.values_mut() {
+            fate.storer_ended(id, in_time, &mut self.ledger);
+        }
+    }
+
+    /// From now on the API server may forget at any time what a storer has not heard of.
+    pub fn forgets(&mut self) {
+        self.is_forgetful = true;
+        for fate in self.fates.values_mut() {
+            fate.forgotten(&mut self.ledger);
+        }
+    }
+
+    /// It does not any more. Storers need a moment to find out what they have missed.
+    pub fn remembers(&mut self, now: Instant) {
+        if self.is_forgetful {
+            self.is_forgetful = false;
+            self.forgetful_until = Some(now + FINDING_OUT);
+        }
+    }
+
+    /// What a person sees of a Node.
+    pub fn view(&self, node: &str) -> View {
+        self.fates.get(node).map(Fate::view).unwrap_or_default()
+    }
+
+    /// The Nodes that are not as they must be in the end, and why. Only asked when nothing is in the way.
+    pub fn not_right(&mut self) -> Vec<(String, String)> {
+        let ledger = &mut self.ledger;
+        let wrong = |(name, fate): (&String, &Fate)| Some((name.clone(), fate.check(ledger).err()?));
+        self.fates.iter().filter_map(wrong).collect()
+    }
+
+    /// That these Nodes are not right is wrong in itself.
+    pub fn not_in_time(&mut self, nodes: Vec<(String, String)>) {
+        for (node, what) in nodes {
+            self.ledger.wrong(Kind::NotInTime, &node, self.revision, what);
+        }
+    }
+}
