@@ -6,7 +6,6 @@
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
 //! - [`interference`]: a client that lets something happen just before a chosen request.
-//! - [`proxy`]: a connection that can be cut, or go silent.
 //! - [`slow_server`]: just enough of an API server to keep a daemon waiting.
 //! - All else: the tests, by subject.
 
@@ -22,7 +21,6 @@ mod crashes;
 mod deploy;
 mod fuzz;
 mod interference;
-mod proxy;
 mod races;
 mod records;
 mod restoring;

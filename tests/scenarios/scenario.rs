@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -233,10 +234,26 @@ impl Scenario {
     }
 
     pub fn daemon(&self, kind: &str, flags: &[&str]) -> Result<Daemon> {
+        self.daemon_with(self.sandbox.kubeconfig(), kind, flags)
+    }
+
+    /// A proxy to this test's API server. It serves on this test's runtime.
+    pub async fn proxy(&self, script: impl Script) -> Result<Proxy> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let kubeconfig = self.file(&format!("proxied-{number}"));
+        Proxy::start(self.sandbox.kubeconfig(), &kubeconfig, script).await
+    }
+
+    /// Starts a daemon that speaks to the API server through a proxy.
+    pub fn daemon_through(&self, proxy: &Proxy, kind: &str, flags: &[&str]) -> Result<Daemon> {
+        self.daemon_with(proxy.kubeconfig(), kind, flags)
+    }
+
+    fn daemon_with(&self, kubeconfig: &Path, kind: &str, flags: &[&str]) -> Result<Daemon> {
         let mut args = self.flags();
         // The last one counts, so a test may say otherwise.
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.run_binary(kind, &args, Some(self.sandbox.kubeconfig().to_owned()))
+        self.run_binary(kind, &args, Some(kubeconfig.to_owned()))
     }
 
     /// Flags that keep a daemon to this test's namespace and nodes.

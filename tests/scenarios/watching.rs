@@ -1,10 +1,10 @@
 //! What a watch is for, and what becomes of it. Lists are out of the way here: they come once an hour.
 
 use anyhow::Result;
+use faults::{Fault, Proxy};
 use sandbox::process::Signal;
 
 use crate::interference::{Interference, alongside_with};
-use crate::proxy::Proxy;
 use crate::scenario::{Daemon, Labels, Scenario, labels};
 
 const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
@@ -15,10 +15,8 @@ async fn is_watching(s: &Scenario, daemon: &Daemon, times: usize) -> Result<()> 
     s.eventually("both watches", true, async || Ok(watches(daemon) >= 2 * times)).await
 }
 
-fn through(s: &Scenario, proxy: &Proxy, kind: &str) -> Result<Daemon> {
-    let mut args = s.flags();
-    args.extend(NO_LISTS.map(str::to_owned));
-    s.run_binary(kind, &args, Some(proxy.kubeconfig.clone()))
+fn pair_through(s: &Scenario, proxy: &Proxy) -> Result<(Daemon, Daemon)> {
+    Ok((s.daemon_through(proxy, "storer", &NO_LISTS)?, s.daemon_through(proxy, "restorer", &NO_LISTS)?))
 }
 
 pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> Result<()> {
@@ -108,8 +106,8 @@ async fn comes_and_goes(s: &Scenario, name: &str) -> Result<()> {
 }
 
 pub async fn a_watch_that_is_cut_goes_on_where_it_was(s: &Scenario) -> Result<()> {
-    let proxy = Proxy::start(s).await?;
-    let (storer, restorer) = (through(s, &proxy, "storer")?, through(s, &proxy, "restorer")?);
+    let proxy = s.proxy(|_: &faults::Request| Fault::None).await?;
+    let (storer, restorer) = pair_through(s, &proxy)?;
     for daemon in [&storer, &restorer] {
         is_watching(s, daemon, 1).await?;
     }
@@ -129,8 +127,8 @@ pub async fn a_watch_that_is_cut_goes_on_where_it_was(s: &Scenario) -> Result<()
 }
 
 pub async fn a_watch_that_goes_silent_is_noticed(s: &Scenario) -> Result<()> {
-    let proxy = Proxy::start(s).await?;
-    let (storer, restorer) = (through(s, &proxy, "storer")?, through(s, &proxy, "restorer")?);
+    let proxy = s.proxy(|_: &faults::Request| Fault::None).await?;
+    let (storer, restorer) = pair_through(s, &proxy)?;
     for daemon in [&storer, &restorer] {
         is_watching(s, daemon, 1).await?;
     }

@@ -1,0 +1,51 @@
+//! Answers that are not the server's, in the server's own formats.
+
+mod frames;
+mod list;
+mod status;
+
+pub(crate) use frames::Doubled;
+pub(crate) use list::without_a_third;
+pub(crate) use status::{expired_event, status};
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Protobuf,
+    Json,
+}
+
+/// What every answer in protobuf begins with.
+const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// An answer that is not what its headers say.
+#[derive(Debug, thiserror::Error)]
+#[error("an answer of the API server can't be edited: {0}")]
+pub(crate) struct Malformed(pub(crate) String);
+
+impl Format {
+    /// What is asked for first.
+    pub(crate) fn asked_for(headers: &HeaderMap) -> Self {
+        Self::named(headers, ACCEPT)
+    }
+
+    /// What it is.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self::named(headers, CONTENT_TYPE)
+    }
+
+    fn named(headers: &HeaderMap, header: http::HeaderName) -> Self {
+        let value = headers.get(header).map_or(&b""[..], http::HeaderValue::as_bytes);
+        if value.starts_with(Self::Protobuf.media_type().as_bytes()) { Self::Protobuf } else { Self::Json }
+    }
+
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Json => "application/json",
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One request and its answer, and what happens to them on their way.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use kube::Client;
+
+use crate::edit::{self, Doubled, Format};
+use crate::fault::{Class, Fault};
+use crate::recordings::{Answer, Question, Recordings};
+use crate::request::{Request, Verb};
+use crate::script::Script;
+
+/// Why a connection to a daemon is to be reset.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Reset(String);
+
+impl Reset {
+    fn because(reason: impl std::fmt::Display) -> Self {
+        Self(reason.to_string())
+    }
+}
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Reset>;
+
+/// What all connections have in common.
+pub(crate) struct Exchange {
+    /// Speaks to the real server, as nobody in particular.
+    client: Client,
+    script: Mutex<Box<dyn Script>>,
+    counts: Mutex<BTreeMap<Class, u64>>,
+    recordings: Mutex<Recordings>,
+}
+
+/// A panic elsewhere does not make what is in there wrong.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Exchange {
+    pub(crate) fn new(client: Client, script: impl Script) -> Self {
+        Self {
+            client,
+            script: Mutex::new(Box::new(script)),
+            counts: Mutex::default(),
+            recordings: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set_script(&self, script: impl Script) {
+        *lock(&self.script) = Box::new(script);
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<Class, u64> {
+        lock(&self.counts).clone()
+    }
+
+    fn count(&self, fault: Fault) {
+        if let Some(class) = fault.class() {
+            *lock(&self.counts).entry(class).or_default() += 1;
+        }
+    }
+
+    /// Answers a request, or resets the connection that it came over.
+    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Result<Response<Body>, Reset> {
+        let (mut head, body) = request.into_parts();
+        let body = body.collect().await.map_err(Reset::because)?.to_bytes();
+        let request = Request::new(&head.method, &head.uri);
+        let fault = lock(&self.script).fault(&request);
+        let fault = if fault.applies_to(request.verb) { fault } else { Fault::None };
+        let question = Question::new(&head);
+        let recorded = lock(&self.recordings).oldest(&question).filter(|_| fault == Fault::Stale);
+        // There may be nothing to be stale with.
+        if fault != Fault::Stale || recorded.is_some() {
+            self.count(fault);
+        }
+        let format = Format::asked_for(&head.headers);
+        match fault {
+            Fault::None => self.pass(head, body, question, request.verb).await,
+            Fault::Latency(pause) => {
+                tokio::time::sleep(pause).await;
+                self.pass(head, body, question, request.verb).await
+            }
+            Fault::Stale => match recorded {
+                Some(Answer { status, headers, body }) => Ok(response(status, headers, full(body))),
+                None => self.pass(head, body, question, request.verb).await,
+            },
+            Fault::ResetBefore => Err(Reset::because("before the request")),
+            Fault::BlackHole => std::future::pending().await,
+            Fault::Status { code, retry_after } => refusal(format, code, retry_after),
+            Fault::ExpiredWatch => Ok(made_up(format, 200, edit::expired_event(format))),
+            Fault::ResetAfter => {
+                self.send(head, body).await?;
+                Err(Reset::because("after the request"))
+            }
+            Fault::StatusAfter(code) => {
+                self.send(head, body).await?;
+                refusal(format, code, None)
+            }
+            Fault::Truncated | Fault::Shortened => {
+                let answer = self.send(head, body).await?;
+                halved(answer, request.verb == Verb::Watch, fault == Fault::Truncated).await
+            }
+            Fault::EmptyList => {
+                head.uri = without_items(&head.uri)?;
+                self.send(head, body).await.map(streamed)
+            }
+            Fault::PartialList => {
+                head.headers.remove(ACCEPT_ENCODING);
+                partial(self.send(head, body).await?).await
+            }
+            Fault::DuplicateEvents => {
+                head.headers.remove(ACCEPT_ENCODING);
+                Ok(doubled(self.send(head, body).await?))
+            }
+            Fault::SilentWatch => {
+                let (head, body) = self.send(head, body).await?.into_parts();
+                // The server goes on to think that somebody listens.
+                let nothing = stream::pending().map(move |never: Infallible| {
+                    let _ = &body;
+                    match never {}
+                });
+                Ok(response(head.status, head.headers, stream_body(nothing)))
+            }
+        }
+    }
+
+    /// Passes a request on to the server, and its answer back. It may be needed again.
+    async fn pass(
+        &self,
+        head: Parts,
+        body: Bytes,
+        question: Question,
+        verb: Verb,
+    ) -> Result<Response<Body>, Reset> {
+        let answer = self.send(head, body).await?;
+        let is_telling = matches!(answer.status(), StatusCode::OK | StatusCode::NOT_FOUND);
+        if !is_telling || !lock(&self.recordings).wants(&question, verb) {
+            return Ok(streamed(answer));
+        }
+        let answer = collected(answer).await?;
+        lock(&self.recordings).keep(question, answer.clone());
+        Ok(response(answer.status, answer.headers, full(answer.body)))
+    }
+
+    /// Sends a request to the server.
+    async fn send(&self, mut head: Parts, body: Bytes) -> Result<Response<kube::client::Body>, Reset> {
+        for of_this_connection in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+            head.headers.remove(of_this_connection);
+        }
+        head.version = http::Version::HTTP_11;
+        let request = http::Request::from_parts(head, kube::client::Body::from(body));
+        let mut answer = self.client.send(request).await.map_err(Reset::because)?;
+        for of_this_connection in [CONNECTION, TRANSFER_ENCODING] {
+            answer.headers_mut().remove(of_this_connection);
+        }
+        Ok(answer)
+    }
+}
+
+fn response(status: StatusCode, headers: HeaderMap, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
+}
+
+fn full(body: Bytes) -> Body {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn stream_body(chunks: impl Stream<Item = Result<Bytes, Reset>> + Send + 'static) -> Body {
+    StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
+}
+
+fn chunks(body: kube::client::Body) -> impl Stream<Item = Result<Bytes, Reset>> + Send + 'static {
+    body.into_data_stream().map_err(Reset::because)
+}
+
+/// As it comes in.
+fn streamed(answer: Response<kube::client::Body>) -> Response<Body> {
+    let (head, body) = answer.into_parts();
+    response(head.status, head.headers, stream_body(chunks(body)))
+}
+
+/// All of it.
+async fn collected(answer: Response<kube::client::Body>) -> Result<Answer, Reset> {
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.map_err(Reset::because)?.to_bytes();
+    Ok(Answer { status: head.status, headers: head.headers, body })
+}
+
+fn made_up(format: Format, code: u16, body: Vec<u8>) -> Response<Body> {
+    let headers = [(CONTENT_TYPE, HeaderValue::from_static(format.media_type()))];
+    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response(status, headers.into_iter().collect(), full(body.into()))
+}
+
+fn refusal(format: Format, code: u16, retry_after: Option<u32>) -> Result<Response<Body>, Reset> {
+    let mut refusal = made_up(format, code, edit::status(format, code, retry_after));
+    if let Some(seconds) = retry_after {
+        refusal.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    Ok(refusal)
+}
+
+/// The first half of an answer, or of the first events of a watch. Then the connection breaks, or says that this is all.
+async fn halved(
+    answer: Response<kube::client::Body>,
+    is_watch: bool,
+    breaks: bool,
+) -> Result<Response<Body>, Reset> {
+    let (status, mut headers) = (answer.status(), answer.headers().clone());
+    let whole = if is_watch {
+        stream_body(chunks(answer.into_body()).take(1))
+    } else {
+        full(collected(answer).await?.body)
+    };
+    if !breaks {
+        headers.remove(CONTENT_LENGTH);
+    }
+    let half = whole.into_data_stream().map_ok(|chunk| chunk.slice(..chunk.len() / 2));
+    let end = stream::once(async move {
+        // What came before is to be sent first.
+        tokio::task::yield_now().await;
+        Err(Reset::because("in the middle of the answer"))
+    });
+    let end = end.filter(move |_| std::future::ready(breaks));
+    Ok(response(status, headers, stream_body(half.chain(end))))
+}
+
+/// The same question, but for objects that there are none of.
+fn without_items(uri: &Uri) -> Result<Uri, Reset> {
+    let separator = if uri.query().is_some() { '&' } else { '?' };
+    let nobody = "fieldSelector=metadata.name%3Dthere-is-none-of-this-name";
+    format!("{uri}{separator}{nobody}").parse().map_err(Reset::because)
+}
+
+async fn partial(answer: Response<kube::client::Body>) -> Result<Response<Body>, Reset> {
+    if answer.status() != StatusCode::OK {
+        return Ok(streamed(answer));
+    }
+    let Answer { status, mut headers, body } = collected(answer).await?;
+    let body = edit::without_a_third(Format::of(&headers), &body).map_err(Reset::because)?;
+    headers.remove(CONTENT_LENGTH);
+    Ok(response(status, headers, full(body.into())))
+}
+
+fn doubled(answer: Response<kube::client::Body>) -> Response<Body> {
+    if answer.status() != StatusCode::OK {
+        return streamed(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let mut events = Doubled::new(Format::of(&head.headers));
+    let chunks = chunks(body).map_ok(move |chunk| events.push(&chunk));
+    response(head.status, head.headers, stream_body(chunks))
+}

@@ -1,0 +1,163 @@
+//! Where daemons connect to.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::exchange::Exchange;
+use crate::fault::Class;
+use crate::script::Script;
+
+/// Stands before an API server. Dropped, it ends, and all connections through it.
+pub struct Proxy {
+    kubeconfig: PathBuf,
+    exchange: Arc<Exchange>,
+    orders: Arc<watch::Sender<Order>>,
+    serving: AbortHandle,
+}
+
+/// What becomes of the connections that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Pass,
+    Cut,
+    Silence,
+}
+
+impl Proxy {
+    /// Serves on the current runtime, before the server of `upstream_kubeconfig`'s current context. Writes `kubeconfig`,
+    /// which is the same but for the address, so whoever uses it is who he was. (A client certificate does not come
+    /// through here: where there is one, the proxy shows it for everybody.)
+    pub async fn start(upstream_kubeconfig: &Path, kubeconfig: &Path, script: impl Script) -> Result<Self> {
+        let upstream = Kubeconfig::read_from(upstream_kubeconfig)
+            .with_context(|| format!("can't read {}", upstream_kubeconfig.display()))?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        write(kubeconfig, &redirected(&upstream, &format!("http://{}", listener.local_addr()?)))
+            .with_context(|| format!("can't write {}", kubeconfig.display()))?;
+
+        let mut config = Config::from_custom_kubeconfig(upstream, &KubeConfigOptions::default()).await?;
+        // Each daemon says itself who it is.
+        config.auth_info = AuthInfo {
+            client_certificate: config.auth_info.client_certificate,
+            client_certificate_data: config.auth_info.client_certificate_data,
+            client_key: config.auth_info.client_key,
+            client_key_data: config.auth_info.client_key_data,
+            ..AuthInfo::default()
+        };
+        config.default_retry = false;
+        let exchange = Arc::new(Exchange::new(Client::try_from(config)?, script));
+        let orders = Arc::new(watch::Sender::new(Order::Pass));
+        let serving = tokio::spawn(accept(listener, Arc::clone(&exchange), Arc::clone(&orders)));
+        let serving = serving.abort_handle();
+        Ok(Self { kubeconfig: kubeconfig.to_owned(), exchange, orders, serving })
+    }
+
+    /// For a daemon that is to go through here.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Has another script decide from now on.
+    pub fn set_script(&self, script: impl Script) {
+        self.exchange.set_script(script);
+    }
+
+    /// How many faults there were so far, of each class.
+    pub fn counts(&self) -> BTreeMap<Class, u64> {
+        self.exchange.counts()
+    }
+
+    /// Resets all connections that there are.
+    pub fn cut(&self) {
+        self.orders.send_replace(Order::Cut);
+    }
+
+    /// Lets nothing through any more on the connections that there are, without a word to either side.
+    pub fn silence(&self) {
+        self.orders.send_replace(Order::Silence);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, exchange: Arc<Exchange>, orders: Arc<watch::Sender<Order>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Ok((connection, _)) = listener.accept() => {
+                // Only what is ordered from now on concerns this one.
+                let mut orders = orders.subscribe();
+                orders.mark_unchanged();
+                connections.spawn(serve(connection, Arc::clone(&exchange), orders));
+            }
+            Some(_) = connections.join_next() => (),
+            // No more files can be opened, perhaps. The others go on.
+            else => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn serve(connection: TcpStream, exchange: Arc<Exchange>, mut orders: watch::Receiver<Order>) {
+    let service = service_fn(move |request| {
+        let exchange = Arc::clone(&exchange);
+        Box::pin(async move { exchange.answer(request).await })
+    });
+    // Small pieces are not to wait for an acknowledgement. Without, it only takes longer.
+    let _ = connection.set_nodelay(true);
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
+    tokio::select! {
+        result = poll_fn(|context| connection.poll_without_shutdown(context)) => {
+            if result.is_ok() {
+                return;
+            }
+        }
+        Ok(()) = orders.changed() => {
+            if *orders.borrow() == Order::Silence {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+    // Closed with this it is reset, rather than ended in good order.
+    let _ = connection.into_parts().io.into_inner().set_zero_linger();
+}
+
+/// The same kubeconfig, for a server at this address.
+fn redirected(kubeconfig: &Kubeconfig, server: &str) -> Kubeconfig {
+    let mut kubeconfig = kubeconfig.clone();
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.server = Some(server.to_owned());
+        (cluster.certificate_authority, cluster.certificate_authority_data) = (None, None);
+        (cluster.insecure_skip_tls_verify, cluster.tls_server_name) = (None, None);
+    }
+    kubeconfig
+}
+
+/// Only its owner can read it: it says who somebody is.
+fn write(path: &Path, kubeconfig: &Kubeconfig) -> Result<()> {
+    // JSON is YAML.
+    let text = serde_json::to_vec_pretty(kubeconfig)?;
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(&text)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What is asked of the API server, in its own words.
+
+use http::{Method, Uri};
+
+/// What is to be done, as RBAC calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// One object by name.
+    Get,
+    /// All of them.
+    List,
+    /// What changes.
+    Watch,
+    /// `POST`
+    Create,
+    /// `PUT`
+    Update,
+    /// `PATCH`
+    Patch,
+    /// `DELETE`
+    Delete,
+}
+
+impl Verb {
+    /// Whether it changes anything.
+    pub fn is_write(self) -> bool {
+        matches!(self, Self::Create | Self::Update | Self::Patch | Self::Delete)
+    }
+}
+
+/// A request, as a [`Script`](crate::Script) sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// What is to be done.
+    pub verb: Verb,
+    /// With what, as in `nodes` or `configmaps`; empty where the path names no resource, as `/version` does.
+    pub resource: String,
+    /// In which namespace, if in one.
+    pub namespace: Option<String>,
+    /// With which one, if with one.
+    pub name: Option<String>,
+    /// With which part of it, as in `status`.
+    pub subresource: Option<String>,
+    /// What stands behind the question mark.
+    pub query: String,
+}
+
+impl Request {
+    pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+        let segments: Vec<_> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let rest = match segments.as_slice() {
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+            _ => &[],
+        };
+        let (namespace, rest) = match rest {
+            // These are parts of the namespace itself.
+            ["namespaces", _, "status" | "finalize"] => (None, rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
+            rest => (None, rest),
+        };
+        let part = |at: usize| rest.get(at).map(|part| (*part).to_owned());
+        let (name, query) = (part(1), uri.query().unwrap_or_default().to_owned());
+        let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        let verb = match *method {
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE => Verb::Delete,
+            _ if is_watch => Verb::Watch,
+            _ if name.is_none() && !rest.is_empty() => Verb::List,
+            _ => Verb::Get,
+        };
+        Self {
+            verb,
+            resource: part(0).unwrap_or_default(),
+            namespace: namespace.map(str::to_owned),
+            name,
+            subresource: part(2),
+            query,
+        }
+    }
+
+    /// Whether it is this, done with one of those.
+    pub fn is(&self, verb: Verb, resource: &str) -> bool {
+        self.verb == verb && self.resource == resource
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_told_by_its_method_and_path() {
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/nodes", (Verb::List, "nodes", None, None)),
+            ("GET", "/api/v1/nodes?watch=true&resourceVersion=7", (Verb::Watch, "nodes", None, None)),
+            ("GET", "/api/v1/nodes/a.b", (Verb::Get, "nodes", None, Some("a.b"))),
+            ("PATCH", "/api/v1/nodes/a?fieldManager=x", (Verb::Patch, "nodes", None, Some("a"))),
+            (
+                "GET",
+                "/api/v1/namespaces/ns/configmaps?labelSelector=a%3Db",
+                (Verb::List, "configmaps", Some("ns"), None),
+            ),
+            ("POST", "/api/v1/namespaces/ns/configmaps", (Verb::Create, "configmaps", Some("ns"), None)),
+            (
+                "PUT",
+                "/api/v1/namespaces/ns/configmaps/c",
+                (Verb::Update, "configmaps", Some("ns"), Some("c")),
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/ns/configmaps/c",
+                (Verb::Delete, "configmaps", Some("ns"), Some("c")),
+            ),
+            (
+                "PUT",
+                "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l",
+                (Verb::Update, "leases", Some("ns"), Some("l")),
+            ),
+            ("GET", "/api/v1/namespaces/ns", (Verb::Get, "namespaces", None, Some("ns"))),
+            ("PUT", "/api/v1/namespaces/ns/finalize", (Verb::Update, "namespaces", None, Some("ns"))),
+            ("GET", "/version", (Verb::Get, "", None, None)),
+        ] {
+            let request = Request::new(&method.parse().expect("a method"), &uri.parse().expect("a path"));
+            let (verb, resource, namespace, name) = expected;
+            assert_eq!(
+                (request.verb, &*request.resource, request.namespace.as_deref(), request.name.as_deref()),
+                (verb, resource, namespace, name),
+                "{method} {uri}"
+            );
+        }
+    }
+}
