@@ -16,28 +16,28 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The oracle, as all share it.
 #[derive(Debug, Clone)]
-pub struct Shared(Arc<Mutex<Oracle>>);
+pub(crate) struct Shared(Arc<Mutex<Oracle>>);
 
 impl Shared {
     /// An oracle to be shared.
-    pub fn new(oracle: Oracle) -> Self {
+    pub(crate) fn new(oracle: Oracle) -> Self {
         Self(Arc::new(Mutex::new(oracle)))
     }
 
     /// For a moment: never across a wait.
-    pub fn lock(&self) -> MutexGuard<'_, Oracle> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Oracle> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sees everything from now on. Dropped, it sees no more.
-pub struct Eyes {
+pub(crate) struct Eyes {
     task: JoinHandle<Error>,
 }
 
 impl Eyes {
     /// Opens them.
-    pub async fn open(etcd: &Etcd, place: &Place, oracle: Shared) -> Result<Self, Error> {
+    pub(crate) async fn open(etcd: &Etcd, place: &Place, oracle: Shared) -> Result<Self, Error> {
         let next = etcd.revision().await? + 1;
         let (etcd, range) = (etcd.clone(), place.range());
         let task = tokio::spawn(async move { follow(&etcd, &range, next, &oracle).await });
@@ -45,7 +45,7 @@ impl Eyes {
     }
 
     /// Returns when they have missed something: an oracle that has not seen all can't judge.
-    pub async fn blinded(&mut self) -> anyhow::Error {
+    pub(crate) async fn blinded(&mut self) -> anyhow::Error {
         match (&mut self.task).await {
             Ok(error) => error.into(),
             Err(error) => error.into(),

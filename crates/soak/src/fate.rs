@@ -20,7 +20,7 @@ const MEMORY: usize = 128;
 
 /// What is known of one Node.
 #[derive(Debug)]
-pub struct Fate {
+pub(crate) struct Fate {
     name: String,
     node: Option<Life>,
     record: Option<SeenRecord>,
@@ -63,20 +63,20 @@ struct Unstored {
 
 /// What a person sees who is about to do something.
 #[derive(Debug, Clone, Default)]
-pub struct View {
+pub(crate) struct View {
     /// The incarnation, where there is one.
-    pub uid: Option<String>,
+    pub(crate) uid: Option<String>,
     /// The keys of its labels.
-    pub keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
     /// Whether its record is its own: what is removed from it now is removed for good.
-    pub is_own: bool,
+    pub(crate) is_own: bool,
     /// Whether its record says all that it says.
-    pub is_stored: bool,
+    pub(crate) is_stored: bool,
 }
 
 impl Fate {
     /// A Node that nobody has heard of yet.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             node: None,
@@ -90,12 +90,12 @@ impl Fate {
     }
 
     /// How values begin that people set on this Node, and on no other.
-    pub fn tag(name: &str) -> String {
+    pub(crate) fn tag(name: &str) -> String {
         format!("{}_", name.rsplit('.').next().unwrap_or(name))
     }
 
     /// How it looks now.
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         let Some(life) = &self.node else { return View::default() };
         View {
             uid: Some(life.now.uid.clone()),
@@ -106,7 +106,7 @@ impl Fate {
     }
 
     /// A Node was created or changed.
-    pub fn node_written(&mut self, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
+    pub(crate) fn node_written(&mut self, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
         self.remember(seen.clone());
         match self.node.take().filter(|life| life.now.uid == seen.uid) {
@@ -202,7 +202,7 @@ impl Fate {
     }
 
     /// A Node was deleted, by a person, who does not say what it was like. `storers` surely hear of it.
-    pub fn node_deleted(
+    pub(crate) fn node_deleted(
         &mut self,
         revision: u64,
         storers: BTreeSet<u64>,
@@ -270,7 +270,12 @@ impl Fate {
 
     /// A storer that heard of deletions has ended, and took with it what it had not stored; but not what it was told of more than
     /// `in_time` ago, if it had the time to store that.
-    pub fn storer_ended(&mut self, storer: u64, in_time: Option<(Instant, Duration)>, ledger: &mut Ledger) {
+    pub(crate) fn storer_ended(
+        &mut self,
+        storer: u64,
+        in_time: Option<(Instant, Duration)>,
+        ledger: &mut Ledger,
+    ) {
         for unstored in &mut self.unstored {
             let had_time = in_time.is_some_and(|(now, time)| now.duration_since(unstored.since) > time);
             if !had_time {
@@ -281,7 +286,7 @@ impl Fate {
     }
 
     /// The API server has forgotten what storers had not heard of yet.
-    pub fn forgotten(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn forgotten(&mut self, ledger: &mut Ledger) {
         self.excuse(ledger, |_| true);
     }
 
@@ -301,15 +306,16 @@ impl Fate {
     }
 
     /// A record was created or replaced.
-    pub fn record_written(&mut self, seen: SeenRecord, now: Instant, ledger: &mut Ledger) {
+    pub(crate) fn record_written(&mut self, seen: SeenRecord, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
         if let Err(what) = self.check_record(&seen) {
             ledger.wrong(Kind::BadRecord, &self.name, seen.revision, what);
         }
         let version = seen.record.node_version.map_or(0, |version| version.0);
         let uid = seen.record.uid.as_ref().map(ToString::to_string).unwrap_or_default();
-        let (closed, open): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.unstored).into_iter().partition(|unstored| version >= unstored.deleted_at);
+        let (closed, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored)
+            .into_iter()
+            .partition(|unstored| version >= unstored.deleted_at);
         self.unstored = open;
         for unstored in closed {
             let are_kept = uid == unstored.uid && version == unstored.deleted_at;
@@ -342,7 +348,10 @@ impl Fate {
         };
         if let Some(before) = self.record.as_ref().map(|before| &before.record) {
             if record.node_version < before.node_version {
-                return Err(format!("it goes back from version {:?} to {version} of its node", before.node_version));
+                return Err(format!(
+                    "it goes back from version {:?} to {version} of its node",
+                    before.node_version
+                ));
             }
             if record.generation != before.generation + 1 {
                 return Err(format!("generation {} follows {}", record.generation, before.generation));
@@ -351,7 +360,10 @@ impl Fate {
                 return if record.labels == before.labels {
                     Ok(())
                 } else {
-                    Err(format!("of the same version it says {:?}, and said {:?}", record.labels, before.labels))
+                    Err(format!(
+                        "of the same version it says {:?}, and said {:?}",
+                        record.labels, before.labels
+                    ))
                 };
             }
         }
@@ -375,7 +387,7 @@ impl Fate {
     }
 
     /// A record was deleted: only ever one that says nothing.
-    pub fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
+    pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
         ledger.versions += 1;
         if let Some(before) = self.record.take()
             && !before.record.labels.is_empty()
@@ -386,7 +398,7 @@ impl Fate {
     }
 
     /// Whether all is as it must be in the end. If not, why.
-    pub fn check(&self, ledger: &mut Ledger) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let nothing = Labels::new();
         let stored = self.record.as_ref().map_or(&nothing, |seen| &seen.record.labels);
         match &self.node {
@@ -406,10 +418,13 @@ impl Fate {
                 ));
             }
             None => {
-                let wrong = self.expected.iter().find(|(key, values)| !values.contains(&stored.get(*key).cloned()));
+                let wrong =
+                    self.expected.iter().find(|(key, values)| !values.contains(&stored.get(*key).cloned()));
                 if let Some((key, values)) = wrong {
                     let found = stored.get(key);
-                    return Err(format!("it is away, and its record says {key}={found:?}; right is {values:?}"));
+                    return Err(format!(
+                        "it is away, and its record says {key}={found:?}; right is {values:?}"
+                    ));
                 }
                 let is_gone = self.record.as_ref().is_none_or(|seen| seen.record.departed_at.is_some());
                 if !is_gone && !stored.is_empty() {
@@ -417,7 +432,6 @@ impl Fate {
                 }
             }
         }
-        ledger.judged += 1;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(40);
 
 /// Which daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub(crate) enum Role {
     /// Stores.
     Storer,
     /// Restores.
@@ -31,10 +31,10 @@ pub enum Role {
 
 impl Role {
     /// Both.
-    pub const BOTH: [Self; 2] = [Self::Storer, Self::Restorer];
+    pub(crate) const BOTH: [Self; 2] = [Self::Storer, Self::Restorer];
 
     /// What a process is started as.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Storer => "storer",
             Self::Restorer => "restorer",
@@ -43,21 +43,21 @@ impl Role {
 }
 
 /// Which replica: like a StatefulSet's pod, there is never more than one process of it.
-pub type Slot = (Role, u32);
+pub(crate) type Slot = (Role, u32);
 
 /// How the daemons are started.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// The cluster, as they see it.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// What they are all given.
-    pub flags: Vec<String>,
+    pub(crate) flags: Vec<String>,
     /// Where their logs go.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// All daemons.
-pub struct Fleet {
+pub(crate) struct Fleet {
     launch: Launch,
     oracle: Shared,
     replicas: BTreeMap<Slot, Replica>,
@@ -66,8 +66,10 @@ pub struct Fleet {
     /// How many replicas of each there are to be.
     count: NonZeroU32,
     started: u64,
+    /// Whether nothing keeps a storer that is asked to end from storing what it has heard.
+    pub(crate) is_fair: bool,
     /// How many daemons ended by themselves, by exit code.
-    pub ended_by_themselves: BTreeMap<i32, u64>,
+    pub(crate) ended_by_themselves: BTreeMap<i32, u64>,
 }
 
 /// A replica, and the process that it is at the moment.
@@ -85,10 +87,17 @@ struct Replica {
 enum State {
     Up,
     /// Since it can't do anything until then.
-    Suspended { until: Instant },
+    Suspended {
+        until: Instant,
+    },
     /// It was asked to end.
-    Ending { killed_at: Instant, back_at: Instant },
-    Down { back_at: Instant },
+    Ending {
+        killed_at: Instant,
+        back_at: Instant,
+    },
+    Down {
+        back_at: Instant,
+    },
 }
 
 /// A step from one number of replicas to another.
@@ -101,7 +110,7 @@ enum Change {
 
 impl Fleet {
     /// Starts so many of each.
-    pub fn start(launch: Launch, oracle: Shared, count: NonZeroU32) -> anyhow::Result<Self> {
+    pub(crate) fn start(launch: Launch, oracle: Shared, count: NonZeroU32) -> anyhow::Result<Self> {
         let mut fleet = Self {
             launch,
             oracle,
@@ -109,6 +118,7 @@ impl Fleet {
             changes: VecDeque::new(),
             count,
             started: 0,
+            is_fair: true,
             ended_by_themselves: BTreeMap::new(),
         };
         for role in Role::BOTH {
@@ -122,8 +132,8 @@ impl Fleet {
     fn launch(&mut self, slot: Slot, count: NonZeroU32) -> anyhow::Result<()> {
         let (role, index) = slot;
         self.started += 1;
-        let mut command =
-            itself::command(role.name(), Some(&self.launch.kubeconfig)).context("can't find this program's own file")?;
+        let mut command = itself::command(role.name(), Some(&self.launch.kubeconfig))
+            .context("can't find this program's own file")?;
         command.args(&self.launch.flags);
         command.args(["--replica-index", &index.to_string(), "--replicas", &count.to_string()]);
         let name = format!("{}-{index}-of-{count}", role.name());
@@ -132,24 +142,27 @@ impl Fleet {
         if role == Role::Storer {
             self.oracle.lock().storer_started(self.started, index, count);
         }
-        let replica =
-            Replica { process, id: self.started, count, state: State::Up, read: 0, listens: false };
+        let replica = Replica { process, id: self.started, count, state: State::Up, read: 0, listens: false };
         self.replicas.insert(slot, replica);
         Ok(())
     }
 
     /// The replicas that run and may be disturbed.
-    pub fn up(&self) -> Vec<Slot> {
-        self.replicas.iter().filter(|(_, replica)| replica.state == State::Up).map(|(slot, _)| *slot).collect()
+    pub(crate) fn up(&self) -> Vec<Slot> {
+        self.replicas
+            .iter()
+            .filter(|(_, replica)| replica.state == State::Up)
+            .map(|(slot, _)| *slot)
+            .collect()
     }
 
     /// How many replicas of each there are to be.
-    pub fn count(&self) -> NonZeroU32 {
+    pub(crate) fn count(&self) -> NonZeroU32 {
         self.count
     }
 
     /// Kills one, and starts it again after a while.
-    pub fn kill(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
+    pub(crate) fn kill(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         self.oracle.lock().storer_ended(replica.id, Ending::Sudden, Instant::now());
         replica.process.signal(Signal::KILL)?;
@@ -157,8 +170,9 @@ impl Fleet {
         Ok(())
     }
 
-    /// Asks one to end, and starts it again after a while. `ending` says whether it is able to end in good order.
-    pub fn terminate(&mut self, slot: Slot, down: Duration, ending: Ending) -> anyhow::Result<()> {
+    /// Asks one to end, and starts it again after a while.
+    pub(crate) fn terminate(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
+        let ending = if self.is_fair { Ending::Asked } else { Ending::Sudden };
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         let now = Instant::now();
         self.oracle.lock().storer_ended(replica.id, ending, now);
@@ -168,7 +182,7 @@ impl Fleet {
     }
 
     /// Suspends one for a while. What happens meanwhile it hears of afterwards.
-    pub fn suspend(&mut self, slot: Slot, time: Duration) -> anyhow::Result<()> {
+    pub(crate) fn suspend(&mut self, slot: Slot, time: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         replica.process.signal(Signal::STOP)?;
         replica.state = State::Suspended { until: Instant::now() + time };
@@ -176,24 +190,25 @@ impl Fleet {
     }
 
     /// Goes over to another number of replicas, one at a time, as a StatefulSet does.
-    pub fn resize(&mut self, count: NonZeroU32) {
+    pub(crate) fn resize(&mut self, count: NonZeroU32) {
         let (before, after) = (self.count.get(), count.get());
         self.count = count;
         for role in Role::BOTH {
             let slot = |index| (role, index);
             self.changes.extend((before..after).map(|index| Change::Start(slot(index), count)));
             self.changes.extend((after..before).rev().map(|index| Change::End(slot(index))));
-            self.changes.extend((0..before.min(after)).rev().map(|index| Change::Replace(slot(index), count)));
+            self.changes
+                .extend((0..before.min(after)).rev().map(|index| Change::Replace(slot(index), count)));
         }
     }
 
     /// Whether all replicas run that should, as they should.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.changes.is_empty() && self.replicas.values().all(|replica| replica.state == State::Up)
     }
 
     /// Has all that is down come back at once, and all that is suspended go on.
-    pub fn hurry(&mut self) {
+    pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
         for replica in self.replicas.values_mut() {
             replica.state = match replica.state {
@@ -206,7 +221,7 @@ impl Fleet {
     }
 
     /// Does what is due. To be called several times a second.
-    pub fn tend(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn tend(&mut self) -> anyhow::Result<()> {
         let slots: Vec<_> = self.replicas.keys().copied().collect();
         for slot in slots {
             self.tend_one(slot)?;
@@ -265,7 +280,7 @@ impl Fleet {
             return Ok(());
         };
         match replica.state {
-            State::Up => self.terminate(slot, Duration::from_secs(3600), Ending::Sudden)?,
+            State::Up => self.terminate(slot, Duration::from_secs(3600))?,
             State::Down { .. } if replica.process.try_wait().is_some() => {
                 self.changes.pop_front();
                 match change {

@@ -15,29 +15,29 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// A Node at one moment of its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenNode {
+pub(crate) struct SeenNode {
     /// Which incarnation.
-    pub uid: String,
+    pub(crate) uid: String,
     /// When.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// Its labels.
-    pub labels: Labels,
+    pub(crate) labels: Labels,
     /// The restorer's mark, if it has one.
-    pub marker: Option<String>,
+    pub(crate) marker: Option<String>,
 }
 
 /// A record at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenRecord {
+pub(crate) struct SeenRecord {
     /// When.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// What it says, as the daemons read it.
-    pub record: Record,
+    pub(crate) record: Record,
 }
 
 /// Which object an event in etcd is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// A Node, by name.
     Node(String),
     /// The record of a Node, by the Node's name.
@@ -55,12 +55,12 @@ pub struct Place {
 
 impl Place {
     /// The keys to watch, from the first to before the last. What else lies in between is not many.
-    pub fn range(&self) -> (String, String) {
+    pub(crate) fn range(&self) -> (String, String) {
         (format!("{CONFIG_MAPS}{}/", self.namespace), "/registry/minions0".to_owned())
     }
 
     /// What lies at this key.
-    pub fn subject(&self, key: &str) -> Option<Subject> {
+    pub(crate) fn subject(&self, key: &str) -> Option<Subject> {
         let own = |node: &str| node.starts_with(&self.prefix).then(|| node.to_owned());
         if let Some(node) = key.strip_prefix(NODES) {
             return own(node).map(Subject::Node);
@@ -75,7 +75,7 @@ const NODES: &str = "/registry/minions/";
 const CONFIG_MAPS: &str = "/registry/configmaps/";
 
 /// Reads a Node.
-pub fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
+pub(crate) fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
     let Node { meta } = unwrapped(bytes)?;
     let mut meta = meta.context("an object without metadata")?;
     let marker = meta.annotations.remove(RESTORED);
@@ -83,7 +83,7 @@ pub fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
 }
 
 /// Reads a record.
-pub fn record(bytes: &[u8], revision: u64) -> anyhow::Result<SeenRecord> {
+pub(crate) fn record(bytes: &[u8], revision: u64) -> anyhow::Result<SeenRecord> {
     let RawConfigMap { meta, data } = unwrapped(bytes)?;
     let meta = meta.context("an object without metadata")?;
     let metadata = ObjectMeta {

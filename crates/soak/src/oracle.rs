@@ -22,20 +22,20 @@ const FINDING_OUT: Duration = Duration::from_secs(30);
 
 /// All that is known.
 #[derive(Debug)]
-pub struct Oracle {
+pub(crate) struct Oracle {
     place: Place,
     fates: HashMap<String, Fate>,
     /// What was found.
-    pub ledger: Ledger,
+    pub(crate) ledger: Ledger,
     storers: HashMap<u64, Storer>,
     /// Whether storers hear of deletions at all.
     is_watching: bool,
-    /// Whether the API server forgets, at the moment.
-    is_forgetful: bool,
+    /// For how many reasons the API server forgets, at the moment.
+    forgetting: u32,
     /// Until when it may have.
     forgetful_until: Option<Instant>,
     /// The last revision that was seen.
-    pub revision: u64,
+    pub(crate) revision: u64,
 }
 
 /// A storer that runs.
@@ -48,7 +48,7 @@ struct Storer {
 
 /// How a storer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// At once.
     Sudden,
     /// It was asked to, and nothing keeps it from storing what it has heard.
@@ -57,21 +57,21 @@ pub enum Ending {
 
 impl Oracle {
     /// Knows nothing yet.
-    pub fn new(place: Place, is_watching: bool) -> Self {
+    pub(crate) fn new(place: Place, is_watching: bool) -> Self {
         Self {
             place,
             fates: HashMap::new(),
             ledger: Ledger::default(),
             storers: HashMap::new(),
             is_watching,
-            is_forgetful: false,
+            forgetting: 0,
             forgetful_until: None,
             revision: 0,
         }
     }
 
     /// Something was written to etcd.
-    pub fn see(&mut self, event: &Event, now: Instant) {
+    pub(crate) fn see(&mut self, event: &Event, now: Instant) {
         self.revision = self.revision.max(event.revision);
         let Some(subject) = self.place.subject(&event.key) else { return };
         let (Subject::Node(name) | Subject::Record(name)) = &subject;
@@ -101,7 +101,7 @@ impl Oracle {
 
     /// The storers that surely hear of what happens to this Node.
     fn listeners(&self, node: &str, now: Instant) -> BTreeSet<u64> {
-        let is_forgetful = self.is_forgetful || self.forgetful_until.is_some_and(|until| now < until);
+        let is_forgetful = self.forgetting > 0 || self.forgetful_until.is_some_and(|until| now < until);
         if is_forgetful || !self.is_watching {
             return BTreeSet::new();
         }
@@ -113,19 +113,19 @@ impl Oracle {
     }
 
     /// A storer was started.
-    pub fn storer_started(&mut self, id: u64, index: u32, replicas: NonZeroU32) {
+    pub(crate) fn storer_started(&mut self, id: u64, index: u32, replicas: NonZeroU32) {
         self.storers.insert(id, Storer { index, replicas, listens_since: None });
     }
 
     /// A storer has said that it watches Nodes.
-    pub fn storer_listens(&mut self, id: u64, now: Instant) {
+    pub(crate) fn storer_listens(&mut self, id: u64, now: Instant) {
         if let Some(storer) = self.storers.get_mut(&id) {
             storer.listens_since.get_or_insert(now);
         }
     }
 
     /// A storer has ended, or is about to.
-    pub fn storer_ended(&mut self, id: u64, ending: Ending, now: Instant) {
+    pub(crate) fn storer_ended(&mut self, id: u64, ending: Ending, now: Instant) {
         if self.storers.remove(&id).is_none() {
             return;
         }
@@ -136,35 +136,36 @@ impl Oracle {
     }
 
     /// From now on the API server may forget at any time what a storer has not heard of.
-    pub fn forgets(&mut self) {
-        self.is_forgetful = true;
+    pub(crate) fn forgets(&mut self) {
+        self.forgetting += 1;
         for fate in self.fates.values_mut() {
             fate.forgotten(&mut self.ledger);
         }
     }
 
-    /// It does not any more. Storers need a moment to find out what they have missed.
-    pub fn remembers(&mut self, now: Instant) {
-        if self.is_forgetful {
-            self.is_forgetful = false;
-            self.forgetful_until = Some(now + FINDING_OUT);
-        }
+    /// It does not any more, for that reason. Storers need a moment to find out what they have missed.
+    pub(crate) fn remembers(&mut self, now: Instant) {
+        self.forgetting = self.forgetting.saturating_sub(1);
+        self.forgetful_until = Some(now + FINDING_OUT);
     }
 
     /// What a person sees of a Node.
-    pub fn view(&self, node: &str) -> View {
+    pub(crate) fn view(&self, node: &str) -> View {
         self.fates.get(node).map(Fate::view).unwrap_or_default()
     }
 
     /// The Nodes that are not as they must be in the end, and why. Only asked when nothing is in the way.
-    pub fn not_right(&mut self) -> Vec<(String, String)> {
-        let ledger = &mut self.ledger;
-        let wrong = |(name, fate): (&String, &Fate)| Some((name.clone(), fate.check(ledger).err()?));
-        self.fates.iter().filter_map(wrong).collect()
+    pub(crate) fn not_right(&mut self) -> Vec<(String, String)> {
+        let wrong = |(name, fate): (&String, &Fate)| Some((name.clone(), fate.check().err()?));
+        let wrong: Vec<_> = self.fates.iter().filter_map(wrong).collect();
+        if wrong.is_empty() {
+            self.ledger.judged += self.fates.len() as u64;
+        }
+        wrong
     }
 
     /// That these Nodes are not right is wrong in itself.
-    pub fn not_in_time(&mut self, nodes: Vec<(String, String)>) {
+    pub(crate) fn not_in_time(&mut self, nodes: Vec<(String, String)>) {
         for (node, what) in nodes {
             self.ledger.wrong(Kind::NotInTime, &node, self.revision, what);
         }

@@ -27,7 +27,7 @@ const KEYS: [&str; 6] = ["pool", "example.com/rack", "a-SLASH-b", "a/b", "topolo
 
 /// Something that is done to one Node, in one go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Act {
+pub(crate) enum Act {
     /// A label is set, or its value changed.
     Label,
     /// A label is removed.
@@ -50,7 +50,7 @@ pub enum Act {
 
 impl Act {
     /// A word for it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Label => "label",
             Self::Unlabel => "unlabel",
@@ -85,10 +85,10 @@ struct Draw {
 }
 
 /// How many acts there were.
-pub type Tally = BTreeMap<&'static str, u64>;
+pub(crate) type Tally = BTreeMap<&'static str, u64>;
 
 /// Everybody who changes Nodes.
-pub struct People {
+pub(crate) struct People {
     nodes: Api<Node>,
     oracle: Shared,
     names: Vec<String>,
@@ -108,7 +108,7 @@ struct Progress {
 
 impl People {
     /// People for these Nodes, none of which is there yet.
-    pub fn new(nodes: Api<Node>, oracle: Shared, names: Vec<String>, seed: u64) -> Self {
+    pub(crate) fn new(nodes: Api<Node>, oracle: Shared, names: Vec<String>, seed: u64) -> Self {
         Self {
             nodes,
             oracle,
@@ -121,7 +121,7 @@ impl People {
     }
 
     /// Creates all Nodes, most of them with labels.
-    pub async fn populate(&mut self) {
+    pub(crate) async fn populate(&mut self) {
         for name in self.names.clone() {
             let is_labelled = self.random.random_ratio(9, 10);
             let act = if is_labelled { Act::CreateLabelled } else { Act::CreateBare };
@@ -133,7 +133,7 @@ impl People {
     }
 
     /// One act, to whichever Node chance picks. Returns when somebody is free to do it.
-    pub async fn act(&mut self) {
+    pub(crate) async fn act(&mut self) {
         let draw = Draw {
             node: self.random.random_range(0..self.names.len()),
             act: self.random.random_range(0..100),
@@ -148,7 +148,7 @@ impl People {
     }
 
     /// Deletes this share of all Nodes at once, and brings them back after a while.
-    pub async fn wave(&mut self, percent: u32, away: Duration) {
+    pub(crate) async fn wave(&mut self, percent: u32, away: Duration) {
         for name in self.names.clone() {
             if self.random.random_range(0..100) < percent && self.oracle.lock().view(&name).uid.is_some() {
                 let steps = vec![Step::Delete, Step::Pause(away), Step::Create(Labels::new())];
@@ -158,8 +158,34 @@ impl People {
         }
     }
 
+    /// Changes a label of a Node about which all is well, and says of which.
+    pub(crate) async fn label_one(&mut self) -> Option<String> {
+        self.pick_and_do(Act::Label).await
+    }
+
+    /// Deletes and at once re-creates a Node about which all is well, and says which.
+    pub(crate) async fn blink_one(&mut self) -> Option<String> {
+        self.pick_and_do(Act::Blink).await
+    }
+
+    async fn pick_and_do(&mut self, act: Act) -> Option<String> {
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let name = self.names[self.random.random_range(0..self.names.len())].clone();
+            let key = self.random.random_range(0..KEYS.len());
+            let view = self.oracle.lock().view(&name);
+            if view.is_stored && !view.keys.is_empty() {
+                let steps = self.steps(&name, act, key, &view);
+                self.begin(name.clone(), act, steps).await;
+                self.rest().await;
+                return Some(name);
+            }
+        }
+        None
+    }
+
     /// Waits until nobody does anything.
-    pub async fn rest(&self) {
+    pub(crate) async fn rest(&self) {
         loop {
             if self.shared().busy.is_empty() {
                 return;
@@ -169,7 +195,7 @@ impl People {
     }
 
     /// What was done so far, by kind, and how many acts broke off for want of an answer.
-    pub fn tally(&self) -> (Tally, u64) {
+    pub(crate) fn tally(&self) -> (Tally, u64) {
         let progress = self.shared();
         (progress.done.clone(), progress.unanswered)
     }
@@ -179,7 +205,12 @@ impl People {
         let bare = || Step::Create(Labels::new());
         match act {
             Act::Label => vec![label(self)],
-            Act::Unlabel => view.keys.get(key % view.keys.len().max(1)).map(|key| Step::Label(key.clone(), None)).into_iter().collect(),
+            Act::Unlabel => view
+                .keys
+                .get(key % view.keys.len().max(1))
+                .map(|key| Step::Label(key.clone(), None))
+                .into_iter()
+                .collect(),
             Act::Delete => vec![Step::Delete],
             Act::LabelAndDelete => vec![label(self), Step::Delete],
             Act::Blink => vec![Step::Delete, bare()],
@@ -204,7 +235,13 @@ impl People {
         self.spawn(name, act, steps, permit);
     }
 
-    fn spawn(&self, name: String, act: Act, steps: Vec<Step>, permit: Option<tokio::sync::OwnedSemaphorePermit>) {
+    fn spawn(
+        &self,
+        name: String,
+        act: Act,
+        steps: Vec<Step>,
+        permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    ) {
         if !self.shared().busy.insert(name.clone()) {
             return;
         }
