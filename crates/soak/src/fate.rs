@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use label_storage::Labels;
+use label_storage::{Labels, Record};
 
 use crate::ledger::{Kind, Ledger};
 use crate::object::{SeenNode, SeenRecord};
@@ -17,6 +17,13 @@ type Values = BTreeSet<Option<String>>;
 
 /// So many versions of a Node are remembered, to check records against.
 const MEMORY: usize = 128;
+
+/// A storer that looked at a Node before it was deleted may act on that for this long: what it finds when it looks again may be the next
+/// incarnation, restored already.
+const IN_FLIGHT: Duration = Duration::from_secs(15);
+
+/// So many of the latest events are told where something is wrong.
+const STORY: usize = 24;
 
 /// What is known of one Node.
 #[derive(Debug)]
@@ -33,6 +40,8 @@ pub(crate) struct Fate {
     versions: VecDeque<SeenNode>,
     /// Since when a person's change waits to be stored.
     changed: Option<Instant>,
+    /// What happened last, for a person who wants to know why.
+    story: VecDeque<String>,
 }
 
 /// One incarnation.
@@ -61,6 +70,20 @@ struct Unstored {
     is_excused: bool,
 }
 
+impl Unstored {
+    /// Its last change may be lost. Returns for how many labels that makes a difference.
+    fn widen(&self, expected: &mut BTreeMap<String, Values>) -> u64 {
+        let mut widened = 0;
+        for (key, values) in self.otherwise.iter().filter(|(key, _)| !self.decided.contains(*key)) {
+            let expected = expected.entry(key.clone()).or_insert_with(absent);
+            let before = expected.len();
+            expected.extend(values.iter().cloned());
+            widened += u64::from(expected.len() > before);
+        }
+        widened
+    }
+}
+
 /// What a person sees who is about to do something.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
@@ -86,6 +109,7 @@ impl Fate {
             unstored: Vec::new(),
             versions: VecDeque::new(),
             changed: None,
+            story: VecDeque::new(),
         }
     }
 
@@ -108,6 +132,8 @@ impl Fate {
     /// A Node was created or changed.
     pub(crate) fn node_written(&mut self, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
+        let SeenNode { uid, revision, labels, marker } = &seen;
+        self.tell(*revision, format!("node {} is {labels:?}, mark {marker:?}", short(uid)));
         self.remember(seen.clone());
         match self.node.take().filter(|life| life.now.uid == seen.uid) {
             None => self.born(seen, now),
@@ -211,6 +237,7 @@ impl Fate {
     ) {
         ledger.versions += 1;
         let Some(Life { now: last, .. }) = self.node.take() else { return };
+        self.tell(revision, format!("node {} is deleted; storers {storers:?} hear of it", short(&last.uid)));
         self.changed = None;
         self.remember(SeenNode { revision, ..last.clone() });
         let otherwise = self.otherwise(&last);
@@ -293,21 +320,17 @@ impl Fate {
     fn excuse(&mut self, ledger: &mut Ledger, which: impl Fn(&Unstored) -> bool) {
         for unstored in self.unstored.iter_mut().filter(|unstored| !unstored.is_excused && which(unstored)) {
             unstored.is_excused = true;
-            for (key, values) in &unstored.otherwise {
-                if unstored.decided.contains(key) {
-                    continue;
-                }
-                let expected = self.expected.entry(key.clone()).or_insert_with(absent);
-                let before = expected.len();
-                expected.extend(values.iter().cloned());
-                ledger.undetermined.unheard += u64::from(expected.len() > before);
-            }
+            ledger.undetermined.unheard += unstored.widen(&mut self.expected);
         }
     }
 
     /// A record was created or replaced.
     pub(crate) fn record_written(&mut self, seen: SeenRecord, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
+        let Record { uid, node_version, generation, labels_generation, departed_at, labels, .. } =
+            &seen.record;
+        let (uid, departed) = (uid.as_ref().map_or("", |uid| short(uid.as_str())), departed_at.is_some());
+        self.tell(seen.revision, format!("record {generation} (labels {labels_generation:?}) of node {uid} at {node_version:?} is {labels:?}, departed {departed}"));
         if let Err(what) = self.check_record(&seen) {
             ledger.wrong(Kind::BadRecord, &self.name, seen.revision, what);
         }
@@ -322,14 +345,18 @@ impl Fate {
             if are_kept && !unstored.is_excused {
                 ledger.last_words_kept += 1;
             }
-            // They have been stored after all, so nothing is open any more, as long as nobody was restored without them.
-            if are_kept && self.node.is_none() {
-                for key in unstored.otherwise.keys().filter(|key| !unstored.decided.contains(*key)) {
+            let is_last = self.versions.back().is_some_and(|last| last.revision == unstored.deleted_at);
+            if are_kept && is_last {
+                // They have been stored after all, and nobody was restored without them: nothing is open any more.
+                for key in unstored.otherwise.keys() {
                     let value = seen.record.labels.get(key).cloned();
                     if self.expected.get(key).is_some_and(|values| values.contains(&value)) {
                         self.expected.insert(key.clone(), [value].into());
                     }
                 }
+            } else if !are_kept && now.duration_since(unstored.since) < IN_FLIGHT {
+                let widened = unstored.widen(&mut self.expected);
+                ledger.undetermined.overtaken += if unstored.is_excused { 0 } else { widened };
             }
         }
         let before = self.record.as_ref().map(|before| &before.record.labels);
@@ -389,6 +416,7 @@ impl Fate {
     /// A record was deleted: only ever one that says nothing.
     pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
         ledger.versions += 1;
+        self.tell(revision, "record is deleted".to_owned());
         if let Some(before) = self.record.take()
             && !before.record.labels.is_empty()
         {
@@ -481,12 +509,29 @@ impl Fate {
         }
     }
 
+    fn tell(&mut self, revision: u64, what: String) {
+        self.story.push_back(format!("{revision}: {what}"));
+        if self.story.len() > STORY {
+            self.story.pop_front();
+        }
+    }
+
+    /// What happened last.
+    pub(crate) fn story(&self) -> Vec<String> {
+        self.story.iter().cloned().collect()
+    }
+
     fn remember(&mut self, seen: SeenNode) {
         self.versions.push_back(seen);
         if self.versions.len() > MEMORY {
             self.versions.pop_front();
         }
     }
+}
+
+/// Enough of a uid to tell incarnations apart.
+fn short(uid: &str) -> &str {
+    uid.get(..8).unwrap_or(uid)
 }
 
 fn absent() -> Values {

@@ -15,6 +15,8 @@ pub struct Wrong {
     pub revision: u64,
     /// The rest, for a person.
     pub what: String,
+    /// What happened to it before, the latest last.
+    pub story: Vec<String>,
 }
 
 /// Kinds of things that must never happen.
@@ -76,7 +78,7 @@ pub struct Ledger {
 
 impl Ledger {
     pub(crate) fn wrong(&mut self, kind: Kind, node: &str, revision: u64, what: String) {
-        self.wrongs.push(Wrong { kind, node: node.to_owned(), revision, what });
+        self.wrongs.push(Wrong { kind, node: node.to_owned(), revision, what, story: Vec::new() });
     }
 
     /// How many of a kind there were.

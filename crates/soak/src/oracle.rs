@@ -8,7 +8,7 @@ use label_storage::shard;
 use sandbox::etcd::Event;
 
 use crate::fate::{Fate, View};
-use crate::ledger::{Kind, Ledger};
+use crate::ledger::{Kind, Ledger, Wrong};
 use crate::object::{self, Place, Subject};
 
 /// A storer counts as listening only once it has done so for this long: its log is read, and events arrive, a little late.
@@ -77,6 +77,7 @@ impl Oracle {
         let (Subject::Node(name) | Subject::Record(name)) = &subject;
         let storers = self.listeners(name, now);
         let ledger = &mut self.ledger;
+        let before = ledger.wrongs.len();
         let fate = self.fates.entry(name.clone()).or_insert_with(|| Fate::new(name));
         let seen = match (&subject, &event.value) {
             (Subject::Node(_), Some(value)) => {
@@ -96,6 +97,9 @@ impl Oracle {
         };
         if let Err(error) = seen {
             ledger.wrong(Kind::BadRecord, name, event.revision, format!("{error:#}"));
+        }
+        for wrong in &mut ledger.wrongs[before..] {
+            wrong.story = fate.story();
         }
     }
 
@@ -167,7 +171,9 @@ impl Oracle {
     /// That these Nodes are not right is wrong in itself.
     pub(crate) fn not_in_time(&mut self, nodes: Vec<(String, String)>) {
         for (node, what) in nodes {
-            self.ledger.wrong(Kind::NotInTime, &node, self.revision, what);
+            let story = self.fates.get(&node).map(Fate::story).unwrap_or_default();
+            let (kind, revision) = (Kind::NotInTime, self.revision);
+            self.ledger.wrongs.push(Wrong { kind, node, revision, what, story });
         }
     }
 }

@@ -157,8 +157,9 @@ impl fmt::Display for Report {
         table("checked", rows(&checked))?;
         let wrong = self.wrong.iter().map(|(kind, count)| (kind.to_string(), *count as u64)).collect();
         table("wrong", wrong)?;
-        for Wrong { kind, node, revision, what } in &self.wrongs {
+        for Wrong { kind, node, revision, what, story } in &self.wrongs {
             writeln!(f, "  {kind}: {node}, revision {revision}: {what}")?;
+            story.iter().try_for_each(|line| writeln!(f, "      {line}"))?;
         }
         let seconds = |times: &[Duration]| times.iter().max().map_or(0.0, Duration::as_secs_f64);
         let (slowest, calms) = (seconds(&events.convergences), events.convergences.len());
