@@ -112,11 +112,23 @@ pub async fn alongside_with<D: Daemon>(
     interference: &Interference,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
+    alongside_replica::<D>(s, flags, interference, |replica| replica, test).await
+}
+
+/// The same, with a replica that was changed like this.
+pub async fn alongside_replica<D: Daemon>(
+    s: &Scenario,
+    flags: &[&str],
+    interference: &Interference,
+    change: impl FnOnce(Replica) -> Replica,
+    test: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     let flags = s.flags().into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
     let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(flags));
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
+    let replica = change(replica);
     let test = async {
         let result = test().await;
         shutdown.request();

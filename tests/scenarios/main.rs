@@ -16,11 +16,13 @@
     reason = "a test program, where `pub` means: for the other modules"
 )]
 
+mod brake;
 mod command_line;
 mod crashes;
 mod deploy;
 mod fuzz;
 mod interference;
+mod ownership;
 mod races;
 mod records;
 mod restoring;
@@ -114,6 +116,12 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_node_replaced_while_it_is_being_restored_is_restored_itself
             a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
             two_replicas_of_one_shard_do_no_harm;
+        ownership:
+            a_shard_whose_replica_was_killed_is_adopted_and_given_back
+            with_all_but_one_gone_that_one_does_all_the_work
+            a_replica_that_is_asked_to_end_hands_its_shard_over
+            while_their_number_changes_every_node_is_some_replicas
+            a_replica_that_sleeps_longer_than_its_lease_does_no_harm;
         sharding:
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
@@ -125,6 +133,14 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
     }
     trials! {
         [Mode::Watching];
+        storing:
+            a_clock_that_jumps_by_a_year_deletes_nothing;
+        ownership:
+            what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
+            history_that_the_server_has_forgotten_is_missed_aloud;
+        brake:
+            lists_that_lack_nodes_which_are_there_touch_no_record
+            nodes_that_are_all_gone_are_believed_to_be_after_a_while;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             last_labels_wait_until_they_can_be_stored

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -20,6 +20,8 @@ use sandbox::process::{Exit, Guarded};
 use sandbox::{Sandbox, itself};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -172,9 +174,29 @@ impl Scenario {
         &self,
         what: &str,
         expected: T,
+        look: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<()> {
+        self.eventually_within(PATIENCE, what, expected, look).await
+    }
+
+    /// The same, for what takes a minute by its nature.
+    pub async fn eventually_after<T: PartialEq + Debug>(
+        &self,
+        what: &str,
+        expected: T,
+        look: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<()> {
+        self.eventually_within(PATIENCE * 3, what, expected, look).await
+    }
+
+    async fn eventually_within<T: PartialEq + Debug>(
+        &self,
+        patience: Duration,
+        what: &str,
+        expected: T,
         mut look: impl AsyncFnMut() -> Result<T>,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
             let found = look().await;
             if found.as_ref().is_ok_and(|found| *found == expected) {
@@ -348,6 +370,19 @@ impl Daemon {
     /// Whether one line of its log has all of these.
     pub fn has_logged(&self, parts: &[&str]) -> bool {
         self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// What its metrics say; it must have been started with an `--admin-address`.
+    pub async fn metrics(&self) -> Result<String> {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("serving metrics")).context("not yet")?;
+        let address = line.rsplit_once("address=").context("an address")?.1.trim();
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
+        Ok(text)
     }
 
     /// How often it has decided about a node so far.

@@ -85,12 +85,17 @@ async fn serve(
 /// It speaks JSON alone, as some servers behind an API server do.
 const NOT_ACCEPTABLE: (&str, Value) = ("406 Not Acceptable", Value::Null);
 
-/// One node, no record yet, and every right.
+/// One node, no record yet, a lease for whoever asks, and every right.
 fn answer(request: &str) -> (&'static str, Value) {
     let node =
         json!({"metadata": {"name": "a", "uid": "u1", "resourceVersion": "1", "labels": {"pool": "gold"}}});
     if request.contains("selfsubjectaccessreviews") {
         return ("201 Created", json!({"spec": {}, "status": {"allowed": true}}));
+    } else if request.contains("/leases") && request.starts_with("GET") {
+        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": []}));
+    } else if request.contains("/leases") {
+        let spec = json!({"holderIdentity": "a"});
+        return ("200 OK", json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec}));
     } else if request.starts_with("POST") {
         return ("201 Created", json!({"metadata": {"name": "label-storage.a"}}));
     } else if request.contains("/configmaps/") {

@@ -1,10 +1,19 @@
 //! What is stored, when, and for how long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use anyhow::{Context, Result};
-use label_storage_runtime::Daemon;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use label_storage_runtime::clock::Clock;
+use label_storage_runtime::{Daemon, Replica};
+use sandbox::process::Signal;
 use serde_json::json;
 
-use crate::interference::{Interference, alongside};
+use crate::interference::{Interference, alongside, alongside_replica};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_node_that_existed_before_the_daemons_is_stored(s: &Scenario) -> Result<()> {
@@ -86,7 +95,50 @@ pub async fn a_departed_node_is_stamped_and_forgotten_after_the_retention(s: &Sc
         json!({"metadata": {"annotations": {"label-storage/departed-at": "2020-01-01T00:00:00Z"}}}),
     )
     .await?;
+    // A retention counts from when a replica has first trusted its clock: that was long ago.
+    storer.process.signal(Signal::TERM)?;
+    storer.exit().await?;
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let lease = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.metadata.name);
+    let long_ago =
+        json!({"metadata": {"annotations": {"label-storage/clock-steady-since": "2020-01-01T00:00:00Z"}}});
+    leases.patch(&lease.context("a lease")?, &PatchParams::default(), &Patch::Merge(long_ago)).await?;
+    let _storer = s.storer(&[])?;
     s.eventually("the record is gone", false, async || Ok(s.config_map(&node).await?.is_some())).await
+}
+
+/// By how many days the clock of [`jumping`] is wrong.
+static JUMP: AtomicI64 = AtomicI64::new(0);
+
+fn jumping() -> Timestamp {
+    Timestamp::now() + SignedDuration::from_hours(24 * JUMP.load(Ordering::Relaxed))
+}
+
+pub async fn a_clock_that_jumps_by_a_year_deletes_nothing(s: &Scenario) -> Result<()> {
+    let (away, emptied) = (s.node("away"), s.node("emptied"));
+    let kept = labels([("pool", "gold")]);
+    for node in [&away, &emptied] {
+        s.create(node, kept.clone()).await?;
+    }
+    let with_clock = |mut replica: Replica| {
+        replica.clock = Arc::new(Clock::new(jumping));
+        replica
+    };
+    alongside_replica::<storer::Args>(s, &[], &Interference::none(), with_clock, async || {
+        for node in [&away, &emptied] {
+            s.eventually_stored(node, kept.clone()).await?;
+        }
+        s.delete(&away).await?;
+        s.eventually_departed(&away).await?;
+        JUMP.store(365, Ordering::Relaxed);
+        // An empty record is deleted after half a minute. By then one that seems to be a year old would be, too.
+        s.label(&emptied, [("pool", None)]).await?;
+        let is_there = async || Ok(s.config_map(&emptied).await?.is_some());
+        s.eventually("the empty record is gone", false, is_there).await?;
+        assert_eq!(s.record(&away).await?.context("no record")?.labels, kept);
+        Ok(())
+    })
+    .await
 }
 
 /// Lets a daemon look on while nothing happens but what a kubelet's heartbeats do, and returns what it asks for.

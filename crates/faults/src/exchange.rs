@@ -78,7 +78,7 @@ impl Exchange {
     pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Result<Response<Body>, Reset> {
         let (mut head, body) = request.into_parts();
         let body = body.collect().await.map_err(Reset::because)?.to_bytes();
-        let request = Request::new(&head.method, &head.uri);
+        let request = Request::new(&head.method, &head.uri, &body);
         let fault = lock(&self.script).fault(&request);
         let fault = if fault.applies_to(request.verb) { fault } else { Fault::None };
         let question = Question::new(&head);

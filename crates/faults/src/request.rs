@@ -1,6 +1,7 @@
 //! What is asked of the API server, in its own words.
 
 use http::{Method, Uri};
+use serde_json::Value;
 
 /// What is to be done, as RBAC calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +38,7 @@ pub struct Request {
     pub resource: String,
     /// In which namespace, if in one.
     pub namespace: Option<String>,
-    /// With which one, if with one.
+    /// With which one, if with one. What is to be created is named in the body alone; that is read where it is JSON.
     pub name: Option<String>,
     /// With which part of it, as in `status`.
     pub subresource: Option<String>,
@@ -46,7 +47,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+    pub(crate) fn new(method: &Method, uri: &Uri, body: &[u8]) -> Self {
         let segments: Vec<_> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let rest = match segments.as_slice() {
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
@@ -70,6 +71,7 @@ impl Request {
             _ if name.is_none() && !rest.is_empty() => Verb::List,
             _ => Verb::Get,
         };
+        let name = if verb == Verb::Create { name.or_else(|| name_in(body)) } else { name };
         Self {
             verb,
             resource: part(0).unwrap_or_default(),
@@ -84,6 +86,11 @@ impl Request {
     pub fn is(&self, verb: Verb, resource: &str) -> bool {
         self.verb == verb && self.resource == resource
     }
+}
+
+fn name_in(body: &[u8]) -> Option<String> {
+    let object: Value = serde_json::from_slice(body).ok()?;
+    object.pointer("/metadata/name")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -102,7 +109,7 @@ mod tests {
                 "/api/v1/namespaces/ns/configmaps?labelSelector=a%3Db",
                 (Verb::List, "configmaps", Some("ns"), None),
             ),
-            ("POST", "/api/v1/namespaces/ns/configmaps", (Verb::Create, "configmaps", Some("ns"), None)),
+            ("POST", "/api/v1/namespaces/ns/configmaps", (Verb::Create, "configmaps", Some("ns"), Some("n"))),
             (
                 "PUT",
                 "/api/v1/namespaces/ns/configmaps/c",
@@ -122,7 +129,8 @@ mod tests {
             ("PUT", "/api/v1/namespaces/ns/finalize", (Verb::Update, "namespaces", None, Some("ns"))),
             ("GET", "/version", (Verb::Get, "", None, None)),
         ] {
-            let request = Request::new(&method.parse().expect("a method"), &uri.parse().expect("a path"));
+            let (verb, path) = (method.parse().expect("a method"), uri.parse().expect("a path"));
+            let request = Request::new(&verb, &path, br#"{"metadata": {"name": "n"}}"#);
             let (verb, resource, namespace, name) = expected;
             assert_eq!(
                 (request.verb, &*request.resource, request.namespace.as_deref(), request.name.as_deref()),

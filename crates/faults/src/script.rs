@@ -81,7 +81,7 @@ mod tests {
             (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l"),
         ]);
         let all: Vec<_> =
-            all.map(|(method, uri)| Request::new(&method, &uri.parse().expect("a path"))).collect();
+            all.map(|(method, uri)| Request::new(&method, &uri.parse().expect("a path"), b"")).collect();
         std::iter::repeat_n(all, 400).flatten()
     }
 

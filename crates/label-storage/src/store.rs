@@ -69,6 +69,9 @@ pub struct Circumstances {
     pub unchanged_for: Duration,
     /// For how long the record of a Node that is gone is kept.
     pub retention: Duration,
+    /// Since when the time of day is known to go right. What it showed before may be a year off, so no retention counts
+    /// from before.
+    pub steady_since: Timestamp,
 }
 
 /// What the storer should do, and why.
@@ -274,7 +277,7 @@ fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
 /// As with an empty record, nobody may have a plan from before it: so it is also seen unchanged for a while first.
 fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
     // A retention beyond what a signed duration holds is for ever; a departure in the future is a clock that jumped.
-    let is_over = |retention| at.now.duration_since(departed_at) >= retention;
+    let is_over = |retention| at.now.duration_since(departed_at.max(at.steady_since)) >= retention;
     SignedDuration::try_from(at.retention).is_ok_and(is_over) && at.unchanged_for >= TOMBSTONE_LIFETIME
 }
 

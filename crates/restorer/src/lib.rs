@@ -40,7 +40,10 @@ impl Daemon for Args {
         &self.common
     }
 
-    async fn run(self, replica: Replica) {
+    // What is missing shows in a list.
+    const RESUMES: bool = false;
+
+    async fn run(&self, replica: Replica) {
         let planner = RestorePlanner::new(self.common.dry_run);
         let apply = Apply { replica };
         apply.replica.run(planner, &apply).await;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use label_storage::restore::{self, Reason};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
-use label_storage_runtime::engine::{Done, Look, Planner, Verdict};
+use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Name, Row, Table};
 
@@ -98,13 +98,13 @@ impl Planner for RestorePlanner {
         }
     }
 
-    fn listed(&mut self, table: &mut Table) -> bool {
+    fn listed(&mut self, table: &mut Table) -> Doubts {
         let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));
         }
-        true
+        Doubts::default()
     }
 
     fn start_over(&mut self) {

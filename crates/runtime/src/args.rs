@@ -1,5 +1,6 @@
 //! The flags that both daemons share, and what follows from them and from the pod they run in.
 
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
@@ -52,6 +53,10 @@ pub struct Common {
     /// How to log
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: Format,
+
+    /// Serve metrics on this address, such as 0.0.0.0:8080, under /metrics [default: not at all]
+    #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub admin_address: Option<SocketAddr>,
 
     /// Say what would be written, and write nothing
     #[arg(long, env = "LABEL_STORAGE_DRY_RUN")]
@@ -116,6 +121,15 @@ impl Surroundings {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let in_cluster = var("KUBERNETES_SERVICE_HOST").is_some();
         Self { pod: var("POD_NAME").or_else(|| var("HOSTNAME").filter(|_| in_cluster)) }
+    }
+
+    /// The name by which the replica of this index is known to the others. It outlives the process: one that is started
+    /// again goes on with what is its own.
+    pub(crate) fn identity(&self, index: u32) -> String {
+        match &self.pod {
+            Some(pod) => pod.clone(),
+            None => format!("{}-{index}", rustix::system::uname().nodename().to_string_lossy()),
+        }
     }
 }
 

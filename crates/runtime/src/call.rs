@@ -160,7 +160,16 @@ pub(crate) async fn within<T>(
 
 /// Makes a call for a single object.
 pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-    within(ONE, what, async { call.await.map_err(|error| Error::new(what, &error)) }).await
+    limited(ONE, what, call).await
+}
+
+/// Makes a call with a time limit of its own.
+pub(crate) async fn limited<T>(
+    limit: Duration,
+    what: &'static str,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    within(limit, what, async { call.await.map_err(|error| Error::new(what, &error)) }).await
 }
 
 /// How often one node is tried at once. What still fails then is tried again later.

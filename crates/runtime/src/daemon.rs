@@ -2,13 +2,18 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use crate::admin;
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
+use crate::clock::Clock;
 use crate::logging;
+use crate::metrics::Metrics;
+use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::replica::Replica;
 use crate::shutdown::Shutdown;
@@ -22,8 +27,11 @@ pub trait Daemon: Parser {
     /// What it writes. Its account must be allowed to, unless this is a dry run.
     const WRITES: &[Right];
 
-    /// Works until the shutdown.
-    async fn run(self, replica: Replica);
+    /// Whether what happened to Nodes while nobody looked is to be caught up with, event by event.
+    const RESUMES: bool;
+
+    /// Works on one shard until the shutdown.
+    async fn run(&self, replica: Replica);
 }
 
 /// Bad usage, as clap and most tools have it.
@@ -44,7 +52,8 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return fail(USAGE, &format!("{} (see {name} --help)", first_paragraph(&error.to_string())));
         }
     };
-    let share = match daemon.common().share(&Surroundings::from_env()) {
+    let surroundings = Surroundings::from_env();
+    let share = match daemon.common().share(&surroundings) {
         Ok(share) => share,
         Err(error) => return fail(USAGE, &format!("error: {error}")),
     };
@@ -56,7 +65,7 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
     let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &name));
+    let ended = runtime.block_on(start(daemon, share, &surroundings, &name));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
@@ -75,10 +84,15 @@ enum Ended {
     Aborted,
 }
 
-async fn start<D: Daemon>(daemon: D, share: Share, name: &str) -> anyhow::Result<Ended> {
+async fn start<D: Daemon>(
+    daemon: D,
+    share: Share,
+    surroundings: &Surroundings,
+    name: &str,
+) -> anyhow::Result<Ended> {
     let shutdown = Shutdown::on_signals()?;
     tokio::select! {
-        ended = prepare_and_run(daemon, share, name, &shutdown) => ended.map(|()| Ended::Orderly),
+        ended = prepare_and_run(daemon, share, surroundings, name, &shutdown) => ended.map(|()| Ended::Orderly),
         () = shutdown.aborted() => Ok(Ended::Aborted),
     }
 }
@@ -86,6 +100,7 @@ async fn start<D: Daemon>(daemon: D, share: Share, name: &str) -> anyhow::Result
 async fn prepare_and_run<D: Daemon>(
     daemon: D,
     share: Share,
+    surroundings: &Surroundings,
     name: &str,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
@@ -97,9 +112,10 @@ async fn prepare_and_run<D: Daemon>(
         () = shutdown.requested() => return Ok(()),
     };
     let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
-    let writes = if daemon.common().dry_run { &[] } else { D::WRITES };
+    let (writes, leases) =
+        if daemon.common().dry_run { (&[][..], &[][..]) } else { (D::WRITES, &preflight::LEASES[..]) };
     let watches = if daemon.common().watch { &preflight::WATCHES[..] } else { &[] };
-    let rights = [&preflight::READS, watches, writes].concat();
+    let rights = [&preflight::READS, watches, writes, leases].concat();
     tokio::select! {
         checked = preflight::check(&cluster, &namespace, &rights) => checked?,
         () = shutdown.requested() => return Ok(()),
@@ -113,8 +129,33 @@ async fn prepare_and_run<D: Daemon>(
         dry_run = daemon.common().dry_run,
         "{name} started"
     );
-    let common = daemon.common().clone();
-    daemon.run(Replica::new(common, share, cluster.client, &namespace, shutdown.clone())).await;
+    let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
+    if let Some(address) = daemon.common().admin_address {
+        admin::serve(address, &metrics).await?;
+    }
+    let replica = |share, shutdown| {
+        let (common, client) = (daemon.common().clone(), cluster.client.clone());
+        let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
+        Replica { clock, metrics, ..Replica::new(common, share, client, &namespace, shutdown) }
+    };
+    if daemon.common().dry_run {
+        // It writes nothing, so it takes nobody's shard away.
+        daemon.run(replica(share, shutdown.clone())).await;
+    } else {
+        let house = House {
+            replica: &replica,
+            client: cluster.client.clone(),
+            namespace: &namespace,
+            daemon: name,
+            identity: surroundings.identity(share.index),
+            share,
+            resumes: D::RESUMES && daemon.common().watch,
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
+            shutdown: shutdown.clone(),
+        };
+        house.run(async |replica| daemon.run(replica).await).await;
+    }
     tracing::info!("{name} stopped");
     Ok(())
 }

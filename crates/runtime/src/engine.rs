@@ -11,6 +11,7 @@
 //! The table only tells where to look. What an attempt writes follows from what it has just read itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 use crate::call::{self, Error};
 use crate::limiter::Limiter;
 use crate::observer::{Item, Observed, SeenRecord};
+use crate::ownership::Position;
 use crate::pace;
 use crate::queue::{Queue, Urgency};
 use crate::replica::Replica;
@@ -48,8 +50,18 @@ pub trait Planner {
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
 
-    /// A list of all Nodes came to its end: what is absent from it? Says whether another list is needed soon to tell.
-    fn listed(&mut self, table: &mut Table) -> bool;
+    /// The first deletion that is not seen to yet, if there is one.
+    fn owes_since(&self) -> Option<ResourceVersion> {
+        None
+    }
+
+    /// A list of all Nodes came to its end: what is absent from it, and what does that leave open?
+    fn listed(&mut self, table: &mut Table) -> Doubts;
+
+    /// Of the Nodes that it was in doubt about, so many were asked for by name, and so many of them are there.
+    fn sampled(&mut self, asked: usize, there: usize) {
+        let _ = (asked, there);
+    }
 
     /// The cluster's history is another than it was: forgets what was concluded from it.
     fn start_over(&mut self);
@@ -88,6 +100,15 @@ pub enum Verdict {
     After(Duration, Urgency),
 }
 
+/// What a list of all Nodes leaves open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Whether another list is needed soon.
+    pub needs_list: bool,
+    /// Nodes to be asked for by name.
+    pub samples: Vec<Name>,
+}
+
 /// An attempt that came to an end, and what it read or wrote last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
@@ -117,6 +138,7 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
     let mut drained = std::pin::pin!(shutdown.drained());
+    let mut tenure = replica.tenure.clone();
     let mut is_ending = false;
     loop {
         if !is_ending && shutdown.is_requested() {
@@ -131,7 +153,10 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
         }
         engine.tally.tell_if_due(&engine.queue, now);
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
-        while let Some(ticket) = engine.next(least, now) {
+        while tenure.holds()
+            && let Some(ticket) = engine.next(least, now)
+        {
+            let tenure = tenure.clone();
             in_flight.push(async move {
                 let began = Instant::now();
                 let attempt = async |tries| {
@@ -139,7 +164,8 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
                         .attempt(&ticket.node, &ticket.task, ticket.earlier_tries.saturating_add(tries))
                         .await
                 };
-                let outcome = call::settle(shutdown, attempt).await;
+                let outcome = tenure.within(call::settle(shutdown, attempt)).await;
+                let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
                 (ticket, began, outcome)
             });
         }
@@ -150,6 +176,7 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
             Some(observed) = observed.recv(), if !is_ending => engine.observe(observed),
             Some((ticket, began, outcome)) = in_flight.next() => engine.finish(ticket, began, outcome),
             () = tokio::time::sleep_until(engine.wake_at(now).into()), if !is_ending => (),
+            () = tenure.renewed(), if !tenure.holds() => (),
             () = shutdown.requested(), if !is_ending => (),
             () = &mut drained => {
                 tracing::warn!("leaving unfinished what did not end in time");
@@ -176,6 +203,13 @@ struct Engine<'a, P: Planner> {
     limiter: Limiter,
     sweeps: Sweeps<'a>,
     tally: Tally,
+    /// How far the watch of Nodes has come.
+    heard: ResourceVersion,
+    /// Up to where all is seen to.
+    position: Arc<Position>,
+    /// When that was last said, and whether something was not seen to then.
+    said_at: Option<Instant>,
+    owes: bool,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -192,6 +226,10 @@ impl<'a, P: Planner> Engine<'a, P> {
             limiter,
             sweeps,
             tally: Tally::new(),
+            heard: ResourceVersion(0),
+            position: Arc::clone(&replica.position),
+            said_at: None,
+            owes: false,
         }
     }
 
@@ -236,7 +274,9 @@ impl<'a, P: Planner> Engine<'a, P> {
                     (Kind::Records, Ok(listed)) => self.table.end_list_of_records(list, listed.version),
                     (Kind::Nodes, Ok(listed)) => {
                         self.table.end_list_of_nodes(list, listed.version);
-                        is_settled = self.planner.listed(&mut self.table);
+                        let doubts = self.planner.listed(&mut self.table);
+                        is_settled = !doubts.needs_list;
+                        self.sweeps.sample(doubts.samples);
                         self.review();
                     }
                 }
@@ -248,6 +288,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                     let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
                     self.consider(&node.name, Some(&node), true, is_unsure);
                 }
+                self.heard(Kind::Nodes, node.version);
             }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(&record.node, record.version, record.stored) {
@@ -256,22 +297,48 @@ impl<'a, P: Planner> Engine<'a, P> {
                 }
             }
             Observed::Deleted(Item::Node(last)) => {
-                let name = last.name.clone();
-                self.table.lose_node(&name, last.version);
+                let (name, version) = (last.name.clone(), last.version);
+                self.table.lose_node(&name, version);
                 if let Some(row) = self.table.get(&name) {
                     self.planner.deleted(last, row, self.queue.is_unsettled(&name));
                 }
                 self.consider(&name, None, true, false);
+                self.heard(Kind::Nodes, version);
             }
             Observed::Deleted(Item::Record(record)) => {
                 if self.table.lose_record(&record.node, record.version) {
                     self.consider(&record.node, None, true, false);
                 }
             }
-            Observed::Watching(kind) => self.sweeps.watching(kind),
+            Observed::Watching(kind, at) => {
+                self.sweeps.watching(kind);
+                self.heard(kind, at);
+            }
+            Observed::At(kind, at) => self.heard(kind, at),
+            Observed::Sampled { asked, there } => self.planner.sampled(asked, there),
             Observed::NotWatching(kind, error) => self.sweeps.not_watching(kind, &error),
             Observed::Expired(kind) => self.sweeps.expired(kind),
         }
+    }
+
+    /// Takes note of how far the watch of Nodes has come, for whoever goes on from here.
+    fn heard(&mut self, kind: Kind, at: ResourceVersion) {
+        if kind == Kind::Nodes {
+            self.heard = at;
+            self.say_position();
+        }
+    }
+
+    /// Says up to where all is seen to. Of what is not, the first counts; to find it takes a while where there is much.
+    fn say_position(&mut self) {
+        const EVERY: Duration = Duration::from_millis(250);
+        if self.heard.0 == 0 || self.said_at.is_some_and(|at| at.elapsed() < EVERY) && self.owes {
+            return;
+        }
+        let owed = self.planner.owes_since();
+        (self.owes, self.said_at) = (owed.is_some(), Some(Instant::now()));
+        let before = |version: ResourceVersion| ResourceVersion(version.0.saturating_sub(1));
+        self.position.set(owed.map_or(self.heard, before).min(self.heard));
     }
 
     fn list(&mut self, list: u32, item: Item) {
@@ -349,6 +416,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
         self.planner.done(name, ticket.task, Some(&done));
         self.queue.done(name);
+        self.say_position();
         let Some(row) = self.table.get(name) else { return };
         let look = Look { row, view: None, is_event: true, is_unsure: false };
         match self.planner.verdict(look) {

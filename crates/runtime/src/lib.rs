@@ -1,9 +1,11 @@
 //! What both daemons stand on.
 //!
 //! ```text
-//!   main ── args, logging, client, preflight ──► replica ──► engine: observe ─► decide ─► work ─┐
-//!                                                               ▲                              │
-//!                                                               └──────────────────────────────┘
+//!   main ── args, logging, client, preflight ──► ownership: which shards? ──► for each of them a replica
+//!
+//!   replica ──► engine: observe ─► decide ─► work ─┐
+//!                  ▲                               │
+//!                  └───────────────────────────────┘
 //! ```
 //!
 //! - [`args`]: the flags that both share, and what follows from them and from the pod they run in.
@@ -12,18 +14,26 @@
 //! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
 //!   time.
 //! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
+//! - `ownership`: which shards this process works on; `lease`: who else does; `tenure`: for how long it may.
+//! - [`clock`]: the time of day, and how far it can be trusted.
+//! - [`metrics`]: what is counted; `admin`: where it is served.
 //! - [`preflight`]: what would not work anyway is said before the first list.
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
+mod admin;
 pub mod args;
 pub mod call;
 pub mod client;
+pub mod clock;
 mod daemon;
 pub mod engine;
+mod lease;
 pub mod limiter;
 pub mod logging;
+pub mod metrics;
 pub mod nodes;
 mod observer;
+mod ownership;
 pub mod pace;
 pub mod preflight;
 pub mod queue;
@@ -33,6 +43,7 @@ pub mod shutdown;
 pub mod source;
 mod sweep;
 pub mod table;
+mod tenure;
 
 pub use daemon::{Daemon, main};
 pub use replica::Replica;

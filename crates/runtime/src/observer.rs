@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,6 +19,7 @@ use crate::call::Error;
 use crate::pace;
 use crate::records::{self, Found};
 use crate::source::{Kind, Listed, Source};
+use crate::table::Name;
 
 /// What was seen.
 pub(crate) enum Observed {
@@ -43,10 +45,19 @@ pub(crate) enum Observed {
     Changed(Item),
     /// Something was deleted, and looked like this just before.
     Deleted(Item),
-    /// A watch works.
-    Watching(Kind),
+    /// A watch works, and goes on from here.
+    Watching(Kind, ResourceVersion),
+    /// A watch has come this far: all that it had to tell until then has been told.
+    At(Kind, ResourceVersion),
     /// A watch does not work. It is tried again.
     NotWatching(Kind, Error),
+    /// So many Nodes were asked for by name, and so many of them are there.
+    Sampled {
+        /// So many answers came.
+        asked: usize,
+        /// So many of them were Nodes.
+        there: usize,
+    },
     /// A watch can't go on where it was: only a list can tell what happened since.
     Expired(Kind),
 }
@@ -125,6 +136,14 @@ pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience:
     is_complete
 }
 
+/// Asks for these Nodes by name.
+pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Name>, audience: Audience) {
+    let answers = join_all(nodes.iter().map(|node| source.get(node))).await;
+    let there: Vec<_> = answers.iter().flatten().map(Option::is_some).collect();
+    let (asked, there) = (there.len(), there.iter().filter(|is_there| **is_there).count());
+    let _ = audience.send(Observed::Sampled { asked, there }).await;
+}
+
 /// After so many answers in a row that are no events the position is given up: a server that was restored from a
 /// backup may not know it for a long time.
 const HOPELESS: u32 = 5;
@@ -163,6 +182,9 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
     }
 }
 
+/// How often to tell how far a watch has come, where all that it tells of is other shards'.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// One watch, to its end.
 async fn follow(
     source: &Source,
@@ -172,7 +194,8 @@ async fn follow(
 ) -> Result<(), Error> {
     let kind = source.kind();
     let mut watch = source.watch(*at).await?;
-    let mut told = audience.send(Observed::Watching(kind)).await;
+    let mut told = audience.send(Observed::Watching(kind, *at)).await;
+    let mut told_at = Instant::now();
     while told.is_ok() {
         let (object, is_deleted) = match watch.next().await? {
             None => return Ok(()),
@@ -180,6 +203,7 @@ async fn follow(
             Some(Event::Deleted(object)) => (object, true),
             Some(Event::Bookmark { resource_version }) => {
                 *at = resource_version.parse().unwrap_or(*at);
+                told = audience.send(Observed::At(kind, *at)).await;
                 continue;
             }
             // Made an error of already.
@@ -189,6 +213,9 @@ async fn follow(
         if let Some(item) = item(kind, share, object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
+        } else if told_at.elapsed() > TELL_EVERY {
+            told = audience.send(Observed::At(kind, *at)).await;
+            told_at = Instant::now();
         }
     }
     Ok(())

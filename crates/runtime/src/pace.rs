@@ -40,7 +40,7 @@ pub fn rest_after_failure(took: Duration) -> Duration {
 }
 
 /// A duration give or take a tenth.
-fn around(duration: Duration) -> Duration {
+pub(crate) fn around(duration: Duration) -> Duration {
     duration.mul_f64(rand::rng().random_range(0.9..1.1))
 }
 

@@ -40,6 +40,14 @@ pub const READS: [Right; 4] = [
 /// What a daemon reads that watches, too.
 pub const WATCHES: [Right; 2] = [Right::new("watch", "nodes"), Right::new("watch", "configmaps")];
 
+/// What a daemon needs to share the work with its other replicas.
+pub const LEASES: [Right; 4] = [
+    Right::new("list", "leases"),
+    Right::new("create", "leases"),
+    Right::new("update", "leases"),
+    Right::new("delete", "leases"),
+];
+
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -135,6 +143,7 @@ async fn is_allowed(cluster: &Cluster, namespace: &str, right: Right) -> Result<
     let namespace = if right.resource == "nodes" { None } else { Some(namespace.to_owned()) };
     let attributes = ResourceAttributes {
         verb: Some(right.verb.to_owned()),
+        group: (right.resource == "leases").then(|| "coordination.k8s.io".to_owned()),
         resource: Some(right.resource.to_owned()),
         namespace,
         ..ResourceAttributes::default()

@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use label_storage::ResourceVersion;
+
 use crate::args::{Common, Share};
+use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
+use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::ownership::Position;
 use crate::records::Records;
 use crate::shutdown::Shutdown;
 use crate::source::Source;
+use crate::tenure::Tenure;
 
 /// What a daemon has to work with.
 pub struct Replica {
@@ -23,12 +29,22 @@ pub struct Replica {
     pub records: Records,
     /// Whether to go on.
     pub shutdown: Shutdown,
+    /// What time it is.
+    pub clock: Arc<Clock>,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// For how long it may work.
+    pub(crate) tenure: Tenure,
+    /// Where a replica before it has left off.
+    pub(crate) resume: Option<ResourceVersion>,
+    /// Where this one would leave off.
+    pub(crate) position: Arc<Position>,
     pub(crate) node_source: Arc<Source>,
     pub(crate) record_source: Arc<Source>,
 }
 
 impl Replica {
-    /// A replica that works on this cluster.
+    /// A replica that works on this cluster, without a lease.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
         let node_source = Arc::new(Source::nodes(client.clone()));
         let record_source = Arc::new(Source::records(client.clone(), namespace));
@@ -38,9 +54,24 @@ impl Replica {
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
             records: Records::new(client, namespace),
             shutdown,
+            clock: Arc::default(),
+            metrics: Arc::default(),
+            tenure: Tenure::unlimited(),
+            resume: None,
+            position: Arc::default(),
             node_source,
             record_source,
         }
+    }
+
+    /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.
+    pub(crate) fn on_lease(
+        self,
+        tenure: Tenure,
+        resume: Option<ResourceVersion>,
+        position: Arc<Position>,
+    ) -> Self {
+        Self { tenure, resume, position, ..self }
     }
 
     /// Works until the shutdown: `planner` says what is to be done, `worker` does it.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long work in flight may take after the first signal. With what comes after it, the process is gone within 5 s.
+/// How long work in flight may take after the first signal. With what comes before and after it, handing shards over to other
+/// replicas and ending, the process is gone within 10 s.
 pub const DRAIN: Duration = Duration::from_secs(4);
 
 /// Whether to go on. Cheap to clone; all clones hear the same.

@@ -14,7 +14,7 @@ use crate::observer::{self, Audience};
 use crate::pace::{self, Pace};
 use crate::replica::Replica;
 use crate::source::{Kind, Listed, Source};
-use crate::table::Table;
+use crate::table::{Name, Table};
 
 /// The lists and watches of one replica. Dropped, they end.
 pub(crate) struct Sweeps<'a> {
@@ -62,7 +62,7 @@ enum State {
 impl<'a> Sweeps<'a> {
     pub(crate) fn new(replica: &'a Replica, audience: Audience) -> Self {
         let now = Instant::now();
-        Self {
+        let mut sweeps = Self {
             replica,
             audience,
             tasks: JoinSet::new(),
@@ -79,7 +79,12 @@ impl<'a> Sweeps<'a> {
             older: 0,
             pace: Pace::default(),
             failures: 0,
+        };
+        // What happened since a replica before this one has left off is heard of first, and seen in a list meanwhile.
+        if let Some(position) = replica.resume {
+            sweeps.watch_from(Kind::Nodes, position);
         }
+        sweeps
     }
 
     /// When the next list is due.
@@ -187,6 +192,13 @@ impl<'a> Sweeps<'a> {
         self.schedule();
     }
 
+    /// Asks for some Nodes by name.
+    pub(crate) fn sample(&mut self, nodes: Vec<Name>) {
+        if !nodes.is_empty() {
+            self.tasks.spawn(observer::sample(self.source(Kind::Nodes), nodes, self.audience.clone()));
+        }
+    }
+
     /// A list that is older than one before is none: it comes from a server that lags.
     pub(crate) fn require_newer(
         &mut self,
@@ -277,7 +289,14 @@ impl<'a> Sweeps<'a> {
 
     /// A watch can't go on where it was.
     pub(crate) fn expired(&mut self, kind: Kind) {
-        tracing::warn!(?kind, "a watch can't go on where it was: what happened since shows in a list only");
+        tracing::warn!(
+            ?kind,
+            "a watch can't go on where it was: what happened since shows in a list only, and the last change of a node that \
+             was deleted meanwhile may be lost"
+        );
+        if kind == Kind::Nodes {
+            self.replica.metrics.history_lost.inc();
+        }
         *self.watching_of(kind) = Watching::Off;
         self.hurry();
     }

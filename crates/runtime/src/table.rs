@@ -13,6 +13,7 @@ use hashbrown::HashTable;
 use label_storage::ResourceVersion;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
+use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::packed::{PackedNode, PackedRecord};
@@ -89,7 +90,7 @@ impl Row {
     }
 
     fn see_node(&mut self, node: NodeSummary) -> bool {
-        let is_news = node.version > self.node_version;
+        let is_news = is_news(node.version, self.node_version, self.node.is_there());
         if is_news {
             (self.node_version, self.node) = (node.version, PackedNode::pack(&node));
         }
@@ -99,15 +100,19 @@ impl Row {
     fn lose_node(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
         let is_news = version >= self.node_version && self.node.is_there();
         if is_news {
-            (self.node_version, self.node) = (version, PackedNode::default());
+            self.node = PackedNode::default();
             self.is_surely_gone = is_sure;
+        }
+        // What a list lacked, the next may have again, as it was: no list stands against all later ones.
+        if is_sure {
+            self.node_version = self.node_version.max(version);
         }
         self.is_surely_gone |= is_sure && !self.node.is_there();
         is_news
     }
 
     fn see_record(&mut self, version: ResourceVersion, record: Stored<RecordSummary>) -> bool {
-        let is_news = version > self.record_version;
+        let is_news = is_news(version, self.record_version, self.record.is_there());
         if is_news {
             (self.record_version, self.record) = (version, PackedRecord::pack(record));
             self.record_since = Instant::now();
@@ -115,12 +120,21 @@ impl Row {
         is_news
     }
 
-    fn lose_record(&mut self, version: ResourceVersion) -> bool {
+    fn lose_record(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
         let is_news = version >= self.record_version && self.record.is_there();
         if is_news {
-            (self.record_version, self.record) = (version, PackedRecord::default());
+            self.record = PackedRecord::default();
+        }
+        // As with Nodes.
+        if is_sure {
+            self.record_version = self.record_version.max(version);
         }
         is_news
+    }
+
+    /// Whether lists lack the Node, and it is not certain that it is gone.
+    fn is_missing(&self) -> bool {
+        !self.node.is_there() && !self.is_surely_gone
     }
 
     /// Whether there is a record with something in it that does not say that its Node is gone.
@@ -223,13 +237,13 @@ impl Table {
 
     /// Takes note that there was no record at this version.
     pub fn lose_record(&mut self, node: &str, version: ResourceVersion) -> bool {
-        self.row(node).lose_record(version)
+        self.row(node).lose_record(version, true)
     }
 
     /// Takes note that there is no record. Only if nothing was seen of it meanwhile.
     pub fn miss_record(&mut self, node: &str) {
         let row = self.row(node);
-        row.lose_record(row.record_version);
+        row.lose_record(row.record_version, true);
     }
 
     /// Begins a list: everything that it has is to be marked with this number.
@@ -268,7 +282,7 @@ impl Table {
     /// Ends a complete list of records: what it lacked was not there at its version.
     pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) {
         for row in self.rows.iter_mut().filter(|row| row.record_list != list) {
-            row.lose_record(version);
+            row.lose_record(version, false);
         }
     }
 
@@ -291,9 +305,15 @@ impl Table {
         let mut missing = Missing { nodes: 0, known: 0 };
         for row in self.rows.iter().filter(|row| row.expects_node()) {
             missing.known += 1;
-            missing.nodes += usize::from(!row.node.is_there() && !row.is_surely_gone);
+            missing.nodes += usize::from(row.is_missing());
         }
         missing
+    }
+
+    /// Some of the Nodes that a list lacked and that should be there, at most so many, and any of them.
+    pub fn some_missing(&self, most: usize) -> Vec<Name> {
+        let missing = self.rows.iter().filter(|row| row.expects_node() && row.is_missing());
+        missing.map(|row| Name::clone(row.name())).sample(&mut rand::rng(), most)
     }
 
     /// Takes it for certain that what lists lacked is gone.
@@ -302,6 +322,11 @@ impl Table {
             row.is_surely_gone = true;
         }
     }
+}
+
+/// Whether it is news that something was seen at this version. What was thought to be gone is, as it was, too.
+fn is_news(version: ResourceVersion, known: ResourceVersion, is_there: bool) -> bool {
+    version > known || version == known && !is_there
 }
 
 fn hash(node: &str) -> u64 {
@@ -348,7 +373,31 @@ mod tests {
         assert!(is_gone(&table));
         assert!(table.see_node("a", node(8)));
         table.miss_node("a");
-        assert!(is_gone(&table) && !table.see_node("a", node(8)));
+        assert!(is_gone(&table) && !table.see_node("a", node(7)));
+        assert!(table.see_node("a", node(8)), "it was there all the time, and somebody was wrong");
+    }
+
+    #[test]
+    fn what_a_list_lacked_the_next_may_have_again() {
+        let mut table = Table::default();
+        let list = |table: &mut Table, is_in_it: bool, at: u64| {
+            let list = table.begin_list();
+            if is_in_it {
+                table.list_node(list, "a", node(5));
+                table.list_record(list, "a", version(6), record());
+            }
+            table.end_list_of_nodes(list, version(at));
+            table.end_list_of_records(list, version(at));
+            table.count()
+        };
+        assert_eq!(list(&mut table, true, 10), (1, 1));
+        assert_eq!(list(&mut table, false, 20), (0, 0));
+        assert_eq!(list(&mut table, true, 30), (1, 1));
+        // But what was deleted beyond doubt is not there because an old list has it.
+        assert_eq!(list(&mut table, false, 40), (0, 0));
+        table.lose_node("a", version(35));
+        table.lose_record("a", version(36));
+        assert_eq!(list(&mut table, true, 34), (0, 0));
     }
 
     #[test]
@@ -391,6 +440,8 @@ mod tests {
         table.end_list_of_nodes(list, version(4));
         let gone = |table: &Table| names.map(|name| table.get(name).is_some_and(Row::is_surely_gone));
         assert_eq!(table.missing(), Missing { nodes: 2, known: 4 });
+        assert_eq!(table.some_missing(5).len(), 2);
+        assert_eq!(table.some_missing(1).len(), 1);
         assert_eq!(gone(&table), [false, false, true, false]);
         table.believe_absence();
         assert_eq!(gone(&table), [false, true, true, true]);

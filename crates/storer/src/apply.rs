@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
@@ -10,6 +9,7 @@ use label_storage::store::{Action, Circumstances, PLAN_LIFETIME, Plan, Reason, S
 use label_storage::{Node, Record, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
+use label_storage_runtime::clock::Moment;
 use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
 use label_storage_runtime::table::Name;
@@ -99,7 +99,8 @@ impl Apply {
     fn circumstances(&self, found: Option<&Found>, unchanged: Unchanged) -> Circumstances {
         let same = found.and_then(Found::version) == Some(unchanged.version);
         let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };
-        Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
+        let Moment { now, steady_since } = self.replica.clock.moment();
+        Circumstances { now, unchanged_for, retention: self.retention, steady_since }
     }
 
     /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.

@@ -17,6 +17,7 @@ mod evidence;
 mod planner;
 mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use label_storage_runtime::args::{Common, STYLES, duration};
@@ -59,8 +60,12 @@ impl Daemon for Args {
         &self.common
     }
 
-    async fn run(self, replica: Replica) {
-        let planner = StorePlanner::new(self.retention, self.common.dry_run);
+    // A node's last labels are in the event of its deletion and nowhere else.
+    const RESUMES: bool = true;
+
+    async fn run(&self, replica: Replica) {
+        let (clock, metrics) = (Arc::clone(&replica.clock), Arc::clone(&replica.metrics));
+        let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, metrics);
         let apply = Apply { replica, retention: self.retention };
         apply.replica.run(planner, &apply).await;
     }

@@ -1,17 +1,19 @@
 //! What is to be stored, and how urgently: from what lists and watches have told, without a single call.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::{Node, ResourceVersion};
-use label_storage_runtime::engine::{Done, Look, Planner, Verdict};
+use label_storage_runtime::clock::{Clock, Moment};
+use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
+use label_storage_runtime::metrics::Metrics;
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::waiting::Waiting;
 
 /// What only makes a record tidier can wait for this long: by then a node that left may be back, one that is back may be
@@ -31,6 +33,7 @@ const SOON: Duration = Duration::from_secs(600);
 /// The storer's memory: what no list can tell.
 pub(crate) struct StorePlanner {
     retention: Duration,
+    clock: Arc<Clock>,
     /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
     last_words: HashMap<Name, VecDeque<Node>>,
     evidence: Evidence,
@@ -61,11 +64,12 @@ pub(crate) struct Unchanged {
 }
 
 impl StorePlanner {
-    pub(crate) fn new(retention: Duration, dry_run: bool) -> Self {
+    pub(crate) fn new(retention: Duration, dry_run: bool, clock: Arc<Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
             retention,
+            clock,
             last_words: HashMap::new(),
-            evidence: Evidence::default(),
+            evidence: Evidence::new(metrics),
             waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
         }
@@ -73,17 +77,28 @@ impl StorePlanner {
 
     fn circumstances(&self, row: &Row) -> Circumstances {
         let unchanged_for = row.record_since().elapsed();
-        Circumstances { now: Timestamp::now(), unchanged_for, retention: self.retention }
+        let Moment { now, steady_since } = self.clock.moment();
+        Circumstances { now, unchanged_for, retention: self.retention, steady_since }
     }
 
     /// What follows from this row alone; `None` where it is not certain that the Node is gone.
     fn reason(&self, row: &Row) -> Option<Reason> {
         let sighting = match row.node() {
             Some(node) => Sighting::Live(node),
-            None if row.is_surely_gone() => Sighting::Gone,
+            None if row.is_surely_gone() && !self.evidence.is_braking() => Sighting::Gone,
             None => return None,
         };
         Some(store::decide(sighting, row.stored(), self.circumstances(row)))
+    }
+
+    fn until_retention_is_over(&self, row: &Row) -> Verdict {
+        let Stored::Record(record) = row.stored() else { return Verdict::Nothing };
+        let Moment { now, steady_since } = self.clock.moment();
+        let away = record.departed_at.map(|departed_at| now.duration_since(departed_at.max(steady_since)));
+        let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
+        let unchanged_for = row.record_since().elapsed();
+        let rest = self.retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(unchanged_for));
+        if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
     }
 
     fn news(&self, row: &Row) -> Option<News> {
@@ -115,7 +130,7 @@ impl Planner for StorePlanner {
                 let rest = TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed());
                 Verdict::After(rest, Urgency::Tidy)
             }
-            Reason::Away => until_retention_is_over(row, self.retention),
+            Reason::Away => self.until_retention_is_over(row),
             _ if is_said => Verdict::Nothing,
             Reason::FirstSeen | Reason::LabelsChanged | Reason::LastWords | Reason::LeftUnrestored => now,
             Reason::Restored if !has_labels_of_record(row) => now,
@@ -171,10 +186,14 @@ impl Planner for StorePlanner {
         }
     }
 
-    fn listed(&mut self, table: &mut Table) -> bool {
+    fn owes_since(&self) -> Option<ResourceVersion> {
+        self.last_words.values().flatten().map(|last| last.version).min()
+    }
+
+    fn listed(&mut self, table: &mut Table) -> Doubts {
         let Missing { nodes, known } = table.missing();
-        let is_believed = self.evidence.suffices(nodes, known, Instant::now());
-        if is_believed {
+        let judgement = self.evidence.judge(nodes, known, Instant::now());
+        if judgement == Judgement::Believed {
             table.believe_absence();
         }
         let concerns = |node: &str| table.get(node).is_some();
@@ -182,13 +201,22 @@ impl Planner for StorePlanner {
             said.retain(|node, _| concerns(node));
         }
         self.waiting.tell(concerns);
-        is_believed
+        let samples = match judgement {
+            Judgement::AskForSamples => table.some_missing(SAMPLES),
+            Judgement::Believed | Judgement::Doubted => Vec::new(),
+        };
+        Doubts { needs_list: judgement != Judgement::Believed, samples }
+    }
+
+    fn sampled(&mut self, asked: usize, there: usize) {
+        self.evidence.sampled(asked, there, Instant::now());
     }
 
     fn start_over(&mut self) {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
         let last_words = std::mem::take(&mut self.last_words);
-        *self = Self { last_words, ..Self::new(self.retention, self.said.is_some()) };
+        let (clock, metrics) = (Arc::clone(&self.clock), self.evidence.metrics());
+        *self = Self { last_words, ..Self::new(self.retention, self.said.is_some(), clock, metrics) };
     }
 }
 
@@ -199,17 +227,9 @@ fn has_labels_of_record(row: &Row) -> bool {
     }
 }
 
-fn until_retention_is_over(row: &Row, retention: Duration) -> Verdict {
-    let Stored::Record(record) = row.stored() else { return Verdict::Nothing };
-    let away = record.departed_at.map(|departed_at| Timestamp::now().duration_since(departed_at));
-    let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
-    let rest =
-        retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed()));
-    if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use label_storage::{Record, Uid};
     use label_storage_runtime::engine::Reading;
 
@@ -232,7 +252,7 @@ mod tests {
         fn new() -> Self {
             let mut world = Self {
                 table: Table::default(),
-                planner: StorePlanner::new(Duration::from_secs(3600), false),
+                planner: StorePlanner::new(Duration::from_secs(3600), false, Arc::default(), Arc::default()),
             };
             world.table.see_node("a", node("u1", 5, "gold").summary());
             world.store(&node("u1", 5, "gold"), 6);
@@ -332,7 +352,7 @@ mod tests {
         let list = world.table.begin_list();
         world.table.end_list_of_nodes(list, ResourceVersion(50));
         assert_eq!(world.verdict(false), Verdict::Nothing);
-        assert!(world.planner.listed(&mut world.table), "one of one is believed");
+        assert_eq!(world.planner.listed(&mut world.table), Doubts::default(), "one of one is believed");
         assert_eq!(world.verdict(false), Verdict::After(TIDY, Urgency::Tidy));
     }
 }

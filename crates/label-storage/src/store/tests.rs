@@ -4,7 +4,12 @@ use crate::fixtures::{node, record, second, uid};
 const NOW: i64 = 1000;
 
 fn at() -> Circumstances {
-    Circumstances { now: second(NOW), unchanged_for: Duration::ZERO, retention: Duration::from_secs(100) }
+    Circumstances {
+        now: second(NOW),
+        unchanged_for: Duration::ZERO,
+        retention: Duration::from_secs(100),
+        steady_since: second(0),
+    }
 }
 
 #[track_caller]
@@ -333,6 +338,20 @@ mod a_record_whose_node_is_gone {
             expect(Sighting::Gone, Stored::Record(&record), seen, reason, action);
             // A clock that jumps for a moment deletes nothing.
             expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
+        }
+    }
+
+    #[test]
+    fn is_kept_while_the_clock_is_not_to_be_trusted_for_so_long() {
+        let record = record("a", "u1").label("k", "v").departed(NOW - 9999);
+        for (steady_since, reason, action) in [
+            (NOW, Reason::Away, Action::Nothing),
+            (NOW - 99, Reason::Away, Action::Nothing),
+            (NOW - 100, Reason::RetentionOver, Action::Delete),
+        ] {
+            let unchanged_for = TOMBSTONE_LIFETIME;
+            let at = Circumstances { unchanged_for, steady_since: second(steady_since), ..at() };
+            expect(Sighting::Gone, Stored::Record(&record), at, reason, action);
         }
     }
 

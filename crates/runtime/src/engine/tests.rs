@@ -56,8 +56,12 @@ impl Planner for Everything {
         }
     }
 
-    fn listed(&mut self, _: &mut Table) -> bool {
-        true
+    fn owes_since(&self) -> Option<ResourceVersion> {
+        self.deleted.iter().map(|node| node.version).min()
+    }
+
+    fn listed(&mut self, _: &mut Table) -> Doubts {
+        Doubts::default()
     }
 
     fn start_over(&mut self) {}

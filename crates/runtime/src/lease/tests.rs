@@ -1,0 +1,117 @@
+use std::time::Instant;
+
+use super::vigil::{ABSENCE, Me, Step, Vigil, decide};
+use super::*;
+
+fn of(replicas: u32) -> NonZeroU32 {
+    NonZeroU32::new(replicas).expect("not zero")
+}
+
+fn shard(index: u32, replicas: u32) -> Shard {
+    Shard { index, replicas: of(replicas) }
+}
+
+fn me() -> Me {
+    Me { identity: "storer-1".to_owned(), home: shard(1, 3) }
+}
+
+fn held_by(holder: Option<&str>, home: u32, version: u64) -> Seen {
+    let mut lease = Lease::default();
+    lease.metadata.resource_version = Some(version.to_string());
+    lease.metadata.annotations = Some([(HOME.to_owned(), home.to_string())].into());
+    lease.spec = Some(LeaseSpec { holder_identity: holder.map(str::to_owned), ..LeaseSpec::default() });
+    Seen::new(lease)
+}
+
+#[test]
+fn a_lease_is_taken_where_nobody_renews_it_or_it_is_ones_own() {
+    let (home, other, long) = (shard(1, 3), shard(2, 3), LIFETIME);
+    let soon = Duration::ZERO;
+    for (shard, holder, unchanged_for, step) in [
+        // One's own.
+        (&home, None, soon, Step::Take),
+        (&home, Some((Some("storer-1"), 1)), soon, Step::Renew),
+        (&home, Some((Some("storer-0"), 0)), soon, Step::Take),
+        (&home, Some((None, 1)), soon, Step::Take),
+        // Somebody else was started for the same shard.
+        (&home, Some((Some("other-1"), 1)), soon, Step::Leave),
+        (&home, Some((Some("other-1"), 1)), long, Step::Take),
+        // Another's.
+        (&other, None, soon, Step::Leave),
+        (&other, None, ABSENCE, Step::Take),
+        (&other, Some((Some("storer-2"), 2)), soon, Step::Leave),
+        (&other, Some((Some("storer-2"), 2)), long - Duration::from_millis(1), Step::Leave),
+        (&other, Some((Some("storer-2"), 2)), long, Step::Take),
+        (&other, Some((Some("storer-0"), 0)), soon, Step::Leave),
+        (&other, Some((Some("storer-1"), 1)), soon, Step::Renew),
+        (&other, Some((None, 2)), soon, Step::Take),
+        (&other, Some((Some(""), 2)), soon, Step::Take),
+    ] {
+        let seen = holder.map(|(holder, home)| held_by(holder, home, 1));
+        assert_eq!(decide(&me(), shard, seen.as_ref(), unchanged_for), step, "{shard:?} {holder:?}");
+    }
+}
+
+#[test]
+fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
+    let second = Duration::from_secs(1);
+    let (mut vigil, now) = (Vigil::new(second), Instant::now());
+    let look = |vigil: &mut Vigil, version, seconds| {
+        let all = All::from([(shard(0, 2), held_by(Some("a"), 0, version))]);
+        let now = now + second * seconds;
+        vigil.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), now);
+        [0, 1].map(|index| vigil.unchanged_for(&shard(index, 2), now).as_secs())
+    };
+    assert_eq!(look(&mut vigil, 1, 0), [0, 0]);
+    assert_eq!(look(&mut vigil, 1, 2), [2, 2]);
+    assert_eq!(look(&mut vigil, 2, 4), [0, 4], "renewed");
+    assert_eq!(look(&mut vigil, 2, 6), [2, 6]);
+    assert_eq!(look(&mut vigil, 1, 8), [0, 8], "an older answer is no proof either");
+    assert_eq!(look(&mut vigil, 1, 3600), [0, 0], "nobody looked for an hour");
+    assert_eq!(look(&mut vigil, 1, 3601), [1, 1]);
+}
+
+#[tokio::test]
+async fn a_name_says_which_shard_and_nothing_else_fits() {
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    let leases = Leases {
+        api: Api::namespaced(Client::new(silent, "default"), "default"),
+        daemon: "storer".to_owned(),
+        scope: ".0badcafe".to_owned(),
+    };
+    let name = leases.name(&shard(2, 12));
+    assert_eq!(name, "label-storage.storer.2-of-12.0badcafe");
+    assert_eq!(leases.shard(&name), Some(shard(2, 12)));
+    for name in [
+        "label-storage.storer.2-of-12",
+        "label-storage.storer.2-of-2.0badcafe",
+        "label-storage.storer.02-of-12.0badcafe",
+        "label-storage.storer.2-of-0.0badcafe",
+        "label-storage.storer.-2-of-12.0badcafe",
+        "label-storage.restorer.2-of-12.0badcafe",
+        "storer",
+        "",
+    ] {
+        assert_eq!(leases.shard(name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_shard_is_followed_from_where_all_has_been_seen_to() {
+    let at = |index, replicas, position: Option<u64>| {
+        let mut seen = held_by(Some("a"), 0, 1);
+        seen.claim.position = position.map(ResourceVersion);
+        (shard(index, replicas), seen)
+    };
+    let position = |all: &[(Shard, Seen)]| super::position(&all.iter().cloned().collect(), &shard(0, 2));
+    assert_eq!(position(&[]), None);
+    assert_eq!(position(&[at(0, 2, Some(5))]), Some(ResourceVersion(5)));
+    assert_eq!(position(&[at(0, 2, None), at(1, 2, Some(7))]), None);
+    let three = [at(0, 3, Some(8)), at(1, 3, Some(6)), at(2, 3, Some(9))];
+    assert_eq!(position(&three), Some(ResourceVersion(6)), "all of the three have come to 6");
+    assert_eq!(position(&three[..2]), None, "nobody knows of the third");
+    assert_eq!(position(&[&three[..], &[at(0, 2, Some(5))]].concat()), Some(ResourceVersion(6)));
+    assert_eq!(position(&[&three[..], &[at(0, 2, Some(7))]].concat()), Some(ResourceVersion(7)));
+}

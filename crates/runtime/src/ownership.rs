@@ -1,0 +1,432 @@
+//! Which shards this process works on: its own, and those that nobody else works on.
+//!
+//! ```text
+//!   keeper: list leases ─► decide about each ─► renew, take, release        every second
+//!      │ Start { shard, tenure, position }            ▲
+//!      ▼                                              │ position
+//!   runner: one engine for each shard that is held ───┘
+//! ```
+//!
+//! An adopted shard has an engine of its own, with its own lists and watches: the API server has as much to do as if
+//! its home were there, and what is adopted is given back by ending that engine.
+//!
+//! Both parts run in one task: a process whose engines stand still does not renew its leases either.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use kube::Client;
+use label_storage::ResourceVersion;
+use tokio::sync::mpsc;
+
+use crate::args::Share;
+use crate::call::{Error, Kind};
+use crate::clock::Clock;
+use crate::lease::vigil::{Me, RETIREMENT, Step, Vigil, decide};
+use crate::lease::{self, All, Claim, Leases, RENEWAL, Seen, Shard};
+use crate::metrics::Metrics;
+use crate::pace;
+use crate::replica::Replica;
+use crate::shutdown::Shutdown;
+use crate::tenure::Landlord;
+
+/// How often to look at the leases of the others.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often, where there are no others.
+const LOOK_ALONE: Duration = Duration::from_secs(30);
+
+/// After the end was asked for, shards are worked on until somebody has adopted them, but not for longer than this.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// How often to look whether somebody has.
+const LOOK_LINGERING: Duration = Duration::from_millis(250);
+
+/// Up to which version an engine has seen to all that happened to its Nodes. 0: not known yet.
+#[derive(Debug, Default)]
+pub(crate) struct Position(AtomicU64);
+
+impl Position {
+    pub(crate) fn set(&self, position: ResourceVersion) {
+        self.0.store(position.0, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<ResourceVersion> {
+        Some(ResourceVersion(self.0.load(Ordering::Relaxed))).filter(|position| position.0 > 0)
+    }
+}
+
+/// What the engines of a process have in common.
+pub(crate) struct House<'a> {
+    pub(crate) replica: &'a dyn Fn(Share, Shutdown) -> Replica,
+    pub(crate) client: Client,
+    pub(crate) namespace: &'a str,
+    /// The daemon's name.
+    pub(crate) daemon: &'a str,
+    /// The name that stands in a lease.
+    pub(crate) identity: String,
+    /// The share that it was started for.
+    pub(crate) share: Share,
+    /// Whether what happens to Nodes meanwhile is to be caught up with.
+    pub(crate) resumes: bool,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) shutdown: Shutdown,
+}
+
+impl House<'_> {
+    /// Works on all shards that are held, until the shutdown.
+    pub(crate) async fn run(self, work: impl AsyncFn(Replica)) {
+        let (orders, mut received) = mpsc::unbounded_channel();
+        let keeper = Keeper::new(&self, orders).run();
+        let runner = async {
+            let mut engines = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    replica = received.recv() => match replica {
+                        Some(replica) => engines.push(work(replica)),
+                        None => break,
+                    },
+                    Some(()) = engines.next() => (),
+                }
+            }
+            while engines.next().await.is_some() {}
+        };
+        tokio::join!(keeper, runner);
+    }
+}
+
+/// A lease that this process holds.
+struct Held {
+    landlord: Landlord,
+    position: Arc<Position>,
+    /// Ends its engine.
+    shutdown: Shutdown,
+    renew_at: Instant,
+}
+
+/// Looks after the leases.
+struct Keeper<'a> {
+    house: &'a House<'a>,
+    me: Me,
+    leases: Leases,
+    vigil: Vigil,
+    /// As they were last seen, or written.
+    all: All,
+    /// Of these, the next look knows better, whatever its version.
+    doubted: BTreeSet<Shard>,
+    look_at: Instant,
+    held: BTreeMap<Shard, Held>,
+    engines: mpsc::UnboundedSender<Replica>,
+    /// So many looks or renewals in a row have failed.
+    failures: u32,
+    /// Somebody else holds the lease of this process's own shard, and was started for it too.
+    is_doubled: bool,
+}
+
+impl<'a> Keeper<'a> {
+    fn new(house: &'a House<'a>, engines: mpsc::UnboundedSender<Replica>) -> Self {
+        let (index, replicas) = (house.share.index, house.share.replicas);
+        Self {
+            house,
+            me: Me { identity: house.identity.clone(), home: Shard { index, replicas } },
+            leases: Leases::new(house.client.clone(), house.namespace, house.daemon, &house.share),
+            vigil: Vigil::new(look_every(&house.share)),
+            all: All::new(),
+            doubted: BTreeSet::new(),
+            look_at: Instant::now(),
+            held: BTreeMap::new(),
+            engines,
+            failures: 0,
+            is_doubled: false,
+        }
+    }
+
+    async fn run(mut self) {
+        let shutdown = &self.house.shutdown;
+        while !shutdown.is_requested() {
+            self.tick().await;
+            let next = self.held.values().map(|held| held.renew_at).fold(self.look_at, Instant::min);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => (),
+                () = shutdown.requested() => (),
+            }
+        }
+        self.leave().await;
+    }
+
+    /// One look, and what follows from it.
+    async fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.look_at {
+            self.look_at = now + pace::around(look_every(&self.house.share));
+            let is_first = self.all.is_empty();
+            match self.leases.list().await {
+                Ok(all) => self.see(all, is_first).await,
+                Err(error) => {
+                    self.failed(&error);
+                    self.look_at = Instant::now() + pace::jittered(LOOK);
+                }
+            }
+        }
+        let now = Instant::now();
+        let steps: Vec<_> = self.shards().map(|shard| (self.step(&shard, now), shard)).collect();
+        let due = |(step, shard): &(Step, Shard)| match step {
+            Step::Renew => self.held.get(shard).is_none_or(|held| held.renew_at <= now),
+            Step::Take => true,
+            Step::Leave => false,
+        };
+        let due: Vec<_> = steps.iter().filter(|step| due(step)).map(|(_, shard)| shard.clone()).collect();
+        let writes = due.into_iter().map(|shard| {
+            let (claim, seen) = (self.claim(&shard, Some(&self.me.identity)), self.all.get(&shard));
+            let leases = &self.leases;
+            async move {
+                let began = Instant::now();
+                let outcome = leases.write(&shard, seen, &claim).await;
+                (shard, began, outcome)
+            }
+        });
+        let written = join_all(writes.collect::<Vec<_>>()).await;
+        for (shard, began, outcome) in written {
+            self.written(shard, began, outcome);
+        }
+        for (step, shard) in steps {
+            if step == Step::Leave {
+                self.lose(&shard);
+            }
+        }
+        self.house.metrics.shards_held.set(self.held.len() as i64);
+    }
+
+    fn step(&self, shard: &Shard, now: Instant) -> Step {
+        // Where nobody has looked yet, nothing is known.
+        if self.vigil.is_new() {
+            return Step::Leave;
+        }
+        decide(&self.me, shard, self.all.get(shard), self.vigil.unchanged_for(shard, now))
+    }
+
+    /// The shards of as many replicas as there are now.
+    fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let replicas = self.me.home.replicas;
+        (0..replicas.get()).map(move |index| Shard { index, replicas })
+    }
+
+    /// Takes note of what there is. The API server's cache may be behind: what this process wrote itself is newer then.
+    async fn see(&mut self, mut all: All, is_first: bool) {
+        self.recovered();
+        for shard in self.held.keys() {
+            if let Some(known) = self.all.remove(shard)
+                && !self.doubted.contains(shard)
+                && all.get(shard).is_none_or(|seen| seen.version() < known.version())
+            {
+                all.insert(shard.clone(), known);
+            }
+        }
+        self.all = all;
+        self.doubted.clear();
+        self.vigil.look(&self.all, self.shards(), Instant::now());
+        if is_first {
+            self.go_on_with_the_clock();
+        }
+        self.retire().await;
+        let home = self.all.get(&self.me.home).map(|seen| &seen.claim);
+        let is_doubled = home.is_some_and(|claim| {
+            claim.home == Some(self.me.home.index)
+                && claim.holder.as_ref().is_some_and(|holder| *holder != self.me.identity)
+        });
+        if is_doubled && !self.is_doubled {
+            let holder = home.and_then(|claim| claim.holder.as_deref());
+            tracing::warn!(
+                shard = self.me.home.index,
+                holder,
+                "another replica was started for the same shard: waiting until it ends"
+            );
+        }
+        self.is_doubled = is_doubled;
+    }
+
+    /// Believes the clock for as long as the replica before did, where that fits.
+    fn go_on_with_the_clock(&self) {
+        let last =
+            self.all.values().filter_map(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
+        if let Some((renewed_at, steady_since)) = last.max() {
+            self.house.clock.go_on(renewed_at, steady_since);
+        }
+    }
+
+    /// Deletes what is left of another number of replicas.
+    async fn retire(&mut self) {
+        let now = Instant::now();
+        let is_over = |shard: &Shard| {
+            shard.replicas != self.me.home.replicas && self.vigil.unchanged_for(shard, now) >= RETIREMENT
+        };
+        for (shard, seen) in self.all.iter().filter(|(shard, _)| is_over(shard)) {
+            match self.leases.delete(shard, seen).await {
+                Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
+                Err(error) => tracing::debug!(%error, "an old lease stays"),
+            }
+        }
+    }
+
+    fn claim(&self, shard: &Shard, holder: Option<&str>) -> Claim {
+        let moment = self.house.clock.moment();
+        let position = match self.held.get(shard) {
+            Some(held) => held.position.get(),
+            None => lease::position(&self.all, shard),
+        };
+        Claim {
+            holder: holder.map(str::to_owned),
+            home: Some(self.me.home.index),
+            position: position.filter(|_| self.house.resumes),
+            steady_since: Some(moment.steady_since),
+            renewed_at: Some(to_microseconds(moment.now)),
+        }
+    }
+
+    fn written(&mut self, shard: Shard, began: Instant, outcome: Result<Seen, Error>) {
+        let seen = match outcome {
+            Ok(seen) => seen,
+            Err(error) => {
+                // Somebody was quicker, or nobody knows: then the next look tells.
+                self.look_at = Instant::now();
+                self.doubted.insert(shard.clone());
+                match error.kind {
+                    Kind::Moved => {
+                        tracing::debug!(%error, shard = shard.index, "a lease was written by somebody else");
+                    }
+                    _ => self.failed(&error),
+                }
+                if let Some(held) = self.held.get_mut(&shard) {
+                    held.renew_at = Instant::now() + pace::jittered(LOOK);
+                }
+                return;
+            }
+        };
+        self.recovered();
+        let renew_at = began + pace::around(RENEWAL);
+        match self.held.get_mut(&shard) {
+            Some(held) => {
+                held.landlord.renewed(began);
+                held.renew_at = renew_at;
+            }
+            None => self.begin(&shard, began, renew_at, seen.claim.position),
+        }
+        self.all.insert(shard, seen);
+    }
+
+    /// Begins to work on a shard, whose lease was just taken by a call that began then.
+    fn begin(&mut self, shard: &Shard, began: Instant, renew_at: Instant, resume: Option<ResourceVersion>) {
+        let is_home = *shard == self.me.home;
+        let former = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
+        let position = resume.map(|position| position.0);
+        if is_home {
+            tracing::info!(
+                shard = shard.index,
+                of = shard.replicas,
+                former,
+                position,
+                "holding the lease of this shard"
+            );
+        } else {
+            self.house.metrics.adoptions.inc();
+            tracing::info!(
+                shard = shard.index,
+                of = shard.replicas,
+                former,
+                position,
+                "adopted a shard that nobody works on"
+            );
+        }
+        let shutdown = Shutdown::default();
+        let share = Share { index: shard.index, ..self.house.share.clone() };
+        let landlord = Landlord::new(began);
+        let position = Arc::new(Position::default());
+        if let Some(resume) = resume {
+            position.set(resume);
+        }
+        let replica = (self.house.replica)(share, shutdown.clone()).on_lease(
+            landlord.tenure(),
+            resume,
+            Arc::clone(&position),
+        );
+        // Nobody receives it any more only at the end of the process.
+        let _ = self.engines.send(replica);
+        self.held.insert(shard.clone(), Held { landlord, position, shutdown, renew_at });
+    }
+
+    /// Ends the work on a shard that is somebody else's by now.
+    fn lose(&mut self, shard: &Shard) {
+        let Some(held) = self.held.remove(shard) else { return };
+        let holder = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
+        tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
+        held.shutdown.request();
+    }
+
+    /// Gives all shards back, works on until somebody has taken them, and then ends.
+    async fn leave(mut self) {
+        let mut holders = self.all.values().filter_map(|seen| seen.claim.holder.as_ref());
+        let has_others = holders.any(|holder| *holder != self.me.identity);
+        let (began, leases) = (Instant::now(), &self.leases);
+        let releases = self.held.keys().filter_map(|shard| {
+            let (seen, claim) = (self.all.get(shard)?, self.claim(shard, None));
+            Some(async move { leases.write(shard, Some(seen), &claim).await })
+        });
+        let released = join_all(releases.collect::<Vec<_>>()).await;
+        for error in released.iter().filter_map(|outcome| outcome.as_ref().err()) {
+            tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");
+        }
+        while has_others && began.elapsed() < LINGER {
+            match self.leases.list().await {
+                Ok(all) if self.held.keys().all(|shard| self.is_anothers(&all, shard)) => break,
+                Ok(_) => (),
+                Err(error) => {
+                    tracing::debug!(%error, "nobody can tell whether the shards are taken");
+                    break;
+                }
+            }
+            tokio::time::sleep(LOOK_LINGERING).await;
+        }
+        for held in std::mem::take(&mut self.held).into_values() {
+            held.shutdown.request();
+        }
+    }
+
+    /// Whether somebody else holds a lease. The answer may be from before it was released.
+    fn is_anothers(&self, all: &All, shard: &Shard) -> bool {
+        let holder = all.get(shard).and_then(|seen| seen.claim.holder.as_ref());
+        holder.is_some_and(|holder| *holder != self.me.identity)
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.failures = self.failures.saturating_add(1);
+        self.house.metrics.lease_errors.inc();
+        if self.failures == 1 {
+            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
+        } else {
+            tracing::debug!(%error, failures = self.failures, "leases can't be kept");
+        }
+    }
+
+    fn recovered(&mut self) {
+        if self.failures > 0 {
+            tracing::info!(failures = self.failures, "leases can be kept again");
+            self.failures = 0;
+        }
+    }
+}
+
+fn look_every(share: &Share) -> Duration {
+    if share.replicas.get() > 1 { LOOK } else { LOOK_ALONE }
+}
+
+/// As precise as a lease can say it.
+fn to_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}

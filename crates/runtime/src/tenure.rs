@@ -1,0 +1,126 @@
+//! For how long a replica may work on a shard: until its lease could be somebody else's.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use crate::lease::TENURE;
+
+/// Whether the lease still holds. It ends by itself, at a time that every renewal moves: a process that was suspended, or
+/// cut off, need not be told.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenure(watch::Receiver<Option<Instant>>);
+
+/// Whoever renews the lease.
+#[derive(Debug)]
+pub(crate) struct Landlord(watch::Sender<Option<Instant>>);
+
+impl Landlord {
+    /// A lease that was taken by a call that began then.
+    pub(crate) fn new(began: Instant) -> Self {
+        Self(watch::Sender::new(Some(began + TENURE)))
+    }
+
+    pub(crate) fn tenure(&self) -> Tenure {
+        Tenure(self.0.subscribe())
+    }
+
+    /// The lease was renewed, by a call that began then.
+    pub(crate) fn renewed(&self, began: Instant) {
+        self.0.send_replace(Some(began + TENURE));
+    }
+}
+
+impl Tenure {
+    /// Without a lease, and without an end.
+    pub(crate) fn unlimited() -> Self {
+        Self(watch::Sender::new(None).subscribe())
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.0.borrow().is_none_or(|until| Instant::now() < until)
+    }
+
+    /// Does this for as long as it holds, and looks before every step: a process that was suspended in the middle goes no
+    /// further.
+    pub(crate) async fn within<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut ended) = (std::pin::pin!(work), std::pin::pin!(self.clone().ended()));
+        poll_fn(|context| {
+            if !self.holds() || ended.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    /// Resolves when it has ended.
+    async fn ended(mut self) {
+        loop {
+            let until = *self.0.borrow_and_update();
+            let Some(until) = until else { return std::future::pending().await };
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => (),
+                Ok(()) = self.0.changed() => (),
+            }
+        }
+    }
+
+    /// Resolves when it was renewed.
+    pub(crate) async fn renewed(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nobody will.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_ends_by_itself_unless_it_is_renewed() {
+        let long_ago = Instant::now().checked_sub(TENURE).expect("a clock that is not younger");
+        let landlord = Landlord::new(long_ago);
+        let tenure = landlord.tenure();
+        assert!(!tenure.holds());
+        tenure.clone().ended().await;
+        landlord.renewed(Instant::now());
+        assert!(tenure.holds());
+        landlord.renewed(long_ago + Duration::from_millis(20));
+        tenure.clone().ended().await;
+        assert!(!tenure.holds());
+    }
+
+    #[test]
+    fn without_a_lease_it_never_ends() {
+        assert!(Tenure::unlimited().holds());
+        assert_eq!(Tenure::unlimited().ended().now_or_never(), None);
+        assert_eq!(Tenure::unlimited().within(async { 1 }).now_or_never(), Some(Some(1)));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_begun_or_gone_on_with_after_its_end() {
+        let long_ago = Instant::now().checked_sub(TENURE).expect("a clock that is not younger");
+        let landlord = Landlord::new(long_ago);
+        assert_eq!(landlord.tenure().within(async { 1 }).await, None);
+        landlord.renewed(Instant::now());
+        let suspended = async {
+            landlord.renewed(long_ago);
+            tokio::task::yield_now().await;
+            1
+        };
+        assert_eq!(landlord.tenure().within(suspended).await, None);
+    }
+}

@@ -1,0 +1,363 @@
+//! Several replicas: who works on which shard when some of them are gone, come back, or are of another number.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use faults::{Fault, Request, Verb};
+use futures::future::try_join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::ListParams;
+use sandbox::process::Signal;
+
+use crate::scenario::{Daemon, Labels, Scenario, labels};
+
+/// Starts one replica of many.
+fn replica(s: &Scenario, kind: &str, index: u32, replicas: u32) -> Result<Daemon> {
+    s.daemon(kind, &["--replicas", &replicas.to_string(), "--replica-index", &index.to_string()])
+}
+
+/// Who holds which shard, as in `0-of-3`, by the index of the holder's home.
+async fn holders(s: &Scenario, kind: &str) -> Result<BTreeMap<String, Option<String>>> {
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let prefix = format!("label-storage.{kind}.");
+    let all = leases.list(&ListParams::default()).await?.items.into_iter().filter_map(|lease| {
+        let name = lease.metadata.name?.strip_prefix(&prefix)?.split('.').next()?.to_owned();
+        let holder = lease.spec?.holder_identity.filter(|holder| !holder.is_empty());
+        let index = holder.and_then(|holder| Some(holder.rsplit_once('-')?.1.to_owned()));
+        Some((name, index))
+    });
+    Ok(all.collect())
+}
+
+fn held<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, Option<String>> {
+    pairs.map(|(shard, holder)| (shard.to_owned(), Some(holder.to_owned()))).into()
+}
+
+async fn eventually_held<const N: usize>(s: &Scenario, kind: &str, pairs: [(&str, &str); N]) -> Result<()> {
+    s.eventually("holders", held(pairs), async || holders(s, kind).await).await
+}
+
+/// Waits until every shard of so many is held by one of these.
+async fn eventually_held_by(s: &Scenario, kind: &str, replicas: u32, by: &[&str]) -> Result<()> {
+    s.eventually(&format!("{replicas} shards held by {by:?}"), true, async || {
+        let holders = holders(s, kind).await?;
+        let mut shards = (0..replicas).map(|index| holders.get(&format!("{index}-of-{replicas}")));
+        Ok(shards.all(|holder| matches!(holder, Some(Some(holder)) if by.contains(&holder.as_str()))))
+    })
+    .await
+}
+
+/// Enough nodes for some in each shard.
+fn names(s: &Scenario) -> Vec<String> {
+    (0..12).map(|number| s.node(&number.to_string())).collect()
+}
+
+async fn relabel(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
+    try_join_all(nodes.iter().map(|node| s.label(node, [("pool", Some(value))]))).await?;
+    Ok(())
+}
+
+fn pool(value: &str) -> Labels {
+    labels([("pool", value)])
+}
+
+async fn eventually_all_stored(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
+    for node in nodes {
+        s.eventually_stored(node, pool(value)).await?;
+    }
+    Ok(())
+}
+
+async fn create_all(s: &Scenario, nodes: &[String], labels: Labels) -> Result<()> {
+    try_join_all(nodes.iter().map(|node| s.create(node, labels.clone()))).await?;
+    Ok(())
+}
+
+pub async fn a_shard_whose_replica_was_killed_is_adopted_and_given_back(s: &Scenario) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let (_storers, _restorers) = (
+        [replica(s, "storer", 0, 3)?, replica(s, "storer", 1, 3)?],
+        [replica(s, "restorer", 1, 3)?, replica(s, "restorer", 2, 3)?],
+    );
+    let (storer, restorer) = (replica(s, "storer", 2, 3)?, replica(s, "restorer", 0, 3)?);
+    let home = [("0-of-3", "0"), ("1-of-3", "1"), ("2-of-3", "2")];
+    eventually_held(s, "storer", home).await?;
+    eventually_held(s, "restorer", home).await?;
+    eventually_all_stored(s, &nodes, "gold").await?;
+    for daemon in [storer, restorer] {
+        daemon.process.signal(Signal::KILL)?;
+    }
+    relabel(s, &nodes, "silver").await?;
+    eventually_all_stored(s, &nodes, "silver").await?;
+    eventually_held_by(s, "storer", 3, &["0", "1"]).await?;
+    try_join_all(nodes.iter().map(|node| s.delete(node))).await?;
+    create_all(s, &nodes, Labels::new()).await?;
+    for node in &nodes {
+        s.eventually_labelled(node, pool("silver")).await?;
+    }
+    eventually_held_by(s, "restorer", 3, &["1", "2"]).await?;
+    let _back = (replica(s, "storer", 2, 3)?, replica(s, "restorer", 0, 3)?);
+    eventually_held(s, "storer", home).await?;
+    eventually_held(s, "restorer", home).await?;
+    relabel(s, &nodes, "bronze").await?;
+    eventually_all_stored(s, &nodes, "bronze").await
+}
+
+pub async fn with_all_but_one_gone_that_one_does_all_the_work(s: &Scenario) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let storer = replica(s, "storer", 1, 3)?;
+    // The others never come.
+    eventually_held(s, "storer", [("0-of-3", "1"), ("1-of-3", "1"), ("2-of-3", "1")]).await?;
+    eventually_all_stored(s, &nodes, "gold").await?;
+    relabel(s, &nodes, "silver").await?;
+    eventually_all_stored(s, &nodes, "silver").await?;
+    ensure!(storer.has_logged(&["adopted a shard", "shard=0"]), "it says so");
+    Ok(())
+}
+
+pub async fn a_replica_that_is_asked_to_end_hands_its_shard_over(s: &Scenario) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let (_first, second) = (replica(s, "storer", 0, 2)?, replica(s, "storer", 1, 2)?);
+    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "1")]).await?;
+    eventually_all_stored(s, &nodes, "gold").await?;
+    second.process.signal(Signal::TERM)?;
+    let exit = second.exit().await?;
+    ensure!(exit.success(), "{exit:?}");
+    // It has ended only after the other one took over: nobody waited for a lease to run out.
+    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
+    relabel(s, &nodes, "silver").await?;
+    eventually_all_stored(s, &nodes, "silver").await
+}
+
+/// The replicas of one daemon while their number changes, as a StatefulSet rolls them.
+struct Rolling<'a> {
+    s: &'a Scenario,
+    running: BTreeMap<(u32, u32), Daemon>,
+    /// Who last held each shard, as `(index, N)`: it works on until another has adopted it.
+    last: BTreeMap<String, (u32, u32)>,
+    looks: usize,
+}
+
+impl Rolling<'_> {
+    fn start(&mut self, index: u32, replicas: u32) -> Result<()> {
+        self.running.insert((index, replicas), replica(self.s, "storer", index, replicas)?);
+        Ok(())
+    }
+
+    /// Whether every node is some running replica's: all shards of one of the numbers are worked on.
+    async fn look(&mut self) -> Result<()> {
+        let holders = holders(self.s, "storer").await?;
+        self.running.retain(|_, daemon| daemon.process.try_wait().is_none());
+        let mut is_covered = false;
+        for replicas in [2, 3, 5] {
+            let mut is_complete = true;
+            for shard in (0..replicas).map(|index| format!("{index}-of-{replicas}")) {
+                if let Some(Some(holder)) = holders.get(&shard) {
+                    self.last.insert(shard.clone(), (holder.parse()?, replicas));
+                }
+                is_complete &= self.last.get(&shard).is_some_and(|holder| self.running.contains_key(holder));
+            }
+            is_covered |= is_complete;
+        }
+        ensure!(is_covered, "some nodes are nobody's: {holders:?}, running: {:?}", self.running.keys());
+        self.looks += 1;
+        Ok(())
+    }
+
+    async fn look_until(&mut self, mut is_true: impl AsyncFnMut(&Self) -> Result<bool>) -> Result<()> {
+        while !is_true(self).await? {
+            self.look().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until this replica holds what is its own.
+    async fn until_home(&mut self, index: u32, replicas: u32) -> Result<()> {
+        let (shard, home) = (format!("{index}-of-{replicas}"), Some(index.to_string()));
+        self.look_until(async |rolling| Ok(holders(rolling.s, "storer").await?.get(&shard) == Some(&home)))
+            .await
+    }
+
+    /// Waits until all of so many shards are held.
+    async fn until_complete(&mut self, replicas: u32) -> Result<()> {
+        self.look_until(async |rolling| {
+            let holders = holders(rolling.s, "storer").await?;
+            let mut shards = (0..replicas).map(|index| holders.get(&format!("{index}-of-{replicas}")));
+            Ok(shards.all(|holder| matches!(holder, Some(Some(_)))))
+        })
+        .await
+    }
+
+    async fn stop(&mut self, index: u32, replicas: u32) -> Result<()> {
+        let daemon = self.running.get(&(index, replicas)).context("it runs")?;
+        daemon.process.signal(Signal::TERM)?;
+        self.look_until(async |rolling| Ok(!rolling.running.contains_key(&(index, replicas)))).await
+    }
+}
+
+pub async fn while_their_number_changes_every_node_is_some_replicas(s: &Scenario) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let mut rolling = Rolling { s, running: BTreeMap::new(), last: BTreeMap::new(), looks: 0 };
+    for index in 0..3 {
+        rolling.start(index, 3)?;
+    }
+    eventually_held(s, "storer", [("0-of-3", "0"), ("1-of-3", "1"), ("2-of-3", "2")]).await?;
+    rolling.look().await?;
+    // Three become five: two more, and then one after the other is replaced, the last first.
+    for index in [3, 4] {
+        rolling.start(index, 5)?;
+    }
+    rolling.until_complete(5).await?;
+    for index in [2, 1, 0] {
+        rolling.stop(index, 3).await?;
+        rolling.start(index, 5)?;
+        rolling.until_home(index, 5).await?;
+    }
+    relabel(s, &nodes, "silver").await?;
+    eventually_all_stored(s, &nodes, "silver").await?;
+    // Five become two.
+    for index in [4, 3, 2] {
+        rolling.stop(index, 5).await?;
+    }
+    rolling.stop(1, 5).await?;
+    rolling.start(1, 2)?;
+    rolling.until_complete(2).await?;
+    rolling.stop(0, 5).await?;
+    rolling.start(0, 2)?;
+    rolling.until_home(0, 2).await?;
+    relabel(s, &nodes, "bronze").await?;
+    eventually_all_stored(s, &nodes, "bronze").await
+}
+
+/// Changes each node's label and deletes it at once.
+async fn change_and_delete(s: &Scenario, nodes: &[String]) -> Result<()> {
+    relabel(s, nodes, "silver").await?;
+    try_join_all(nodes.iter().map(|node| s.delete(node))).await?;
+    Ok(())
+}
+
+async fn eventually_remembered(s: &Scenario, nodes: &[String]) -> Result<()> {
+    for node in nodes {
+        s.eventually(&format!("last label of {node}"), pool("silver"), async || {
+            Ok(s.record(node).await?.context("no record")?.labels)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Waits until the position in each lease is beyond this.
+async fn eventually_beyond(s: &Scenario, node: &str) -> Result<()> {
+    let version: u64 = s.get(node).await?.metadata.resource_version.context("a version")?.parse()?;
+    s.eventually("a position beyond the last change", true, async || {
+        let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+        let positions = leases.list(&ListParams::default()).await?.items.into_iter().map(|lease| {
+            let position = lease.metadata.annotations?.remove("label-storage/position")?;
+            Some(position.parse::<u64>().ok()? >= version)
+        });
+        Ok(positions.collect::<Option<Vec<_>>>().is_some_and(|all| all.iter().all(|is_beyond| *is_beyond)))
+    })
+    .await
+}
+
+pub async fn what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored(
+    s: &Scenario,
+) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let storer = s.storer(&[])?;
+    eventually_all_stored(s, &nodes, "gold").await?;
+    eventually_beyond(s, &nodes[11]).await?;
+    storer.process.signal(Signal::KILL)?;
+    storer.exit().await?;
+    let (first, rest) = nodes.split_at(4);
+    change_and_delete(s, first).await?;
+    let storer = s.storer(&[])?;
+    eventually_remembered(s, first).await?;
+    // Of another number of replicas, too.
+    storer.process.signal(Signal::KILL)?;
+    storer.exit().await?;
+    let (second, third) = rest.split_at(4);
+    change_and_delete(s, second).await?;
+    let (one, two) = (replica(s, "storer", 0, 2)?, replica(s, "storer", 1, 2)?);
+    eventually_remembered(s, second).await?;
+    // And an adopter.
+    eventually_held(s, "storer", [("0-of-1", "0"), ("0-of-2", "0"), ("1-of-2", "1")]).await?;
+    two.process.signal(Signal::KILL)?;
+    two.exit().await?;
+    change_and_delete(s, third).await?;
+    eventually_remembered(s, third).await?;
+    ensure!(one.has_logged(&["adopted a shard", "shard=1"]));
+    Ok(())
+}
+
+pub async fn history_that_the_server_has_forgotten_is_missed_aloud(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, pool("gold")).await?;
+    let storer = s.storer(&[])?;
+    s.eventually_stored(&node, pool("gold")).await?;
+    eventually_beyond(s, &node).await?;
+    storer.process.signal(Signal::TERM)?;
+    storer.exit().await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    let mut is_first = true;
+    let proxy = s.proxy(move |request: &Request| {
+        let resumes = request.verb == Verb::Watch && request.resource == "nodes";
+        if resumes && std::mem::take(&mut is_first) { Fault::ExpiredWatch } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let storer = s.daemon_through(&proxy, "storer", &["--admin-address", "127.0.0.1:0"])?;
+    s.eventually("a word about it", true, async || {
+        Ok(storer.has_logged(&["WARN", "can't go on where it was", "may be lost"]))
+    })
+    .await?;
+    s.eventually("a count of it", true, async || {
+        Ok(storer.metrics().await?.contains("label_storage_watch_history_lost_total 1\n"))
+    })
+    .await?;
+    s.eventually_stored(&node, pool("silver")).await?;
+    eventually_beyond(s, &node).await
+}
+
+pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenario) -> Result<()> {
+    let nodes = names(s);
+    create_all(s, &nodes, pool("gold")).await?;
+    let (one, two) = (replica(s, "storer", 0, 2)?, replica(s, "storer", 1, 2)?);
+    let (_three, four) = (replica(s, "restorer", 0, 2)?, replica(s, "restorer", 1, 2)?);
+    let home = [("0-of-2", "0"), ("1-of-2", "1")];
+    eventually_held(s, "storer", home).await?;
+    eventually_held(s, "restorer", home).await?;
+    eventually_all_stored(s, &nodes, "gold").await?;
+    for daemon in [&two, &four] {
+        daemon.process.signal(Signal::STOP)?;
+    }
+    // What happens meanwhile is seen by the others.
+    relabel(s, &nodes, "silver").await?;
+    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
+    eventually_held(s, "restorer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
+    eventually_all_stored(s, &nodes, "silver").await?;
+    relabel(s, &nodes, "bronze").await?;
+    eventually_all_stored(s, &nodes, "bronze").await?;
+    try_join_all(nodes.iter().map(|node| s.delete(node))).await?;
+    create_all(s, &nodes, Labels::new()).await?;
+    for node in &nodes {
+        s.eventually_labelled(node, pool("bronze")).await?;
+    }
+    for daemon in [&two, &four] {
+        daemon.process.signal(Signal::CONT)?;
+    }
+    eventually_held(s, "storer", home).await?;
+    eventually_held(s, "restorer", home).await?;
+    s.eventually("the adopter gives it back", true, async || Ok(one.has_logged(&["handed a shard over"])))
+        .await?;
+    for node in &nodes {
+        s.eventually_labelled(node, pool("bronze")).await?;
+        s.eventually_stored(node, pool("bronze")).await?;
+    }
+    Ok(())
+}
