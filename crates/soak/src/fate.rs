@@ -18,10 +18,6 @@ type Values = BTreeSet<Option<String>>;
 /// So many versions of a Node are remembered, to check records against.
 const MEMORY: usize = 128;
 
-/// A storer that looked at a Node before it was deleted may act on that for this long: what it finds when it looks again may be the next
-/// incarnation, restored already.
-const IN_FLIGHT: Duration = Duration::from_secs(15);
-
 /// So many of the latest events are told where something is wrong.
 const STORY: usize = 24;
 
@@ -60,8 +56,6 @@ struct Unstored {
     uid: String,
     deleted_at: u64,
     since: Instant,
-    /// The storers that have surely heard of it. Once there is none left, its last change may be lost.
-    storers: BTreeSet<u64>,
     last: Labels,
     /// What labels may be where its last change is lost.
     otherwise: BTreeMap<String, Values>,
@@ -198,12 +192,14 @@ impl Fate {
             if expected.contains(&value) {
                 continue;
             }
-            let is_unstored = self
+            let unstored = self
                 .unstored
                 .iter()
-                .any(|unstored| unstored.otherwise.get(key).is_some_and(|values| values.contains(&value)));
-            if is_unstored || is_late {
-                ledger.undetermined.overtaken += 1;
+                .find(|unstored| unstored.otherwise.get(key).is_some_and(|values| values.contains(&value)));
+            if let Some(unstored) = unstored {
+                ledger.overtaken(1, &self.name, seen.revision, now.duration_since(unstored.since));
+            } else if is_late {
+                ledger.overtaken(1, &self.name, seen.revision, Duration::ZERO);
             } else {
                 let what = format!("{key}={value:?} was restored, and {expected:?} is right");
                 ledger.wrong(Kind::Resurrected, &self.name, seen.revision, what);
@@ -227,17 +223,11 @@ impl Fate {
         is_of_another && marked < record.labels_generation && self.labels_changed_at > life.born_at
     }
 
-    /// A Node was deleted, by a person, who does not say what it was like. `storers` surely hear of it.
-    pub(crate) fn node_deleted(
-        &mut self,
-        revision: u64,
-        storers: BTreeSet<u64>,
-        now: Instant,
-        ledger: &mut Ledger,
-    ) {
+    /// A Node was deleted, by a person. `is_heard`: its last words are not lost before a storer hears of it, sooner or later.
+    pub(crate) fn node_deleted(&mut self, revision: u64, is_heard: bool, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
         let Some(Life { now: last, .. }) = self.node.take() else { return };
-        self.tell(revision, format!("node {} is deleted; storers {storers:?} hear of it", short(&last.uid)));
+        self.tell(revision, format!("node {} is deleted, is heard {is_heard}", short(&last.uid)));
         self.changed = None;
         self.remember(SeenNode { revision, ..last.clone() });
         let otherwise = self.otherwise(&last);
@@ -248,12 +238,10 @@ impl Fate {
         if !otherwise.iter().any(is_at_stake) {
             return;
         }
-        let is_heard = !storers.is_empty();
         self.unstored.push(Unstored {
             uid: last.uid,
             deleted_at: revision,
             since: now,
-            storers,
             last: last.labels,
             otherwise,
             decided: BTreeSet::new(),
@@ -295,21 +283,9 @@ impl Fate {
         keys.into_iter().map(|key| (key.clone(), values(key))).collect()
     }
 
-    /// A storer that heard of deletions has ended, and took with it what it had not stored; but not what it was told of more than
-    /// `in_time` ago, if it had the time to store that.
-    pub(crate) fn storer_ended(
-        &mut self,
-        storer: u64,
-        in_time: Option<(Instant, Duration)>,
-        ledger: &mut Ledger,
-    ) {
-        for unstored in &mut self.unstored {
-            let had_time = in_time.is_some_and(|(now, time)| now.duration_since(unstored.since) > time);
-            if !had_time {
-                unstored.storers.remove(&storer);
-            }
-        }
-        self.excuse(ledger, |unstored| unstored.storers.is_empty());
+    /// What was deleted before then and is not stored yet is forgotten by the API server, should a storer ask it again.
+    pub(crate) fn aged(&mut self, before: Instant, ledger: &mut Ledger) {
+        self.excuse(ledger, |unstored| unstored.since < before);
     }
 
     /// The API server has forgotten what storers had not heard of yet.
@@ -354,9 +330,10 @@ impl Fate {
                         self.expected.insert(key.clone(), [value].into());
                     }
                 }
-            } else if !are_kept && now.duration_since(unstored.since) < IN_FLIGHT {
+            } else if !are_kept && !unstored.is_excused {
+                // Somebody stored the next incarnation first.
                 let widened = unstored.widen(&mut self.expected);
-                ledger.undetermined.overtaken += if unstored.is_excused { 0 } else { widened };
+                ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
             }
         }
         let before = self.record.as_ref().map(|before| &before.record.labels);

@@ -1,8 +1,6 @@
 //! The daemons: several replicas of each, as processes, which are killed and started again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,9 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use sandbox::itself;
 use sandbox::process::{Guarded, Signal};
-
-use crate::eyes::Shared;
-use crate::oracle::Ending;
 
 /// A daemon that ends by itself is started again after this, as by a kubelet that has just begun to back off.
 const BACK_OFF: Duration = Duration::from_secs(2);
@@ -59,15 +54,12 @@ pub(crate) struct Launch {
 /// All daemons.
 pub(crate) struct Fleet {
     launch: Launch,
-    oracle: Shared,
     replicas: BTreeMap<Slot, Replica>,
     /// Changes of their number that are still to be carried out, one after the other.
     changes: VecDeque<Change>,
     /// How many replicas of each there are to be.
     count: NonZeroU32,
     started: u64,
-    /// Whether nothing keeps a storer that is asked to end from storing what it has heard.
-    pub(crate) is_fair: bool,
     /// How many daemons ended by themselves, by exit code.
     pub(crate) ended_by_themselves: BTreeMap<i32, u64>,
 }
@@ -75,12 +67,8 @@ pub(crate) struct Fleet {
 /// A replica, and the process that it is at the moment.
 struct Replica {
     process: Guarded,
-    id: u64,
     count: NonZeroU32,
     state: State,
-    /// How much of its log was read.
-    read: u64,
-    listens: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,15 +98,13 @@ enum Change {
 
 impl Fleet {
     /// Starts so many of each.
-    pub(crate) fn start(launch: Launch, oracle: Shared, count: NonZeroU32) -> anyhow::Result<Self> {
+    pub(crate) fn start(launch: Launch, count: NonZeroU32) -> anyhow::Result<Self> {
         let mut fleet = Self {
             launch,
-            oracle,
             replicas: BTreeMap::new(),
             changes: VecDeque::new(),
             count,
             started: 0,
-            is_fair: true,
             ended_by_themselves: BTreeMap::new(),
         };
         for role in Role::BOTH {
@@ -135,15 +121,13 @@ impl Fleet {
         let mut command = itself::command(role.name(), Some(&self.launch.kubeconfig))
             .context("can't find this program's own file")?;
         command.args(&self.launch.flags);
+        // As in a StatefulSet, whose pods keep their names.
+        command.env("POD_NAME", format!("{}-{index}", role.name()));
         command.args(["--replica-index", &index.to_string(), "--replicas", &count.to_string()]);
         let name = format!("{}-{index}-of-{count}", role.name());
         let log = self.launch.folder.join(format!("{:05}-{name}.log", self.started));
         let process = Guarded::spawn(&name, &command, &log)?;
-        if role == Role::Storer {
-            self.oracle.lock().storer_started(self.started, index, count);
-        }
-        let replica = Replica { process, id: self.started, count, state: State::Up, read: 0, listens: false };
-        self.replicas.insert(slot, replica);
+        self.replicas.insert(slot, Replica { process, count, state: State::Up });
         Ok(())
     }
 
@@ -164,7 +148,6 @@ impl Fleet {
     /// Kills one, and starts it again after a while.
     pub(crate) fn kill(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
-        self.oracle.lock().storer_ended(replica.id, Ending::Sudden, Instant::now());
         replica.process.signal(Signal::KILL)?;
         replica.state = State::Down { back_at: Instant::now() + down };
         Ok(())
@@ -172,10 +155,8 @@ impl Fleet {
 
     /// Asks one to end, and starts it again after a while.
     pub(crate) fn terminate(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
-        let ending = if self.is_fair { Ending::Asked } else { Ending::Sudden };
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         let now = Instant::now();
-        self.oracle.lock().storer_ended(replica.id, ending, now);
         replica.process.signal(Signal::TERM)?;
         replica.state = State::Ending { killed_at: now + GRACE, back_at: now + down };
         Ok(())
@@ -234,18 +215,12 @@ impl Fleet {
         let now = Instant::now();
         let exit = replica.process.try_wait();
         match replica.state {
-            State::Up => match exit {
-                None if slot.0 == Role::Storer && !replica.listens && replica.says_that_it_listens() => {
-                    replica.listens = true;
-                    self.oracle.lock().storer_listens(replica.id, now);
-                }
-                None => {}
-                Some(exit) => {
+            State::Up => {
+                if let Some(exit) = exit {
                     *self.ended_by_themselves.entry(exit.code()).or_default() += 1;
-                    self.oracle.lock().storer_ended(replica.id, Ending::Sudden, now);
                     replica.state = State::Down { back_at: now + BACK_OFF };
                 }
-            },
+            }
             State::Suspended { until } if now >= until => {
                 replica.process.signal(Signal::CONT)?;
                 replica.state = State::Up;
@@ -291,18 +266,5 @@ impl Fleet {
             State::Suspended { .. } | State::Ending { .. } | State::Down { .. } => {}
         }
         Ok(())
-    }
-}
-
-impl Replica {
-    fn says_that_it_listens(&mut self) -> bool {
-        let Ok(mut log) = File::open(self.process.log()) else { return false };
-        let mut text = String::new();
-        let is_read = log.seek(SeekFrom::Start(self.read)).and_then(|_| log.read_to_string(&mut text));
-        let Ok(_) = is_read else { return false };
-        // To the last whole line.
-        let end = text.rfind('\n').map_or(0, |end| end + 1);
-        self.read += end as u64;
-        text[..end].lines().any(|line| line.contains(" watching ") && line.contains("Nodes"))
     }
 }

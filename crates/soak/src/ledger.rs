@@ -40,10 +40,12 @@ pub enum Kind {
 /// Cells, a label of a Node each, of which more than one value is right: by what is documented as open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Undetermined {
-    /// The Node was deleted after a change that was not stored yet, and no storer was there, all the time, to hear of it.
+    /// The Node was deleted after a change that was not stored yet, and the API server forgot that before a storer could hear of it.
     pub unheard: u64,
-    /// The Node came back so soon that it was restored before its last change was stored.
-    pub overtaken: u64,
+    /// The Node came back at once, and was restored before its last change was stored.
+    pub overtaken_at_once: u64,
+    /// The same, but it took the storers longer than a moment: something was in their way.
+    pub overtaken_late: u64,
     /// It was removed from a Node that was not restored yet.
     pub removed_unrestored: u64,
 }
@@ -51,9 +53,12 @@ pub struct Undetermined {
 impl Undetermined {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.unheard + self.overtaken + self.removed_unrestored
+        self.unheard + self.overtaken_at_once + self.overtaken_late + self.removed_unrestored
     }
 }
+
+/// Last changes are stored within this time, unless something is in the way.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The oracle's own account.
 #[derive(Debug, Default)]
@@ -68,6 +73,8 @@ pub struct Ledger {
     pub judged: u64,
     /// Nodes deleted at once after a change, where the change was surely stored all the same.
     pub last_words_kept: u64,
+    /// Whether nothing keeps the daemons from their work.
+    pub is_fair: bool,
     /// Whether times are taken: in calm weather only.
     pub is_timing: bool,
     /// From a change to the record that has it.
@@ -79,6 +86,19 @@ pub struct Ledger {
 impl Ledger {
     pub(crate) fn wrong(&mut self, kind: Kind, node: &str, revision: u64, what: String) {
         self.wrongs.push(Wrong { kind, node: node.to_owned(), revision, what, story: Vec::new() });
+    }
+
+    /// So many labels of a Node were decided by its next incarnation, this long after it was deleted.
+    pub(crate) fn overtaken(&mut self, labels: u64, node: &str, revision: u64, after: Duration) {
+        if labels == 0 {
+        } else if after < AT_ONCE {
+            self.undetermined.overtaken_at_once += labels;
+        } else if self.is_fair {
+            let what = format!("nobody stored its last change within {after:?}, and nothing was in the way");
+            self.wrong(Kind::Lost, node, revision, what);
+        } else {
+            self.undetermined.overtaken_late += labels;
+        }
     }
 
     /// How many of a kind there were.

@@ -1,21 +1,16 @@
 //! The oracle: knows the fate of every Node, and which storers hear of what.
 
-use std::collections::{BTreeSet, HashMap};
-use std::num::NonZeroU32;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use label_storage::shard;
 use sandbox::etcd::Event;
 
 use crate::fate::{Fate, View};
 use crate::ledger::{Kind, Ledger, Wrong};
 use crate::object::{self, Place, Subject};
 
-/// A storer counts as listening only once it has done so for this long: its log is read, and events arrive, a little late.
-const SURELY: Duration = Duration::from_secs(3);
-
-/// What a storer has this long when it is asked to end, it has heard of, and stores first.
-const HEARD: Duration = Duration::from_secs(2);
+/// So long the API server remembers at least.
+const MEMORY: Duration = Duration::from_secs(60);
 
 /// For this long after an API server is back, a storer may still be about to find out that it has missed something.
 const FINDING_OUT: Duration = Duration::from_secs(30);
@@ -27,7 +22,6 @@ pub(crate) struct Oracle {
     fates: HashMap<String, Fate>,
     /// What was found.
     pub(crate) ledger: Ledger,
-    storers: HashMap<u64, Storer>,
     /// Whether storers hear of deletions at all.
     is_watching: bool,
     /// For how many reasons the API server forgets, at the moment.
@@ -38,23 +32,6 @@ pub(crate) struct Oracle {
     pub(crate) revision: u64,
 }
 
-/// A storer that runs.
-#[derive(Debug, Clone, Copy)]
-struct Storer {
-    index: u32,
-    replicas: NonZeroU32,
-    listens_since: Option<Instant>,
-}
-
-/// How a storer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// At once.
-    Sudden,
-    /// It was asked to, and nothing keeps it from storing what it has heard.
-    Asked,
-}
-
 impl Oracle {
     /// Knows nothing yet.
     pub(crate) fn new(place: Place, is_watching: bool) -> Self {
@@ -62,7 +39,6 @@ impl Oracle {
             place,
             fates: HashMap::new(),
             ledger: Ledger::default(),
-            storers: HashMap::new(),
             is_watching,
             forgetting: 0,
             forgetful_until: None,
@@ -75,7 +51,7 @@ impl Oracle {
         self.revision = self.revision.max(event.revision);
         let Some(subject) = self.place.subject(&event.key) else { return };
         let (Subject::Node(name) | Subject::Record(name)) = &subject;
-        let storers = self.listeners(name, now);
+        let is_heard = self.is_watching && !self.is_forgetful(now);
         let ledger = &mut self.ledger;
         let before = ledger.wrongs.len();
         let fate = self.fates.entry(name.clone()).or_insert_with(|| Fate::new(name));
@@ -84,7 +60,7 @@ impl Oracle {
                 object::node(value, event.revision).map(|seen| fate.node_written(seen, now, ledger))
             }
             (Subject::Node(_), None) => {
-                fate.node_deleted(event.revision, storers, now, ledger);
+                fate.node_deleted(event.revision, is_heard, now, ledger);
                 Ok(())
             }
             (Subject::Record(_), Some(value)) => {
@@ -103,39 +79,15 @@ impl Oracle {
         }
     }
 
-    /// The storers that surely hear of what happens to this Node.
-    fn listeners(&self, node: &str, now: Instant) -> BTreeSet<u64> {
-        let is_forgetful = self.forgetting > 0 || self.forgetful_until.is_some_and(|until| now < until);
-        if is_forgetful || !self.is_watching {
-            return BTreeSet::new();
-        }
-        let listens = |storer: &Storer| {
-            let surely = |since| now.saturating_duration_since(since) > SURELY;
-            storer.listens_since.is_some_and(surely) && shard(node, storer.replicas) == storer.index
-        };
-        self.storers.iter().filter(|(_, storer)| listens(storer)).map(|(id, _)| *id).collect()
+    fn is_forgetful(&self, now: Instant) -> bool {
+        self.forgetting > 0 || self.forgetful_until.is_some_and(|until| now < until)
     }
 
-    /// A storer was started.
-    pub(crate) fn storer_started(&mut self, id: u64, index: u32, replicas: NonZeroU32) {
-        self.storers.insert(id, Storer { index, replicas, listens_since: None });
-    }
-
-    /// A storer has said that it watches Nodes.
-    pub(crate) fn storer_listens(&mut self, id: u64, now: Instant) {
-        if let Some(storer) = self.storers.get_mut(&id) {
-            storer.listens_since.get_or_insert(now);
-        }
-    }
-
-    /// A storer has ended, or is about to.
-    pub(crate) fn storer_ended(&mut self, id: u64, ending: Ending, now: Instant) {
-        if self.storers.remove(&id).is_none() {
-            return;
-        }
-        let in_time = (ending == Ending::Asked).then_some((now, HEARD));
+    /// Daemons are being disturbed: what they have not stored for a long time, their successors can't hear of any more.
+    pub(crate) fn disturbed(&mut self, now: Instant) {
+        let Some(before) = now.checked_sub(MEMORY) else { return };
         for fate in self.fates.values_mut() {
-            fate.storer_ended(id, in_time, &mut self.ledger);
+            fate.aged(before, &mut self.ledger);
         }
     }
 

@@ -144,8 +144,9 @@ impl fmt::Display for Report {
         let ended = ended.map(|(code, count)| (format!("with exit code {code}"), *count)).collect();
         table("daemons that ended by themselves", ended)?;
         let undetermined = [
-            ("last changes that no storer was sure to hear of", self.undetermined.unheard),
-            ("last changes overtaken by the node's return", self.undetermined.overtaken),
+            ("last changes that the API server forgot before they were stored", self.undetermined.unheard),
+            ("last changes overtaken by the node's return, at once", self.undetermined.overtaken_at_once),
+            ("last changes overtaken by the node's return, later", self.undetermined.overtaken_late),
             ("labels removed before the node was restored", self.undetermined.removed_unrestored),
         ];
         table("undetermined", rows(&undetermined))?;

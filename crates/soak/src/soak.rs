@@ -126,7 +126,7 @@ pub async fn run(
     flags.push(format!("--watch={}", settings.watch));
     flags.extend(settings.flags.iter().cloned());
     let launch = Launch { kubeconfig: proxy.kubeconfig().to_owned(), flags, folder: stage.folder.clone() };
-    let fleet = Fleet::start(launch, oracle.clone(), settings.replicas)?;
+    let fleet = Fleet::start(launch, settings.replicas)?;
     let mut soak = Soak {
         settings,
         stage,
@@ -170,15 +170,17 @@ impl Soak<'_> {
         let end = Instant::now() + time;
         if storm.has_faults {
             let excluded = if storm.is_forgetful { is_impossible } else { is_impossible_or_forgetful };
-            let script =
-                Seeded::new(self.weather.seed(), self.settings.climate.fault_rate).excluding(excluded);
+            let script = Seeded::new(self.weather.seed(), self.settings.climate.fault_rate)
+                .excluding(excluded)
+                .resources(["nodes", "configmaps", "leases"]);
             self.proxy.set_script(script);
         }
         let forgets = storm.has_faults && storm.is_forgetful;
         if forgets {
             self.oracle.lock().forgets();
         }
-        self.fleet.is_fair = !storm.has_faults && !storm.has_outages;
+        let is_fair = !(storm.has_faults || storm.has_outages || storm.has_kills || storm.has_resizing);
+        self.oracle.lock().ledger.is_fair = is_fair;
         let (waves, mut coming) = mpsc::unbounded_channel();
         let mut next_blow = Instant::now() + self.weather.pause();
         let mut tick = tokio::time::interval(TEND);
@@ -202,6 +204,9 @@ impl Soak<'_> {
                 () = &mut acting => {}
                 _ = tick.tick() => {
                     self.fleet.tend()?;
+                    if !is_fair {
+                        self.oracle.lock().disturbed(Instant::now());
+                    }
                     told.tell(&phase, self.blows.values().sum());
                 }
             }
@@ -252,6 +257,7 @@ impl Soak<'_> {
             tokio::time::sleep(TEND).await;
         }
         let began = Instant::now();
+        self.oracle.lock().disturbed(began);
         loop {
             self.fleet.tend()?;
             let not_right = self.oracle.lock().not_right();
