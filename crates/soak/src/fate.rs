@@ -163,9 +163,12 @@ impl Fate {
                 }
                 (_, None) if is_own => self.decide(&key, None),
                 (_, None) => {
-                    if self.expected.entry(key).or_insert_with(absent).insert(None) {
-                        ledger.undetermined.removed_unrestored += 1;
-                    }
+                    // What comes back is what is stored, whatever stood there just now.
+                    let stored = self.record.as_ref().and_then(|seen| seen.record.labels.get(&key).cloned());
+                    let expected = self.expected.entry(key).or_insert_with(absent);
+                    let before = expected.len();
+                    expected.extend([None, stored]);
+                    ledger.undetermined.removed_unrestored += u64::from(expected.len() > before);
                 }
             }
             self.changed = Some(now);

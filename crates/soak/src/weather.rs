@@ -146,7 +146,6 @@ impl Weather {
 
     /// The next blow of a storm, to one of the replicas that are up.
     pub(crate) fn blow(&mut self, storm: Storm, up: &[Slot]) -> Option<Blow> {
-        let kind = self.random.random_range(0..100);
         let role = if self.random.random_ratio(3, 5) { Role::Storer } else { Role::Restorer };
         let of_role: Vec<_> = up.iter().filter(|slot| slot.0 == role).copied().collect();
         let slot = of_role.choose(&mut self.random).copied();
@@ -156,20 +155,21 @@ impl Weather {
         let count = [1, 2, 3, 5].choose(&mut self.random).copied().and_then(NonZeroU32::new);
         let is_long = self.random.random_ratio(1, 4);
         let down = if is_long { long } else { short };
-        let blow = match kind {
-            0..30 if storm.has_kills => Blow::Kill(slot?, down),
-            30..45 if storm.has_kills => Blow::Terminate(slot?, down),
-            45..57 if storm.has_kills => Blow::Suspend(slot?, suspended),
-            57..67 if storm.has_faults => Blow::Cut,
-            67..72 if storm.has_faults => Blow::Silence,
-            72..77 if storm.has_outages => Blow::ApiServer(short),
-            77..82 if storm.has_outages => Blow::Etcd(short),
-            82..87 if storm.has_outages => Blow::Compaction,
-            87..92 if storm.has_resizing => Blow::Resize(count?),
-            92..100 if storm.has_waves => Blow::Wave(percent, short),
-            _ => return None,
-        };
-        Some(blow)
+        let api_server = self.climate.control_plane && storm.has_outages;
+        let kinds = [
+            (30, storm.has_kills, slot.map(|slot| Blow::Kill(slot, down))),
+            (15, storm.has_kills, slot.map(|slot| Blow::Terminate(slot, down))),
+            (12, storm.has_kills, slot.map(|slot| Blow::Suspend(slot, suspended))),
+            (10, storm.has_faults, Some(Blow::Cut)),
+            (5, storm.has_faults, Some(Blow::Silence)),
+            (8, api_server, Some(Blow::ApiServer(short))),
+            (8, api_server, Some(Blow::Etcd(short))),
+            (5, api_server, Some(Blow::Compaction)),
+            (8, storm.has_resizing, count.map(Blow::Resize)),
+            (8, storm.has_waves, Some(Blow::Wave(percent, short))),
+        ];
+        let kinds: Vec<_> = kinds.into_iter().filter(|(_, is_on, _)| *is_on).collect();
+        kinds.choose_weighted(&mut self.random, |(weight, ..)| *weight).ok()?.2
     }
 
     fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
