@@ -31,7 +31,7 @@ pub struct Patch {
 /// Why the restorer does what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Nothing is stored of this Node.
+    /// Nothing is stored of this Node, or no label is left of what was.
     NothingStored,
     /// The ConfigMap can't be read: a person has to look.
     RecordUnreadable,
@@ -88,6 +88,8 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
         Stored::Unreadable => Reason::RecordUnreadable,
         Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
         Stored::Record(record) if record.is_restored_to(node) => Reason::AlreadyRestored,
+        // A marker made from it could outlive it, and hold for the record that comes after it, whose generations begin anew.
+        Stored::Record(record) if record.is_empty => Reason::NothingStored,
         Stored::Record(_) => Reason::Returned,
     }
 }

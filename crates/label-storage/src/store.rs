@@ -170,12 +170,13 @@ impl Reason {
 /// |---|---|---|
 /// | there | none | created, unless the Node has no labels |
 /// | there, the record's own incarnation | differs | replaced: the Node is right |
-/// | there, another incarnation, not restored from these labels | any | left alone until the restorer has had its turn |
+/// | there, another incarnation, not restored from these labels | not empty | left alone until the restorer has had its turn |
 /// | there, another incarnation, restored from these labels | any | replaced: the Node is right again |
 /// | deleted, later than the record was made | none, or of that incarnation, or restored to it | its last labels are stored |
 /// | deleted, later than the record was made | of another incarnation, and never restored to it | its labels are merged over the record's |
 /// | gone | any | kept for the retention |
-/// | any | empty | deleted, half a minute later |
+/// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
+/// | any other | empty | deleted, half a minute later |
 ///
 /// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
 /// it would wipe the store.
@@ -225,10 +226,32 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
     }
 }
 
+/// Whether a deletion has been followed by more than its last labels can tell of, though no record says so any more: a later
+/// incarnation has been restored, so there was a record, and all its labels were removed since, or it was.
+pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<RecordSummary>) -> bool {
+    let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
+    stored == Stored::Nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
+}
+
+/// Whether the last labels of a Node that was deleted have to be kept until they are stored, given the record as it was last
+/// seen: not if it has them for certain, or can't need them any more.
+pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
+    let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
+    match stored {
+        // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had.
+        Stored::Nothing => true,
+        Stored::Unreadable => false,
+        Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),
+    }
+}
+
 fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason {
     let (same_incarnation, restored) = (record.is_of(node), record.is_restored_to(node));
+    let is_older = record.node_version.is_some_and(|version| node.version < version);
     if !same_incarnation && !restored {
         return match record.departed_at {
+            // There is nothing to be restored, so there is nothing to wait for.
+            _ if record.is_empty && !node.labels.is_empty() && !is_older => Reason::LabelsChanged,
             _ if record.is_empty => tombstone(at),
             Some(_) => Reason::Returned,
             None => Reason::AwaitingRestore,
@@ -237,7 +260,7 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     // A marker that was made from these very labels proves that this view is later than they are. Versions can't: a
     // record from another cluster, or from before etcd was restored from a backup, counts them differently.
     let is_later = restored && record.labels_generation.is_some() && !same_incarnation;
-    if !is_later && record.node_version.is_some_and(|version| node.version < version) {
+    if !is_later && is_older {
         return Reason::ViewOlderThanRecord;
     }
     if !same_incarnation {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
-use label_storage::store::{Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting};
+use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting};
 use label_storage::{Node, Record, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
@@ -39,12 +39,14 @@ impl Worker<Task> for Apply {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
         let found = if is_unread { None } else { self.replica.records.get(node).await? };
+        task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
         let live = self.replica.nodes.get(node).await?;
-        let sighting = sighting(live.as_ref(), task.last_words.as_ref(), tries)?;
+        task.known.require_newer_node(live.as_ref(), tries)?;
+        let sighting = sighting(live.as_ref(), task.last_words.as_ref(), found.as_ref(), tries)?;
         let circumstances = self.circumstances(found.as_ref(), task.unchanged);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
@@ -79,12 +81,17 @@ impl Worker<Task> for Apply {
 fn sighting<'a>(
     live: Option<&'a Node>,
     last_words: Option<&'a Node>,
+    found: Option<&Found>,
     tries: u32,
 ) -> Result<Sighting<&'a Node>, Error> {
     // A deletion is the last that happens to a Node, so an answer that still has it is from before; unless it stays so,
     // as when etcd is restored from a backup.
     const STALE: u32 = 20;
-    match (live, last_words) {
+    let is_history = |last: &&Node| {
+        let stored = Found::stored(found).map(Record::summary);
+        store::is_history(&last.summary(), live.map(Node::summary), stored)
+    };
+    match (live, last_words.filter(|last| !is_history(last))) {
         (Some(live), Some(last)) if live.uid == last.uid && tries < STALE => {
             Err(Error::refused("get node", "the API server still has a node that it told us it has deleted"))
         }

@@ -10,7 +10,7 @@ use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::metrics::Metrics;
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::table::{Missing, Name, Row, Table};
+use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
@@ -53,6 +53,8 @@ pub(crate) struct Task {
     pub(crate) is_unrecorded: bool,
     /// For how long this process has seen the record at this version.
     pub(crate) unchanged: Unchanged,
+    /// What an answer must not be older than.
+    pub(crate) known: Known,
     news: Option<News>,
 }
 
@@ -147,13 +149,10 @@ impl Planner for StorePlanner {
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
         let node = row.name();
-        let (summary, at) = (last.summary(), self.circumstances(row));
-        let has_them = matches!(row.stored(), Stored::Record(record) if record.is_of(&summary) && record.labels == summary.labels);
-        let reason = store::decide(Sighting::Deleted(summary), row.stored(), at);
-        tracing::debug!(node = &**node, reason = reason.as_str(), "deleted");
-        let adds_something = matches!(reason, Reason::LastWords | Reason::LeftUnrestored) && !has_them;
+        let is_worth_keeping = store::is_worth_keeping(last.summary(), row.stored());
+        tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
         // What is under way may change the record yet.
-        if adds_something || is_unsettled {
+        if is_worth_keeping || is_unsettled {
             let words = self.last_words.entry(Name::clone(node)).or_default();
             words.push_back(last);
             if words.len() > MOST_WORDS {
@@ -167,6 +166,7 @@ impl Planner for StorePlanner {
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            known: row.known(),
             news: self.said.as_ref().and_then(|_| self.news(row)),
         }
     }

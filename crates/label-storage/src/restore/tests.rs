@@ -47,8 +47,14 @@ fn a_label_that_the_node_has_is_never_overwritten() {
 #[test]
 fn a_new_incarnation_that_lacks_nothing_is_marked_all_the_same() {
     let node = node("a").incarnation("u2").label("k", "mine");
-    for record in [record("a", "u1").label("k", "v"), record("a", "u1")] {
-        expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch(&[], &node, 4));
+    let record = record("a", "u1").label("k", "v");
+    expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch(&[], &node, 4));
+}
+
+#[test]
+fn an_empty_record_marks_nobody() {
+    for node in [node("a").incarnation("u2"), node("a").incarnation("u2").label("k", "mine")] {
+        expect(&node, Stored::Record(&record("a", "u1")), Reason::NothingStored, None);
     }
 }
 
