@@ -21,7 +21,6 @@ mod command_line;
 mod crashes;
 mod deploy;
 mod faults;
-mod fuzz;
 mod interference;
 mod lies;
 mod ownership;
@@ -31,6 +30,7 @@ mod restoring;
 mod scenario;
 mod sharding;
 mod slow_server;
+mod soak;
 mod storing;
 mod watching;
 
@@ -128,10 +128,9 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
         crashes:
-            daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels
             a_signal_ends_an_idle_daemon_in_order;
-        fuzz:
-            random_histories_of_a_thousand_nodes_end_as_an_oracle_says;
+        soak:
+            random_histories_in_bad_weather_end_as_an_oracle_says;
     }
     trials! {
         [Mode::Watching];

@@ -333,7 +333,10 @@ mod last_labels {
         assert!(!keeps(Stored::Record(&record("a", "u1").label("k", "v"))));
         let newer = Record { node_version: Some(last.version), ..record("a", "u2") };
         assert!(!keeps(Stored::Record(&newer)) && !keeps(Stored::Unreadable));
-        assert!(is_worth_keeping(node("a").summary(), Stored::Nothing), "there may be one that nobody has seen yet");
+        assert!(
+            is_worth_keeping(node("a").summary(), Stored::Nothing),
+            "there may be one that nobody has seen yet"
+        );
     }
 
     #[test]
