@@ -1,49 +1,11 @@
 //! Daemons end: suddenly, or when asked to.
 
-use anyhow::{Context, Result};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
+use anyhow::Result;
 use sandbox::process::Signal;
 
 use crate::command_line::kubeconfig_for;
-use crate::fuzz::seed;
 use crate::scenario::{Daemon, Scenario, labels};
 use crate::slow_server::SlowServer;
-
-pub async fn daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels(
-    s: &Scenario,
-) -> Result<()> {
-    let seed = seed();
-    let mut random = SmallRng::seed_from_u64(seed);
-    let mut daemons = [s.storer(&[])?, s.restorer(&[])?, s.storer(&[])?, s.restorer(&[])?];
-    let nodes: Vec<_> = (0..12).map(|i| s.node(&format!("n{i}"))).collect();
-    for node in &nodes {
-        s.create(node, labels([("round", "0"), ("pool", "gold")])).await?;
-    }
-    for round in 0..6u32 {
-        for node in &nodes {
-            let number = random.random_range(0..daemons.len());
-            if random.random_ratio(1, 2) {
-                daemons[number].process.signal(Signal::KILL)?;
-                let exit = daemons[number].exit().await?;
-                assert_eq!(exit.code(), 137);
-                daemons[number] = s.daemon(["storer", "restorer"][number % 2], &[])?;
-            }
-            // Only what was stored is promised to survive.
-            s.eventually_stored(node, labels([("round", &round.to_string()), ("pool", "gold")]))
-                .await
-                .with_context(|| format!("seed {seed}"))?;
-            s.delete(node).await?;
-            s.create(node, labels([("round", &(round + 1).to_string())])).await?;
-        }
-    }
-    for node in &nodes {
-        let expected = labels([("round", "6"), ("pool", "gold")]);
-        s.eventually_labelled(node, expected.clone()).await.with_context(|| format!("seed {seed}"))?;
-        s.eventually_stored(node, expected).await.with_context(|| format!("seed {seed}"))?;
-    }
-    Ok(())
-}
 
 pub async fn a_signal_ends_an_idle_daemon_in_order(s: &Scenario) -> Result<()> {
     let node = s.node("a");

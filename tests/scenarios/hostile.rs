@@ -18,8 +18,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::fuzz::{SEED, seed};
-use crate::scenario::{Labels, Scenario, labels};
+use crate::scenario::{Labels, SEED, Scenario, labels, seed};
 
 const COUNT: usize = 240;
 

@@ -21,7 +21,6 @@ mod command_line;
 mod crashes;
 mod deploy;
 mod faults;
-mod fuzz;
 mod hostile;
 mod interference;
 mod lies;
@@ -32,21 +31,23 @@ mod restoring;
 mod scenario;
 mod sharding;
 mod slow_server;
+mod soak;
 mod storing;
 mod watching;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Trial};
-use sandbox::{Options, Sandbox};
+use sandbox::{Options, Sandbox, itself};
 
-use crate::scenario::{RUN_AS, Scenario};
+use crate::scenario::Scenario;
 
 fn main() -> ExitCode {
-    if let Some(daemon) = std::env::var_os(RUN_AS) {
-        return run_as(&daemon);
+    match itself::role().as_deref() {
+        Some("storer") => return label_storage_runtime::main::<storer::Args>(std::env::args_os()),
+        Some("restorer") => return label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        _ => {}
     }
     let mut arguments = Arguments::from_args();
     // They wait far more than they compute.
@@ -56,15 +57,6 @@ fn main() -> ExitCode {
     // Ends the control plane, which nothing but this process's death would end otherwise.
     drop(control_plane);
     conclusion.exit_code()
-}
-
-fn run_as(daemon: &OsString) -> ExitCode {
-    let args = std::env::args_os();
-    if daemon == "storer" {
-        label_storage_runtime::main::<storer::Args>(args)
-    } else {
-        label_storage_runtime::main::<restorer::Args>(args)
-    }
 }
 
 /// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
@@ -139,10 +131,9 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
         crashes:
-            daemons_killed_at_random_while_nodes_come_and_go_end_with_the_right_labels
             a_signal_ends_an_idle_daemon_in_order;
-        fuzz:
-            random_histories_of_a_thousand_nodes_end_as_an_oracle_says;
+        soak:
+            random_histories_in_bad_weather_end_as_an_oracle_says;
     }
     trials! {
         [Mode::Watching];

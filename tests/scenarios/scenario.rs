@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -17,16 +16,21 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use label_storage::Record;
 use label_storage::name::record_name;
-use sandbox::Sandbox;
 use sandbox::process::{Exit, Guarded};
+use sandbox::{Sandbox, itself};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// Set for a process that is to be a daemon rather than a test run.
-pub const RUN_AS: &str = "LABEL_STORAGE_TEST_RUN_AS";
+/// Names the seed of a run that is to be repeated.
+pub const SEED: &str = "LABEL_STORAGE_TEST_SEED";
+
+/// The seed of this run: from the environment, or else a new one.
+pub fn seed() -> u64 {
+    std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random)
+}
 
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -319,22 +323,8 @@ impl Scenario {
     ) -> Result<Daemon> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.folder.path().join(format!("{kind}-{number}.log"));
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(args).env(RUN_AS, kind).env("HOME", self.folder.path());
-        // These tests may run in a pod themselves, and with variables set that are meant for something else.
-        for name in std::env::vars_os().map(|(name, _)| name) {
-            let text = name.to_string_lossy();
-            let tells_of_a_pod =
-                ["POD_NAME", "HOSTNAME"].contains(&text.as_ref()) || text.starts_with("KUBERNETES_");
-            if tells_of_a_pod || text.starts_with("LABEL_STORAGE_") && text != RUN_AS {
-                command.env_remove(name);
-            }
-        }
-        command.envs(variables.iter().copied());
-        match kubeconfig {
-            Some(path) => command.env("KUBECONFIG", path),
-            None => command.env_remove("KUBECONFIG"),
-        };
+        let mut command = itself::command(kind, kubeconfig.as_deref())?;
+        command.args(args).env("HOME", self.folder.path()).envs(variables.iter().copied());
         Ok(Daemon { process: Guarded::spawn(kind, &command, &log)? })
     }
 

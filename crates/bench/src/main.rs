@@ -33,12 +33,11 @@ mod trials;
 mod updates;
 mod watch;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use label_storage_runtime::Daemon;
+use sandbox::itself;
 
 /// Measures what Label Storage costs, beside what it could cost at best.
 ///
@@ -103,19 +102,14 @@ impl Arguments {
 
 fn main() -> ExitCode {
     // The daemons and the measuring processes are this same binary: one build, and none of them can be an older one.
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    match arguments.get(1).and_then(|name| name.to_str()) {
-        Some(stage::STORER) => daemon::<storer::Args>(arguments),
-        Some(stage::RESTORER) => daemon::<restorer::Args>(arguments),
+    match itself::role().as_deref() {
+        Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
+        Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
         Some(probe::PROBE) => {
-            let arguments: Vec<String> = arguments
-                .into_iter()
-                .skip(2)
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect();
+            let arguments: Vec<String> = std::env::args().skip(1).collect();
             probe::main(&arguments)
         }
-        _ => match run::run(&Arguments::parse_from(arguments)) {
+        _ => match run::run(&Arguments::parse()) {
             Ok(code) => code,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -123,10 +117,6 @@ fn main() -> ExitCode {
             }
         },
     }
-}
-
-fn daemon<D: Daemon>(arguments: Vec<OsString>) -> ExitCode {
-    label_storage_runtime::main::<D>(arguments.into_iter().skip(1))
 }
 
 #[cfg(test)]

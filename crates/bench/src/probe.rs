@@ -1,7 +1,7 @@
 //! One measurement of one way to list all Nodes, in a process of its own: so that memory at its peak is that way's own.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::client::{ClientBuilder, DynBody};
 use kube::{Api, Client};
+use sandbox::itself;
 use serde::{Deserialize, Serialize};
 use tower::util::MapResponseLayer;
 
@@ -20,7 +21,7 @@ use crate::machine::Machine;
 use crate::ours;
 use crate::process::{Process, own_cpu, own_memory};
 
-/// The first argument that makes this binary take one measurement.
+/// What this binary is started as, to take one measurement.
 pub(crate) const PROBE: &str = "probe";
 
 /// A way to list all Nodes.
@@ -93,9 +94,8 @@ pub(crate) struct Task<'a> {
 impl Task<'_> {
     /// Has a process of its own measure it.
     pub(crate) fn run(self) -> anyhow::Result<Cost> {
-        let program = std::env::current_exe().context("can't find this program's own file")?;
-        let output = Command::new(program)
-            .arg(PROBE)
+        let output = itself::command(PROBE, Some(self.kubeconfig))
+            .context("can't find this program's own file")?
             .arg(serde_json::to_string(&self.way)?)
             .arg(self.kubeconfig)
             .args([self.api_server.0, self.nodes, self.repeats].map(|number| number.to_string()))

@@ -1,22 +1,21 @@
 //! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
 
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sandbox::process::Guarded;
 use sandbox::progress::Progress;
-use sandbox::{Options, Sandbox};
+use sandbox::{Options, Sandbox, itself};
 
 use crate::cluster::{AT_ONCE, Cluster, Meta, each};
 use crate::machine::{Dress, Machine};
 use crate::process::Process;
 use crate::watch::{Sight, Watch};
 
-/// The first argument that makes this binary a storer.
+/// What this binary is started as, to be a storer.
 pub(crate) const STORER: &str = "storer";
-/// The first argument that makes this binary a restorer.
+/// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 
 /// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
@@ -110,16 +109,9 @@ impl Stage {
         index: u32,
         replicas: u32,
     ) -> anyhow::Result<Guarded> {
-        let program = std::env::current_exe().context("can't find this program's own file")?;
-        let mut command = Command::new(program);
-        // The daemons read these too; what is set for another occasion must not change what is measured.
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with("LABEL_STORAGE_") {
-                command.env_remove(variable);
-            }
-        }
-        command.env("KUBECONFIG", self.sandbox.kubeconfig());
-        command.args([kind, "--namespace", namespace]);
+        let kubeconfig = Some(self.sandbox.kubeconfig());
+        let mut command = itself::command(kind, kubeconfig).context("can't find this program's own file")?;
+        command.args(["--namespace", namespace]);
         command.args(["--replica-index", &index.to_string(), "--replicas", &replicas.to_string()]);
         self.started += 1;
         let log = self.sandbox.data_folder().join(format!("{:02}-{kind}-{index}.log", self.started));

@@ -13,13 +13,11 @@ mod nodes;
 mod stage;
 mod story;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::FalseyValueParser;
-use label_storage_runtime::Daemon;
-use sandbox::shell;
+use sandbox::{itself, shell};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::narrator::Narrator;
@@ -44,11 +42,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     // The daemons are this same binary, so that `cargo run --bin demo` is all it takes to build and find them.
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    match arguments.get(1).and_then(|name| name.to_str()) {
-        Some(stage::STORER) => daemon::<storer::Args>(arguments),
-        Some(stage::RESTORER) => daemon::<restorer::Args>(arguments),
-        _ => match run(&Arguments::parse_from(arguments)) {
+    match itself::role().as_deref() {
+        Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
+        Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        _ => match run(&Arguments::parse()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -56,10 +53,6 @@ fn main() -> ExitCode {
             }
         },
     }
-}
-
-fn daemon<D: Daemon>(arguments: Vec<OsString>) -> ExitCode {
-    label_storage_runtime::main::<D>(arguments.into_iter().skip(1))
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {

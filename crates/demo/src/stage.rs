@@ -1,7 +1,6 @@
 //! What the story is played on: the control plane and the four daemons, each a process of its own.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,14 +8,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use sandbox::process::Guarded;
-use sandbox::{Options, Sandbox};
+use sandbox::{Options, Sandbox, itself};
 use tokio::runtime::Runtime;
 
 use crate::narrator::Narrator;
 
-/// The first argument that makes this binary a storer.
+/// What this binary is started as, to be a storer.
 pub(crate) const STORER: &str = "storer";
-/// The first argument that makes this binary a restorer.
+/// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 /// Where the records are.
 pub(crate) const NAMESPACE: &str = "label-storage";
@@ -123,15 +122,9 @@ impl Stage {
 
 /// Starts one daemon, as it would be started on any machine.
 fn daemon(kind: &str, index: u32, sandbox: &Sandbox) -> anyhow::Result<Guarded> {
-    let mut command = Command::new(std::env::current_exe().context("can't find this program's own file")?);
-    // The daemons read these too; what is set for another occasion must not change the story.
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("LABEL_STORAGE_") {
-            command.env_remove(variable);
-        }
-    }
-    command.env("KUBECONFIG", sandbox.kubeconfig());
-    command.arg(kind).args(["--replica-index", &index.to_string(), "--replicas", &REPLICAS.to_string()]);
+    let mut command =
+        itself::command(kind, Some(sandbox.kubeconfig())).context("can't find this program's own file")?;
+    command.args(["--replica-index", &index.to_string(), "--replicas", &REPLICAS.to_string()]);
     command.args(["--namespace", NAMESPACE, "--interval", "1s"]);
     command.args(["--log-level", "info", "--log-format", "text"]);
     let name = format!("{kind}-{index}");

@@ -1,20 +1,23 @@
 //! Starts the control plane, waits until it serves, and stops it in order.
 
+mod parts;
+
 use std::fs::Permissions;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use self::parts::{Commands, Ports, api_server, controller_manager, etcd, free_ports};
 use crate::assets::{self, Assets, Binary};
 use crate::credentials::{Endpoint, ServiceAccountKey, random_token, write_private};
-use crate::process::{self, Afterwards, Exit, Guarded};
+use crate::etcd::{self as etcd_client, Etcd};
+use crate::process::{self, Afterwards, Exit, Guarded, Signal};
 use crate::ready::Probe;
 
 /// From the start of etcd to an API server that serves. Seconds on an idle machine; a busy one gets its time.
@@ -94,6 +97,10 @@ pub struct Sandbox {
     controller_manager: Option<Guarded>,
     api_server: Guarded,
     etcd: Guarded,
+    /// How they were started, to do so again.
+    commands: Commands,
+    ports: Ports,
+    keeps_data: bool,
     endpoint: Endpoint,
     kubeconfig: PathBuf,
     /// How many kubeconfigs were written for other tokens; each needs a file name of its own.
@@ -133,24 +140,17 @@ impl Sandbox {
             .map_err(|source| Error::Data { path: std::env::temp_dir(), source })?;
         let files = Files { folder: data.path().to_owned() };
         let token = files.write_secrets()?;
-        let [api_port, client_port, peer_port] = free_ports().map_err(Error::Port)?;
-
-        let etcd = etcd(assets, &files, client_port, peer_port);
-        // etcd is the last one to go, so its guard is the one to clean up after a killed owner.
+        let ports = free_ports().map_err(Error::Port)?;
+        let commands = Commands {
+            etcd: etcd(assets, &files, ports),
+            api_server: api_server(assets, &files, ports, &options.api_server_args),
+        };
         let remove = (!options.keep_data).then_some(data.path());
-        let etcd =
-            Guarded::spawn_with("etcd", &etcd, &files.at("etcd.log"), Afterwards { grace: GRACE, remove })?;
-        await_until(&etcd, deadline, || connect(client_port))?;
-
-        let api_server = api_server(assets, &files, api_port, client_port, &options.api_server_args);
-        let log = files.at("kube-apiserver.log");
-        let afterwards = Afterwards { grace: GRACE, remove: None };
-        let api_server = Guarded::spawn_with("kube-apiserver", &api_server, &log, afterwards)?;
-        // It writes its certificate before it listens.
-        await_until(&api_server, deadline, || connect(api_port))?;
+        let etcd = commands.start_etcd(&files, ports, remove, deadline)?;
+        let api_server = commands.start_api_server(&files, ports, deadline)?;
 
         let endpoint = Endpoint {
-            server: format!("https://127.0.0.1:{api_port}"),
+            server: format!("https://127.0.0.1:{}", ports.api),
             certificate: files.at("certificates/apiserver.crt"),
         };
         let kubeconfig = files.at("kubeconfig");
@@ -160,6 +160,7 @@ impl Sandbox {
         let controller_manager = if options.controller_manager {
             let command = controller_manager(assets, &files, &kubeconfig);
             let log = files.at("kube-controller-manager.log");
+            let afterwards = Afterwards { grace: GRACE, remove: None };
             Some(Guarded::spawn_with("kube-controller-manager", &command, &log, afterwards)?)
         } else {
             None
@@ -168,6 +169,9 @@ impl Sandbox {
             controller_manager,
             api_server,
             etcd,
+            commands,
+            ports,
+            keeps_data: options.keep_data,
             endpoint,
             kubeconfig,
             further_kubeconfigs: AtomicU32::new(0),
@@ -210,6 +214,33 @@ impl Sandbox {
         &self.etcd
     }
 
+    /// A client of etcd.
+    pub fn etcd_client(&self) -> Result<Etcd, etcd_client::Error> {
+        Etcd::new(self.ports.client)
+    }
+
+    /// Kills the API server with SIGKILL, unless it has been killed before, and starts it again where it was. Returns when it serves.
+    pub fn restart_api_server(&mut self) -> Result<(), Error> {
+        kill(&self.api_server)?;
+        let deadline = Instant::now() + START_LIMIT;
+        let files = self.files();
+        self.api_server = again(deadline, || self.commands.start_api_server(&files, self.ports, deadline))?;
+        await_ready(&self.api_server, deadline, &self.kubeconfig)
+    }
+
+    /// The same for etcd: what was written to it is there again. Returns when the API server serves, too.
+    pub fn restart_etcd(&mut self) -> Result<(), Error> {
+        kill(&self.etcd)?;
+        let deadline = Instant::now() + START_LIMIT;
+        let (files, remove) = (self.files(), (!self.keeps_data).then_some(self.data.path()));
+        self.etcd = again(deadline, || self.commands.start_etcd(&files, self.ports, remove, deadline))?;
+        await_ready(&self.api_server, deadline, &self.kubeconfig)
+    }
+
+    fn files(&self) -> Files {
+        Files { folder: self.data.path().to_owned() }
+    }
+
     /// An error if a part of the control plane has ended by itself since it was started.
     pub fn check(&self) -> Result<(), Error> {
         [&self.etcd, &self.api_server].into_iter().chain(&self.controller_manager).try_for_each(still_runs)
@@ -217,6 +248,7 @@ impl Sandbox {
 
     /// From now on, leaves the data folder when all is stopped: after a failure, its logs tell why.
     pub fn keep_data(&mut self) {
+        self.keeps_data = true;
         self.data.disable_cleanup(true);
     }
 }
@@ -248,55 +280,30 @@ impl Files {
     }
 }
 
-fn etcd(assets: &Assets, files: &Files, client_port: u16, peer_port: u16) -> Command {
-    let [client, peer] = [client_port, peer_port].map(|port| format!("http://127.0.0.1:{port}"));
-    let mut etcd = Command::new(assets.path(Binary::Etcd));
-    etcd.arg("--data-dir").arg(files.at("etcd"));
-    etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-    etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-    etcd.args(["--initial-cluster", &format!("default={peer}")]);
-    // The data needn't survive a power cut, and waiting for the disk is most of what a write costs. The quota is the
-    // most that etcd recommends, so that 100,000 nodes fit.
-    etcd.args(["--unsafe-no-fsync", "--quota-backend-bytes", "8589934592", "--log-level", "error"]);
-    etcd
-}
-
-fn api_server(assets: &Assets, files: &Files, port: u16, etcd_port: u16, further: &[String]) -> Command {
-    let mut server = Command::new(assets.path(Binary::KubeApiserver));
-    server.args(["--etcd-servers", &format!("http://127.0.0.1:{etcd_port}")]);
-    server.args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()]);
-    server.arg("--cert-dir").arg(files.at("certificates"));
-    server.arg("--token-auth-file").arg(files.at("tokens.csv"));
-    server.arg("--service-account-signing-key-file").arg(files.at("service-account.key"));
-    server.arg("--service-account-key-file").arg(files.at("service-account.pub"));
-    server.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
-    server.args(["--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged"]);
-    // As real clusters run: what a node may do to itself is part of what is tested here.
-    server.args(["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"]);
-    // Several tests share one server.
-    server.args(["--max-requests-inflight", "3000", "--max-mutating-requests-inflight", "2000"]);
-    server.args(further);
-    server
-}
-
-fn controller_manager(assets: &Assets, files: &Files, kubeconfig: &Path) -> Command {
-    let mut manager = Command::new(assets.path(Binary::KubeControllerManager));
-    manager.arg("--kubeconfig").arg(kubeconfig);
-    manager.arg("--service-account-private-key-file").arg(files.at("service-account.key"));
-    // It is the only one, and nobody asks it anything: no election, no port.
-    manager.args(["--use-service-account-credentials", "--leader-elect=false", "--secure-port=0"]);
-    manager
-}
-
-/// Three loopback ports that are free at this moment; held together, so that they differ.
-fn free_ports() -> io::Result<[u16; 3]> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let listeners = [bind()?, bind()?, bind()?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
+/// Kills a process, and waits until it is gone: until then, its port and its data are its own.
+fn kill(process: &Guarded) -> Result<(), Error> {
+    process.signal(Signal::KILL)?;
+    match process.wait_timeout(START_LIMIT) {
+        Some(_) => Ok(()),
+        None => {
+            let (name, why) = (process.name().to_owned(), "it can't be killed".to_owned());
+            Err(Error::NotReady { name, why, tail: process.log_tail(LOG_LINES) })
+        }
     }
-    Ok(ports)
+}
+
+/// Starts a process where it was. Its port may be taken for a moment: by a client, even, that tried to reach it there.
+fn again(deadline: Instant, start: impl Fn() -> Result<Guarded, Error>) -> Result<Guarded, Error> {
+    loop {
+        match start() {
+            Err(Error::Ended { tail, .. })
+                if tail.contains("address already in use") && Instant::now() < deadline =>
+            {
+                thread::sleep(POLL);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn connect(port: u16) -> Result<(), String> {

@@ -6,7 +6,9 @@
 //!   control_plane    starts them, waits until they serve, stops them in order
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
 //!     └─ ready          asks the API server whether it serves
+//!   etcd       what only etcd can be asked
 //!   process    runs each under a guard, so that nothing outlives the owner
+//!   itself     this program once more, as a daemon
 //!   progress   how far a long step is, for a terminal and for a log
 //!   shell      lines to paste into a shell
 //! ```
@@ -22,7 +24,9 @@
 pub mod assets;
 mod control_plane;
 mod credentials;
+pub mod etcd;
 pub mod go_build;
+pub mod itself;
 pub mod process;
 pub mod progress;
 mod ready;

@@ -4,6 +4,7 @@
 mod dying;
 mod finding;
 mod guard;
+mod restarting;
 mod serving;
 
 use std::thread;

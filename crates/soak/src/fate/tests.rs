@@ -1,0 +1,237 @@
+use jiff::Timestamp;
+use label_storage::record::Leftovers;
+use label_storage::{ResourceVersion, Uid};
+
+use super::*;
+
+/// One Node named `a`, its history told event by event.
+struct World {
+    fate: Fate,
+    ledger: Ledger,
+    revision: u64,
+    at: Instant,
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), format!("a_{value}"))).collect()
+}
+
+impl World {
+    fn new() -> Self {
+        Self { fate: Fate::new("a"), ledger: Ledger::default(), revision: 0, at: Instant::now() }
+    }
+
+    fn node(&mut self, uid: &str, pairs: &[(&str, &str)], mark: Option<u64>) -> u64 {
+        self.revision += 1;
+        let marker = mark.map(|generation| format!("{uid}/{generation}"));
+        let seen = SeenNode { uid: uid.to_owned(), revision: self.revision, labels: labels(pairs), marker };
+        self.fate.node_written(seen, self.at, &mut self.ledger);
+        self.revision
+    }
+
+    fn delete(&mut self, is_heard: bool) -> u64 {
+        self.revision += 1;
+        self.fate.node_deleted(self.revision, is_heard, self.at, &mut self.ledger);
+        self.revision
+    }
+
+    /// The record, made from this version of the Node.
+    fn record(&mut self, uid: &str, version: u64, pairs: &[(&str, &str)], departed: bool) {
+        self.revision += 1;
+        let before = self.fate.record.as_ref().map(|seen| &seen.record);
+        let generation = before.map_or(1, |record| record.generation + 1);
+        let is_changed = before.is_none_or(|record| record.labels != labels(pairs));
+        let labels_generation =
+            if is_changed { Some(generation) } else { before.and_then(|record| record.labels_generation) };
+        let record = Record {
+            node: "a".to_owned(),
+            uid: Uid::new(uid),
+            node_version: Some(ResourceVersion(version)),
+            generation,
+            labels_generation,
+            captured_at: None,
+            departed_at: departed.then_some(Timestamp::UNIX_EPOCH),
+            labels: labels(pairs),
+            leftovers: Leftovers::default(),
+        };
+        let seen = SeenRecord { revision: self.revision, record };
+        self.fate.record_written(seen, self.at, &mut self.ledger);
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.at += Duration::from_secs(seconds);
+    }
+
+    /// A Node with one label, which is stored.
+    fn stored() -> Self {
+        let mut world = Self::new();
+        let version = world.node("u1", &[("k", "1")], None);
+        world.record("u1", version, &[("k", "1")], false);
+        world
+    }
+
+    /// And gone, and back without it.
+    fn returned() -> Self {
+        let mut world = Self::stored();
+        world.delete(true);
+        world.node("u2", &[], None);
+        world
+    }
+
+    fn wrongs(&self) -> Vec<Kind> {
+        self.ledger.wrongs.iter().map(|wrong| wrong.kind).collect()
+    }
+}
+
+#[test]
+fn what_should_happen_is_right() {
+    let mut world = World::returned();
+    assert!(world.fate.check().is_err(), "not restored yet");
+    let version = world.node("u2", &[("k", "1")], Some(1));
+    assert!(world.fate.check().is_err(), "its record is not its own yet");
+    world.record("u2", version, &[("k", "1")], false);
+    assert_eq!(world.fate.check(), Ok(()));
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+    assert!(world.fate.view().is_stored);
+}
+
+#[test]
+fn a_label_that_is_missing_for_good_is_lost() {
+    let mut world = World::returned();
+    let version = world.node("u2", &[], Some(1));
+    assert_eq!(world.wrongs(), [], "it may come yet");
+    world.record("u2", version, &[], false);
+    assert_eq!(world.wrongs(), [Kind::Lost]);
+}
+
+#[test]
+fn an_older_value_is_as_bad() {
+    let mut world = World::stored();
+    let version = world.node("u1", &[("k", "2")], None);
+    world.record("u1", version, &[("k", "2")], false);
+    world.delete(true);
+    world.node("u2", &[], None);
+    world.node("u2", &[("k", "1")], Some(1));
+    assert_eq!(world.wrongs(), [Kind::Resurrected]);
+}
+
+#[test]
+fn a_removed_label_that_is_back_is_resurrected() {
+    let mut world = World::stored();
+    let version = world.node("u1", &[], None);
+    world.record("u1", version, &[], false);
+    world.delete(true);
+    world.node("u2", &[], None);
+    world.node("u2", &[("k", "1")], Some(1));
+    assert_eq!(world.wrongs(), [Kind::Resurrected]);
+}
+
+#[test]
+fn a_daemon_may_add_and_nothing_else() {
+    for pairs in [&[][..], &[("k", "1")]] {
+        let mut world = World::stored();
+        world.delete(true);
+        world.node("u2", &[("k", "2")], None);
+        world.node("u2", pairs, Some(1));
+        assert_eq!(world.wrongs()[0], Kind::Overwritten, "{pairs:?}");
+    }
+}
+
+#[test]
+fn a_value_that_nobody_set_is_noticed() {
+    let mut world = World::stored();
+    let seen = SeenNode {
+        uid: "u1".to_owned(),
+        revision: 9,
+        labels: [("k".to_owned(), "b_1".to_owned())].into(),
+        marker: None,
+    };
+    world.fate.node_written(seen, world.at, &mut world.ledger);
+    assert_eq!(world.wrongs(), [Kind::Foreign]);
+}
+
+#[test]
+fn a_record_has_to_say_what_its_node_said() {
+    let tell: [fn(&mut World); 5] = [
+        |world| world.record("u1", 1, &[("k", "2")], false),
+        |world| world.record("u1", 7, &[("k", "1")], false),
+        |world| {
+            let version = world.node("u1", &[("k", "2")], None);
+            world.record("u1", version, &[("k", "3")], false);
+        },
+        |world| {
+            let version = world.node("u1", &[("k", "2")], None);
+            world.record("u1", version, &[("k", "2")], false);
+            world.record("u1", 1, &[("k", "1")], false);
+        },
+        |world| world.fate.record_deleted(9, &mut world.ledger),
+    ];
+    for (number, tell) in tell.iter().enumerate() {
+        let mut world = World::stored();
+        tell(&mut world);
+        assert_eq!(world.wrongs(), [Kind::BadRecord], "{number}");
+    }
+}
+
+#[test]
+fn last_words_have_to_be_stored() {
+    let mut world = World::stored();
+    world.node("u1", &[("k", "2")], None);
+    let deleted = world.delete(true);
+    assert!(world.fate.check().is_err());
+    world.later(10);
+    world.node("u2", &[], None);
+    world.record("u1", deleted, &[("k", "2")], true);
+    assert_eq!(world.ledger.last_words_kept, 1);
+    let version = world.node("u2", &[("k", "2")], Some(2));
+    world.record("u2", version, &[("k", "2")], false);
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+}
+
+#[test]
+fn last_words_that_nobody_could_hear_are_undetermined_and_what_came_before_is_not() {
+    let mut world = World::stored();
+    world.node("u1", &[("k", "1"), ("l", "2")], None);
+    world.delete(false);
+    assert_eq!(world.ledger.undetermined.unheard, 1);
+    world.node("u2", &[], None);
+    let version = world.node("u2", &[], Some(1));
+    world.record("u2", version, &[], false);
+    assert_eq!(world.wrongs(), [Kind::Lost], "k was stored long ago");
+}
+
+#[test]
+fn a_return_at_once_may_overtake_the_last_change_and_a_later_one_may_not() {
+    for (seconds, is_fair, wrongs) in [(0, true, vec![]), (10, true, vec![Kind::Lost]), (10, false, vec![])] {
+        let mut world = World::stored();
+        world.ledger.is_fair = is_fair;
+        world.node("u1", &[("k", "2")], None);
+        world.delete(true);
+        world.later(seconds);
+        world.node("u2", &[], None);
+        let version = world.node("u2", &[("k", "1")], Some(1));
+        world.record("u2", version, &[("k", "1")], false);
+        assert_eq!(world.wrongs(), wrongs, "{seconds} {is_fair}");
+        assert!(wrongs.is_empty() == (world.ledger.undetermined.total() > 0));
+    }
+}
+
+#[test]
+fn a_label_removed_before_the_node_was_restored_may_come_back() {
+    let mut world = World::stored();
+    world.delete(true);
+    world.node("u2", &[("k", "2")], None);
+    world.node("u2", &[], None);
+    world.node("u2", &[("k", "1")], Some(1));
+    assert_eq!(world.wrongs(), []);
+    assert_eq!(world.ledger.undetermined.removed_unrestored, 1);
+}
+
+#[test]
+fn a_node_that_is_away_has_a_record_that_says_so() {
+    let mut world = World::stored();
+    world.delete(true);
+    assert!(world.fate.check().is_err());
+    world.record("u1", 1, &[("k", "1")], true);
+    assert_eq!(world.fate.check(), Ok(()));
+}

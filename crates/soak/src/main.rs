@@ -1,0 +1,229 @@
+//! `soak`: random histories of thousands of Nodes in bad weather, for as long as one likes.
+
+use std::io::IsTerminal;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{ArgAction, Parser};
+use indicatif::{ProgressBar, ProgressStyle};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use label_storage_runtime::args::duration;
+use sandbox::{Options, Sandbox, itself};
+use soak::object::Place;
+use soak::weather::Climate;
+use soak::{Report, Settings, Stage, Status};
+
+/// Where the records are.
+const NAMESPACE: &str = "label-storage";
+
+/// How often a line tells how far it is, where there is no terminal.
+const LINE: Duration = Duration::from_secs(30);
+
+/// Lets nodes live and die at random while everything goes wrong, and checks every step of it.
+///
+/// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) and the real daemons, all as
+/// processes on this machine that end with this one. No other cluster is touched. Storms, in which daemons are killed and suspended,
+/// requests fail, the API server and etcd go down, and the number of replicas changes, alternate with calms, in which every label
+/// of every node has to become right. Exits with 0 only if all that Label Storage promises was kept, all the time.
+///
+/// One seed draws the same acts of people, the same storms and the same faults again; how they interleave is up to the machine.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct Arguments {
+    /// For how long; the last calm comes on top
+    #[arg(long, env = "SOAK_DURATION", value_name = "TIME", default_value = "60m", value_parser = duration)]
+    duration: Duration,
+
+    /// What chance depends on [default: a new one, which is printed]
+    #[arg(long, env = "SOAK_SEED", value_name = "N")]
+    seed: Option<u64>,
+
+    /// How many nodes
+    #[arg(long, env = "SOAK_NODES", value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    nodes: u32,
+
+    /// How many storers and how many restorers, in the beginning
+    #[arg(long, env = "SOAK_REPLICAS", value_name = "N", default_value = "3")]
+    replicas: NonZeroU32,
+
+    /// Whether the daemons watch, or list alone
+    #[arg(long, env = "SOAK_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    watch: bool,
+
+    /// How many things people do to nodes in a second, during a storm
+    #[arg(long, env = "SOAK_RATE", value_name = "RATE", default_value_t = 50.0)]
+    rate: f64,
+
+    /// How long a storm lasts
+    #[arg(long, env = "SOAK_STORM", value_name = "TIME", default_value = "4m", value_parser = duration)]
+    storm: Duration,
+
+    /// How long it may take after a storm, once all daemons are up, until everything is right
+    #[arg(long, env = "SOAK_PATIENCE", value_name = "TIME", default_value = "3m", value_parser = duration)]
+    patience: Duration,
+
+    /// How much time there is between two kills, outages and the like, on average
+    #[arg(long, env = "SOAK_PAUSE", value_name = "TIME", default_value = "6s", value_parser = duration)]
+    pause: Duration,
+
+    /// The share of the daemons' requests that fail, in storms with faults, from 0 to 1
+    #[arg(long, env = "SOAK_FAULTS", value_name = "SHARE", default_value_t = 0.05)]
+    faults: f64,
+
+    /// For how long a daemon is suspended at least: longer than its lease
+    #[arg(long, env = "SOAK_SUSPENSION", value_name = "TIME", default_value = "16s", value_parser = duration)]
+    suspension: Duration,
+
+    /// Whether the API server and etcd are killed, too
+    #[arg(long, env = "SOAK_OUTAGES", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    outages: bool,
+
+    /// Whether the number of replicas changes, too
+    #[arg(long, env = "SOAK_RESIZING", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    resizing: bool,
+
+    /// How many times storing and restoring is timed after each storm
+    #[arg(long, env = "SOAK_PROBES", value_name = "N", default_value_t = 20)]
+    probes: u32,
+
+    /// What the daemons log
+    #[arg(long, env = "SOAK_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+
+    /// Leave data and logs behind, also where all was good
+    #[arg(long, env = "SOAK_KEEP")]
+    keep: bool,
+
+    /// Write the report to this file, as JSON
+    #[arg(long, env = "SOAK_JSON", value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match itself::role().as_deref() {
+        Some("storer") => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
+        Some("restorer") => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        _ => match run(&Arguments::parse()) {
+            Ok(report) if report.is_good => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+#[tokio::main]
+async fn run(arguments: &Arguments) -> anyhow::Result<Report> {
+    let settings = arguments.settings();
+    eprintln!("seed {}", settings.seed);
+    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(Options::default())).await??;
+    let (kubeconfig, etcd) = (sandbox.kubeconfig().to_owned(), sandbox.etcd_client()?);
+    let folder = sandbox.data_folder().join("daemons");
+    std::fs::create_dir(&folder).with_context(|| format!("can't create {}", folder.display()))?;
+    eprintln!("logs are in {}", folder.display());
+    let client = Client::try_from(sandbox::client_config(&kubeconfig).await?)?;
+    let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
+    Api::all(client).create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await?;
+
+    let sandbox = Arc::new(Mutex::new(sandbox));
+    let place = Place { namespace: NAMESPACE.to_owned(), prefix: "node.".to_owned() };
+    let control_plane = Some(Arc::clone(&sandbox));
+    let stage = Stage { kubeconfig, etcd, control_plane, place, folder };
+    let mut display = Display::new(arguments.duration);
+    let result = soak::run(&settings, &stage, &mut |status| display.show(status)).await;
+    display.bar.finish_and_clear();
+
+    let is_good = result.as_ref().is_ok_and(|report| report.is_good);
+    if !is_good || arguments.keep {
+        let mut sandbox = sandbox.lock().unwrap_or_else(PoisonError::into_inner);
+        sandbox.keep_data();
+        eprintln!("data and logs are kept in {}", sandbox.data_folder().display());
+    }
+    let report = result?;
+    println!("{report}");
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(file, text + "\n").with_context(|| format!("can't write {}", file.display()))?;
+    }
+    Ok(report)
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        Settings {
+            nodes: self.nodes as usize,
+            replicas: self.replicas,
+            flags: vec!["--log-level".to_owned(), self.log_level.clone()],
+            watch: self.watch,
+            duration: self.duration,
+            storm: self.storm,
+            patience: self.patience,
+            rate: self.rate,
+            probes: self.probes,
+            climate: Climate {
+                pause: self.pause,
+                fault_rate: self.faults,
+                suspension: self.suspension,
+                control_plane: self.outages,
+                resizing: self.resizing,
+            },
+            seed: self.seed.unwrap_or_else(rand::random),
+        }
+    }
+}
+
+/// How far it is: a bar on a terminal, a line now and then elsewhere.
+struct Display {
+    bar: ProgressBar,
+    total: Duration,
+    told: Option<Instant>,
+}
+
+impl Display {
+    fn new(total: Duration) -> Self {
+        let bar = ProgressBar::new(total.as_secs());
+        if let Ok(style) = ProgressStyle::with_template("[{bar:20}] {msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self { bar, total, told: None }
+    }
+
+    fn show(&mut self, status: &Status) {
+        let Status { phase, elapsed, acts, blows, wrongs, undetermined } = status;
+        let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
+        let line = format!(
+            "{minutes}:{seconds:02} of {} min, {acts} versions checked, {blows} blows, wrong {wrongs}, undetermined {undetermined}; {phase}",
+            self.total.as_secs() / 60
+        );
+        self.bar.set_position(elapsed.as_secs());
+        self.bar.set_message(line.clone());
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= LINE);
+        if !std::io::stderr().is_terminal() && is_due {
+            self.told = Some(Instant::now());
+            eprintln!("{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,409 @@
+//! The soak itself: storms and calms, one after the other.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use faults::{Fault, Proxy, Request, Seeded};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use sandbox::Sandbox;
+use sandbox::etcd::Etcd;
+use sandbox::process::Signal;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::eyes::{Eyes, Shared};
+use crate::fleet::{Fleet, Launch};
+use crate::object::Place;
+use crate::oracle::Oracle;
+use crate::person::People;
+use crate::report::Report;
+use crate::weather::{Blow, Climate, Weather, is_impossible, is_impossible_or_forgetful};
+
+/// How often the daemons are looked after.
+const TEND: Duration = Duration::from_millis(200);
+
+/// How often it is asked whether all is right, when it should become so.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a soak is like.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How many Nodes.
+    pub nodes: usize,
+    /// How many replicas of each daemon, in the beginning.
+    pub replicas: NonZeroU32,
+    /// Flags for the daemons.
+    pub flags: Vec<String>,
+    /// Whether the daemons watch.
+    pub watch: bool,
+    /// For how long there are storms, with the calms in between. The last calm comes after it.
+    pub duration: Duration,
+    /// How long one storm lasts.
+    pub storm: Duration,
+    /// How long it may take at most, once a storm is over, until all is right.
+    pub patience: Duration,
+    /// How many things people do in a second, during a storm.
+    pub rate: f64,
+    /// How often the times of storing and restoring are taken, in each calm.
+    pub probes: u32,
+    /// What goes wrong.
+    pub climate: Climate,
+    /// What chance depends on.
+    pub seed: u64,
+}
+
+/// Where it takes place.
+pub struct Stage {
+    /// The cluster, for the people.
+    pub kubeconfig: PathBuf,
+    /// Its etcd, for the oracle.
+    pub etcd: Etcd,
+    /// The control plane, if its parts may be killed.
+    pub control_plane: Option<Arc<Mutex<Sandbox>>>,
+    /// Where the objects are. The namespace exists, and no Node.
+    pub place: Place,
+    /// Where logs go.
+    pub folder: PathBuf,
+}
+
+/// How far it is.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// What is going on.
+    pub phase: String,
+    /// For how long there was a soak.
+    pub elapsed: Duration,
+    /// How many acts there were.
+    pub acts: u64,
+    /// How many blows there were.
+    pub blows: u64,
+    /// What is wrong so far.
+    pub wrongs: usize,
+    /// What can't be judged.
+    pub undetermined: u64,
+}
+
+struct Soak<'a> {
+    settings: &'a Settings,
+    stage: &'a Stage,
+    oracle: Shared,
+    people: People,
+    fleet: Fleet,
+    proxy: Proxy,
+    weather: Weather,
+    outages: JoinSet<anyhow::Result<()>>,
+    blows: BTreeMap<String, u64>,
+    storms: u64,
+    convergences: Vec<Duration>,
+    began: Instant,
+    show: &'a mut dyn FnMut(&Status),
+}
+
+/// Runs a soak to its end. `show` is told how far it is, a few times a second. An error is one of the soak itself: what it finds
+/// is in the report.
+pub async fn run(
+    settings: &Settings,
+    stage: &Stage,
+    show: &mut dyn FnMut(&Status),
+) -> anyhow::Result<Report> {
+    let mut config = sandbox::client_config(&stage.kubeconfig).await?;
+    config.default_retry = false;
+    let nodes: Api<Node> = Api::all(Client::try_from(config)?);
+    let oracle = Shared::new(Oracle::new(stage.place.clone(), settings.watch));
+    let mut eyes = Eyes::open(&stage.etcd, &stage.place, oracle.clone()).await?;
+    let names = (0..settings.nodes).map(|number| format!("{}n{number:04}", stage.place.prefix)).collect();
+    let people = People::new(nodes, oracle.clone(), names, settings.seed);
+    let proxy =
+        Proxy::start(&stage.kubeconfig, &stage.folder.join("kubeconfig-of-the-daemons"), fair).await?;
+    let glob = format!("{}*", stage.place.prefix);
+    let mut flags: Vec<_> =
+        ["--namespace", &stage.place.namespace, "--nodes", &glob].map(str::to_owned).into();
+    flags.push(format!("--watch={}", settings.watch));
+    flags.extend(settings.flags.iter().cloned());
+    let launch = Launch { kubeconfig: proxy.kubeconfig().to_owned(), flags, folder: stage.folder.clone() };
+    let fleet = Fleet::start(launch, settings.replicas)?;
+    let mut soak = Soak {
+        settings,
+        stage,
+        oracle,
+        people,
+        fleet,
+        proxy,
+        // Apart from what people do, so that the one does not depend on the other.
+        weather: Weather::new(settings.climate, settings.seed ^ 0x5eed),
+        outages: JoinSet::new(),
+        blows: BTreeMap::new(),
+        storms: 0,
+        convergences: Vec::new(),
+        began: Instant::now(),
+        show,
+    };
+    tokio::select! {
+        done = soak.weather_the_storms() => done?,
+        error = eyes.blinded() => return Err(error).context("the oracle has missed something, and can't judge"),
+    }
+    Ok(soak.report())
+}
+
+impl Soak<'_> {
+    async fn weather_the_storms(&mut self) -> anyhow::Result<()> {
+        self.tell("creating nodes");
+        self.people.populate().await;
+        self.calm().await?;
+        self.began = Instant::now();
+        while self.began.elapsed() < self.settings.duration {
+            let rest = self.settings.duration.saturating_sub(self.began.elapsed());
+            self.storm(self.settings.storm.min(rest)).await?;
+            self.calm().await?;
+        }
+        Ok(())
+    }
+
+    async fn storm(&mut self, time: Duration) -> anyhow::Result<()> {
+        self.storms += 1;
+        let storm = self.weather.storm();
+        let end = Instant::now() + time;
+        if storm.has_faults {
+            let excluded = if storm.is_forgetful { is_impossible } else { is_impossible_or_forgetful };
+            let script = Seeded::new(self.weather.seed(), self.settings.climate.fault_rate)
+                .excluding(excluded)
+                .resources(["nodes", "configmaps", "leases"]);
+            self.proxy.set_script(script);
+        }
+        let forgets = storm.has_faults && storm.is_forgetful;
+        if forgets {
+            self.oracle.lock().forgets();
+        }
+        let is_fair = !(storm.has_faults || storm.has_outages || storm.has_kills || storm.has_resizing);
+        self.oracle.lock().ledger.is_fair = is_fair;
+        let (waves, mut coming) = mpsc::unbounded_channel();
+        let mut next_blow = Instant::now() + self.weather.pause();
+        let mut tick = tokio::time::interval(TEND);
+        let pause = Duration::from_secs_f64(1.0 / self.settings.rate.max(0.01));
+        // Taken out, because people do not wait for the weather.
+        let people = &mut self.people;
+        let mut acting = std::pin::pin!(async {
+            let mut due = tokio::time::interval(pause);
+            due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    _ = due.tick() => people.act().await,
+                    Some((percent, away)) = coming.recv() => people.wave(percent, away).await,
+                }
+            }
+        });
+        let phase = format!("storm {}: {storm}", self.storms);
+        let mut told = Teller { oracle: &self.oracle, began: self.began, show: self.show };
+        while Instant::now() < end {
+            tokio::select! {
+                () = &mut acting => {}
+                _ = tick.tick() => {
+                    self.fleet.tend()?;
+                    if !is_fair {
+                        self.oracle.lock().disturbed(Instant::now());
+                    }
+                    told.tell(&phase, self.blows.values().sum());
+                }
+            }
+            while let Some(outage) = self.outages.try_join_next() {
+                outage??;
+            }
+            if Instant::now() >= next_blow {
+                next_blow = Instant::now() + self.weather.pause();
+                if let Some(blow) = self.weather.blow(storm, &self.fleet.up()) {
+                    let strikes = match blow {
+                        Blow::ApiServer(_) | Blow::Etcd(_) => self.outages.is_empty(),
+                        _ => true,
+                    };
+                    if strikes {
+                        *self.blows.entry(blow.name()).or_default() += 1;
+                        strike(
+                            blow,
+                            &mut self.fleet,
+                            &self.proxy,
+                            &mut self.outages,
+                            self.stage,
+                            &self.oracle,
+                            &waves,
+                        )?;
+                    }
+                }
+            }
+        }
+        self.proxy.set_script(fair);
+        if forgets {
+            self.oracle.lock().remembers(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Everything is mended, nobody does anything, and all must become right.
+    async fn calm(&mut self) -> anyhow::Result<()> {
+        let phase = format!("calm after {} storms", self.storms);
+        // What is in the way of acts in flight, such as an API server that is away, goes first.
+        while let Some(outage) = self.outages.join_next().await {
+            outage??;
+        }
+        self.people.rest().await;
+        self.fleet.hurry();
+        while !self.fleet.is_whole() {
+            self.fleet.tend()?;
+            self.tell(&phase);
+            tokio::time::sleep(TEND).await;
+        }
+        let began = Instant::now();
+        self.oracle.lock().disturbed(began);
+        loop {
+            self.fleet.tend()?;
+            let not_right = self.oracle.lock().not_right();
+            if not_right.is_empty() {
+                break;
+            }
+            if began.elapsed() > self.settings.patience {
+                self.oracle.lock().not_in_time(not_right);
+                break;
+            }
+            self.tell(&format!("{phase}: {} nodes to go", not_right.len()));
+            tokio::time::sleep(LOOK).await;
+        }
+        self.convergences.push(began.elapsed());
+        self.take_times(&phase).await
+    }
+
+    async fn take_times(&mut self, phase: &str) -> anyhow::Result<()> {
+        self.oracle.lock().ledger.is_timing = true;
+        for _ in 0..self.settings.probes {
+            for blinks in [false, true] {
+                let name = if blinks { self.people.blink_one().await } else { self.people.label_one().await };
+                let Some(name) = name else { continue };
+                let began = Instant::now();
+                while !self.oracle.lock().view(&name).is_stored && began.elapsed() < self.settings.patience {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+            self.fleet.tend()?;
+            self.tell(phase);
+        }
+        self.oracle.lock().ledger.is_timing = false;
+        Ok(())
+    }
+
+    fn tell(&mut self, phase: &str) {
+        let mut teller = Teller { oracle: &self.oracle, began: self.began, show: self.show };
+        teller.tell(phase, self.blows.values().sum());
+    }
+
+    fn report(self) -> Report {
+        let (acts, unanswered) = self.people.tally();
+        let faults =
+            self.proxy.counts().into_iter().map(|(class, count)| (class.to_string(), count)).collect();
+        let oracle = self.oracle.lock();
+        Report::new(
+            self.settings,
+            self.began.elapsed(),
+            &oracle.ledger,
+            crate::report::Events {
+                acts: acts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+                unanswered,
+                blows: self.blows,
+                faults,
+                ended_by_themselves: self.fleet.ended_by_themselves.clone(),
+                storms: self.storms,
+                convergences: self.convergences,
+            },
+        )
+    }
+}
+
+struct Teller<'a> {
+    oracle: &'a Shared,
+    began: Instant,
+    show: &'a mut dyn FnMut(&Status),
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, phase: &str, blows: u64) {
+        let oracle = self.oracle.lock();
+        let status = Status {
+            phase: phase.to_owned(),
+            elapsed: self.began.elapsed(),
+            acts: oracle.ledger.versions,
+            blows,
+            wrongs: oracle.ledger.wrongs.len(),
+            undetermined: oracle.ledger.undetermined.total(),
+        };
+        drop(oracle);
+        (self.show)(&status);
+    }
+}
+
+/// Nothing goes wrong.
+fn fair(_: &Request) -> Fault {
+    Fault::None
+}
+
+fn strike(
+    blow: Blow,
+    fleet: &mut Fleet,
+    proxy: &Proxy,
+    outages: &mut JoinSet<anyhow::Result<()>>,
+    stage: &Stage,
+    oracle: &Shared,
+    waves: &mpsc::UnboundedSender<(u32, Duration)>,
+) -> anyhow::Result<()> {
+    match blow {
+        Blow::Kill(slot, down) => fleet.kill(slot, down)?,
+        Blow::Terminate(slot, down) => fleet.terminate(slot, down)?,
+        Blow::Suspend(slot, time) => fleet.suspend(slot, time)?,
+        Blow::Cut => proxy.cut(),
+        Blow::Silence => proxy.silence(),
+        Blow::Resize(count) if count != fleet.count() && fleet.is_whole() => fleet.resize(count),
+        Blow::Resize(_) => {}
+        Blow::Wave(percent, away) => drop(waves.send((percent, away))),
+        Blow::Compaction => {
+            let (etcd, revision) = (stage.etcd.clone(), oracle.lock().revision);
+            // Where etcd is away, there is nothing to be forgotten.
+            outages.spawn(async move { etcd.compact(revision).await.or(Ok(())) });
+        }
+        Blow::ApiServer(down) | Blow::Etcd(down) => {
+            if let Some(control_plane) = stage.control_plane.clone() {
+                let is_api_server = matches!(blow, Blow::ApiServer(_));
+                outages.spawn(outage(control_plane, is_api_server, down, oracle.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A part of the control plane is killed, and comes back.
+async fn outage(
+    control_plane: Arc<Mutex<Sandbox>>,
+    is_api_server: bool,
+    down: Duration,
+    oracle: Shared,
+) -> anyhow::Result<()> {
+    // What happened just before, and was not told yet, will never be.
+    if is_api_server {
+        oracle.lock().forgets();
+    }
+    {
+        let sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = if is_api_server { sandbox.api_server() } else { sandbox.etcd() };
+        part.signal(Signal::KILL)?;
+    }
+    tokio::time::sleep(down).await;
+    let restarting = tokio::task::spawn_blocking(move || {
+        let mut sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_api_server { sandbox.restart_api_server() } else { sandbox.restart_etcd() }
+    });
+    restarting.await??;
+    if is_api_server {
+        oracle.lock().remembers(Instant::now());
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! The weather: what goes wrong in a storm, and when.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use faults::{Fault, Request, Verb};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use crate::fleet::{Role, Slot};
+
+/// What may go wrong in a soak at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Climate {
+    /// Between two blows, on average.
+    pub pause: Duration,
+    /// The share of the daemons' requests that fail, in a storm that has faults.
+    pub fault_rate: f64,
+    /// For how long a daemon is suspended, at least: longer than its lease lasts.
+    pub suspension: Duration,
+    /// Whether the API server and etcd may be killed.
+    pub control_plane: bool,
+    /// Whether the number of replicas may change.
+    pub resizing: bool,
+}
+
+/// One storm: which of the things that may go wrong do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Storm {
+    /// Requests fail.
+    pub(crate) has_faults: bool,
+    /// And among the faults are those with which the API server forgets what a watch has missed.
+    pub(crate) is_forgetful: bool,
+    /// The API server and etcd are killed.
+    pub(crate) has_outages: bool,
+    /// Daemons are killed and suspended.
+    pub(crate) has_kills: bool,
+    /// The number of replicas changes.
+    pub(crate) has_resizing: bool,
+    /// Many Nodes leave at once.
+    pub(crate) has_waves: bool,
+}
+
+impl fmt::Display for Storm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.has_faults && !self.is_forgetful, "faults"),
+            (self.has_faults && self.is_forgetful, "faults with expired watches"),
+            (self.has_kills, "kills"),
+            (self.has_outages, "outages"),
+            (self.has_resizing, "resizing"),
+            (self.has_waves, "waves"),
+        ];
+        let parts: Vec<_> = parts.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
+        f.write_str(&if parts.is_empty() { "nothing but people".to_owned() } else { parts.join(", ") })
+    }
+}
+
+/// Something that goes wrong at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Blow {
+    /// SIGKILL, and a restart after a while.
+    Kill(Slot, Duration),
+    /// SIGTERM, and a restart after a while.
+    Terminate(Slot, Duration),
+    /// SIGSTOP, and SIGCONT after a while.
+    Suspend(Slot, Duration),
+    /// All connections of all daemons are reset.
+    Cut,
+    /// All connections of all daemons go silent.
+    Silence,
+    /// The API server is killed, and comes back after a while.
+    ApiServer(Duration),
+    /// etcd is killed, and comes back after a while.
+    Etcd(Duration),
+    /// etcd forgets all but the present.
+    Compaction,
+    /// There are to be so many replicas of each daemon.
+    Resize(NonZeroU32),
+    /// So many of a hundred Nodes are deleted at once, and come back after a while.
+    Wave(u32, Duration),
+}
+
+impl Blow {
+    /// A word for it.
+    pub(crate) fn name(self) -> String {
+        let of = |what: &str, (role, _): Slot| format!("{what} of a {}", role.name());
+        match self {
+            Self::Kill(slot, _) => of("SIGKILL", slot),
+            Self::Terminate(slot, _) => of("SIGTERM", slot),
+            Self::Suspend(slot, _) => of("SIGSTOP", slot),
+            Self::Cut => "all connections cut".to_owned(),
+            Self::Silence => "all connections silenced".to_owned(),
+            Self::ApiServer(_) => "API server killed".to_owned(),
+            Self::Etcd(_) => "etcd killed".to_owned(),
+            Self::Compaction => "etcd compacted".to_owned(),
+            Self::Resize(_) => "change of the number of replicas".to_owned(),
+            Self::Wave(..) => "many nodes deleted at once".to_owned(),
+        }
+    }
+}
+
+/// Draws storms and blows.
+pub(crate) struct Weather {
+    climate: Climate,
+    random: SmallRng,
+    storms: u64,
+}
+
+impl Weather {
+    /// The weather of this seed.
+    pub(crate) fn new(climate: Climate, seed: u64) -> Self {
+        Self { climate, random: SmallRng::seed_from_u64(seed), storms: 0 }
+    }
+
+    /// The next storm. The first has a bit of everything, so that a short soak has, too.
+    pub(crate) fn storm(&mut self) -> Storm {
+        let climate = self.climate;
+        self.storms += 1;
+        let is_first = self.storms == 1;
+        let mut chance = |percent: u32| self.random.random_range(0..100) < percent || is_first;
+        let (faults, kills, outages, resizing, waves) =
+            (chance(60), chance(70), chance(40), chance(35), chance(50));
+        let is_forgetful = chance(40) && !is_first;
+        Storm {
+            has_faults: faults && climate.fault_rate > 0.0,
+            is_forgetful,
+            has_kills: kills,
+            has_outages: outages && climate.control_plane,
+            has_resizing: resizing && climate.resizing,
+            has_waves: waves,
+        }
+    }
+
+    /// A seed for the faults of one storm.
+    pub(crate) fn seed(&mut self) -> u64 {
+        self.random.random()
+    }
+
+    /// How long until the next blow.
+    pub(crate) fn pause(&mut self) -> Duration {
+        self.climate.pause.mul_f64(self.random.random_range(0.2..1.8))
+    }
+
+    /// The next blow of a storm, to one of the replicas that are up.
+    pub(crate) fn blow(&mut self, storm: Storm, up: &[Slot]) -> Option<Blow> {
+        let role = if self.random.random_ratio(3, 5) { Role::Storer } else { Role::Restorer };
+        let of_role: Vec<_> = up.iter().filter(|slot| slot.0 == role).copied().collect();
+        let slot = of_role.choose(&mut self.random).copied();
+        let (short, long) = (self.millis(0..4_000), self.millis(10_000..45_000));
+        let suspended = self.climate.suspension + self.millis(1_000..25_000);
+        let percent = self.random.random_range(5..35);
+        let count = [1, 2, 3, 5].choose(&mut self.random).copied().and_then(NonZeroU32::new);
+        let is_long = self.random.random_ratio(1, 4);
+        let down = if is_long { long } else { short };
+        let api_server = self.climate.control_plane && storm.has_outages;
+        let kinds = [
+            (30, storm.has_kills, slot.map(|slot| Blow::Kill(slot, down))),
+            (15, storm.has_kills, slot.map(|slot| Blow::Terminate(slot, down))),
+            (12, storm.has_kills, slot.map(|slot| Blow::Suspend(slot, suspended))),
+            (10, storm.has_faults, Some(Blow::Cut)),
+            (5, storm.has_faults, Some(Blow::Silence)),
+            (8, api_server, Some(Blow::ApiServer(short))),
+            (8, api_server, Some(Blow::Etcd(short))),
+            (5, api_server, Some(Blow::Compaction)),
+            (8, storm.has_resizing, count.map(Blow::Resize)),
+            (8, storm.has_waves, Some(Blow::Wave(percent, short))),
+        ];
+        let kinds: Vec<_> = kinds.into_iter().filter(|(_, is_on, _)| *is_on).collect();
+        kinds.choose_weighted(&mut self.random, |(weight, ..)| *weight).ok()?.2
+    }
+
+    fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.random.random_range(range))
+    }
+}
+
+/// A read of one object by name is answered by etcd, and never old.
+pub(crate) fn is_impossible(request: &Request, fault: Fault) -> bool {
+    request.verb == Verb::Get && fault == Fault::Stale
+}
+
+/// The same, and what makes a watch lose its place.
+pub(crate) fn is_impossible_or_forgetful(request: &Request, fault: Fault) -> bool {
+    let forgets = fault == Fault::ExpiredWatch || matches!(fault, Fault::Status { code: 410, .. });
+    is_impossible(request, fault) || request.verb == Verb::Watch && forgets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_says_all() {
+        let climate = Climate {
+            pause: Duration::from_secs(5),
+            fault_rate: 0.1,
+            suspension: Duration::from_secs(15),
+            control_plane: true,
+            resizing: true,
+        };
+        let up = [(Role::Storer, 0), (Role::Restorer, 0)];
+        let play = |seed| {
+            let mut weather = Weather::new(climate, seed);
+            let storm = weather.storm();
+            (0..200).map(|_| (weather.pause(), weather.blow(storm, &up))).collect::<Vec<_>>()
+        };
+        assert_eq!(play(1), play(1));
+        assert_ne!(play(1), play(2));
+        let names: std::collections::BTreeSet<_> =
+            play(1).into_iter().filter_map(|(_, blow)| blow).map(Blow::name).collect();
+        assert_eq!(names.len(), 13, "all that can happen does: {names:?}");
+    }
+}
