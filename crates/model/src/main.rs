@@ -17,7 +17,7 @@ use clap::{Parser, value_parser};
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// Look further: some minutes, and some gigabytes
+    /// Look further: for many minutes, and with much memory (see `--most`)
     #[arg(long)]
     deep: bool,
 
