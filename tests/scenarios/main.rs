@@ -20,9 +20,11 @@ mod brake;
 mod command_line;
 mod crashes;
 mod deploy;
+mod faults;
 mod fuzz;
 mod hostile;
 mod interference;
+mod lies;
 mod ownership;
 mod races;
 mod records;
@@ -160,6 +162,27 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        faults:
+            connections_that_break_lose_nothing
+            refusals_and_errors_lose_nothing
+            a_busy_server_is_waited_for
+            stale_answers_bring_nothing_back
+            lists_that_fail_lose_nothing
+            watches_that_fail_lose_nothing
+            a_list_that_is_never_answered_holds_up_nothing
+            deletions_that_fail_are_made_again
+            everything_at_random_loses_nothing
+            leases_that_can_not_be_written_are_no_reason_to_hurry;
+        lies:
+            an_empty_list_of_nodes_is_no_departure
+            a_list_without_a_third_of_the_nodes_is_no_departure
+            a_node_that_a_list_lacked_is_known_again_from_the_next
+            an_empty_list_of_records_changes_nothing
+            lists_that_stay_stale_lose_nothing
+            a_stale_record_brings_no_removed_label_back
+            a_record_that_is_said_to_be_absent_is_asked_for_again
+            a_node_that_is_said_to_be_absent_is_asked_for_again
+            a_departure_at_the_wrong_time_loses_nothing;
         crashes:
             a_write_in_flight_is_finished_after_the_first_signal
             a_write_that_is_never_answered_does_not_hold_up_the_end

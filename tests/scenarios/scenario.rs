@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -23,6 +23,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
 
 /// Set for a process that is to be a daemon rather than a test run.
 pub const RUN_AS: &str = "LABEL_STORAGE_TEST_RUN_AS";
@@ -242,6 +243,13 @@ impl Scenario {
         self.eventually("three more passes", true, async || Ok(daemon.decisions(node) >= before + 3)).await
     }
 
+    /// Waits until a daemon has decided this about a node.
+    pub async fn has_decided(&self, daemon: &Daemon, node: &str, reason: &str) -> Result<()> {
+        let (node, reason) = (format!("node=\"{node}\""), format!("reason=\"{reason}\""));
+        let what = format!("{reason} of {node}");
+        self.eventually(&what, true, async || Ok(daemon.has_logged(&["decided", &node, &reason]))).await
+    }
+
     // Daemons.
 
     /// Starts a storer for this test's nodes.
@@ -263,11 +271,17 @@ impl Scenario {
         self.daemon_with(self.sandbox.kubeconfig(), kind, flags)
     }
 
-    /// A proxy to this test's API server. It serves on this test's runtime.
+    /// A proxy to this test's API server.
     pub async fn proxy(&self, script: impl Script) -> Result<Proxy> {
+        // Not on this test's own runtime, which stands still while a daemon is waited for that has yet to say goodbye.
+        static ELSEWHERE: LazyLock<std::io::Result<Runtime>> =
+            LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build());
+        let runtime = ELSEWHERE.as_ref().map_err(|error| anyhow!("{error}"))?;
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let kubeconfig = self.file(&format!("proxied-{number}"));
-        Proxy::start(self.sandbox.kubeconfig(), &kubeconfig, script).await
+        let sandbox = Arc::clone(&self.sandbox);
+        let start = async move { Proxy::start(sandbox.kubeconfig(), &kubeconfig, script).await };
+        runtime.spawn(start).await?
     }
 
     /// Starts a daemon that speaks to the API server through a proxy.

@@ -110,6 +110,12 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
     limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.6));
 
+    for (signal, most) in [("SIGKILL", 25.0), ("SIGTERM", 2.0)] {
+        let slowest = report.take_over.iter().filter(|taken| taken.signal == signal);
+        let slowest = slowest.map(|taken| taken.times.max).max_by(f64::total_cmp);
+        limits.push(limit(&format!("take-over after {signal}, slowest"), Unit::Seconds, slowest, most));
+    }
+
     let p99 = |latencies: Option<crate::stats::Latencies>| latencies.map(|latencies| latencies.p99);
     let back = p99(report.latency.and_then(|load| load.back));
     limits.push(limit("labels back on a node, p99", Unit::Seconds, back, 1.0));

@@ -7,6 +7,7 @@
 //!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
 //!     ├─ mass_return, cold_start
+//!     ├─ take_over
 //!     ├─ load: latency and replicas ─ trials, updates
 //!     └─ report ─ limits, table, plots
 //! ```
@@ -27,6 +28,7 @@ mod run;
 mod stage;
 mod stats;
 mod table;
+mod take_over;
 mod trials;
 mod updates;
 mod watch;
@@ -89,6 +91,8 @@ pub(crate) enum Scenario {
     Latency,
     /// The same with 0, 1, 2 and 4 replicas
     Replicas,
+    /// Replicas that are killed or asked to end, until others do their work
+    TakeOver,
 }
 
 impl Arguments {

@@ -17,6 +17,7 @@ pub(crate) struct Report {
     pub(crate) cold_start: Option<ColdStart>,
     pub(crate) latency: Option<Load>,
     pub(crate) replicas: Vec<Load>,
+    pub(crate) take_over: Vec<TakeOver>,
     pub(crate) must_reach: Vec<crate::limits::Limit>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,
@@ -84,6 +85,15 @@ pub(crate) struct Load {
     pub(crate) label_change: Option<Latencies>,
     /// From the create of a Node to its labels on it, under updates.
     pub(crate) back: Option<Latencies>,
+}
+
+/// Replicas that ended in one way: from the signal to the first effect of another replica's work.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct TakeOver {
+    pub(crate) daemon: &'static str,
+    pub(crate) signal: &'static str,
+    pub(crate) nodes: usize,
+    pub(crate) times: Latencies,
 }
 
 /// What processes used over some time.

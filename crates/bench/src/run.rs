@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
-use crate::{Arguments, Scenario, cold_start, limits, load, mass_return, plots, poll, table};
+use crate::{Arguments, Scenario, cold_start, limits, load, mass_return, plots, poll, table, take_over};
 
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
@@ -89,7 +89,7 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     polls.push(arguments.nodes);
     add(Scenario::Poll, &polls);
     add(Scenario::MassReturn, &MASS_RETURN);
-    for scenario in [Scenario::ColdStart, Scenario::Latency, Scenario::Replicas] {
+    for scenario in [Scenario::ColdStart, Scenario::Latency, Scenario::Replicas, Scenario::TakeOver] {
         add(scenario, &[arguments.nodes]);
     }
     steps
@@ -109,6 +109,7 @@ async fn one(
             cold_start::ensure_records(stage).await?;
             report.latency = Some(load::measure(stage, 1, arguments.trials, arguments).await?);
         }
+        Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
         Scenario::Replicas => {
             cold_start::ensure_records(stage).await?;
             for replicas in REPLICAS {
@@ -146,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Poll, Replicas};
-        let all = vec![Poll, MassReturn, ColdStart, Latency, Replicas];
+        use Scenario::{ColdStart, Latency, MassReturn, Poll, Replicas, TakeOver};
+        let all = vec![Poll, MassReturn, ColdStart, Latency, Replicas, TakeOver];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
     }

@@ -18,7 +18,8 @@ pub(crate) fn render(report: &Report) -> String {
         memory as f64 / 1e9
     );
     let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
-    let loads = [latency(report), usage(report), replicas(report), limits(&report.must_reach)];
+    let loads =
+        [latency(report), usage(report), replicas(report), take_overs(report), limits(&report.must_reach)];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{table}");
@@ -158,6 +159,23 @@ fn cold_start(report: &Report) -> Table {
             seconds(cold.storing),
             seconds(cold.creating),
             ratio(cold.storing, cold.creating).map_or_else(|| "-".to_owned(), ratio_text),
+        ]);
+    }
+    table
+}
+
+fn take_overs(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Take-over: from the signal to one of three replicas until another has done its work",
+        ["", "nodes", "times", "p50 s", "max s"],
+    );
+    for taken in &report.take_over {
+        table.row([
+            format!("{} to a {}", taken.signal, taken.daemon),
+            thousands(taken.nodes as u64),
+            taken.times.trials.to_string(),
+            seconds(taken.times.p50),
+            seconds(taken.times.max),
         ]);
     }
     table

@@ -38,7 +38,9 @@ impl Worker<Task> for Apply {
             Some((node, seen_at)) if is_fresh(*seen_at) => (Some(node.clone()), *seen_at),
             _ => {
                 let asked_at = Instant::now();
-                (self.replica.nodes.get(name).await?, asked_at)
+                let node = self.replica.nodes.get(name).await?;
+                task.known.require_newer_node(node.as_ref(), tries)?;
+                (node, asked_at)
             }
         };
         let Some(node) = node else {
@@ -46,6 +48,7 @@ impl Worker<Task> for Apply {
             return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
         };
         let found = self.replica.records.get(name).await?;
+        task.known.require_newer_record(found.as_ref(), tries)?;
         let plan = plan_restore(&node, Found::stored(found.as_ref()));
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));

@@ -8,7 +8,7 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::table::{Name, Row, Table};
+use label_storage_runtime::table::{Known, Name, Row, Table};
 
 use crate::apply::WOULD_RESTORE;
 
@@ -33,6 +33,8 @@ type News = (UidDigest, ResourceVersion);
 pub(crate) struct Task {
     /// The Node, and when it looked like this.
     pub(crate) view: Option<(Node, Instant)>,
+    /// What an answer must not be older than.
+    pub(crate) known: Known,
     news: Option<News>,
 }
 
@@ -85,7 +87,7 @@ impl Planner for RestorePlanner {
 
     fn task(&mut self, row: &Row) -> Task {
         let news = self.said.as_ref().and_then(|_| news(row));
-        Task { view: self.views.remove(row.name()), news }
+        Task { view: self.views.remove(row.name()), known: row.known(), news }
     }
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {

@@ -294,8 +294,10 @@ impl<'a> Keeper<'a> {
         let seen = match outcome {
             Ok(seen) => seen,
             Err(error) => {
-                // Somebody was quicker, or nobody knows: then the next look tells.
-                self.look_at = Instant::now();
+                // Somebody was quicker, or nobody knows: then the next look tells. Not at once: what it tells may be as wrong
+                // as what was just refused, and all replicas would go round and round.
+                let pause = pace::jittered(LOOK).max(error.retry_after().unwrap_or_default());
+                self.look_at = Instant::now() + pause;
                 self.doubted.insert(shard.clone());
                 match error.kind {
                     Kind::Moved => {

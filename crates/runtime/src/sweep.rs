@@ -21,8 +21,8 @@ pub(crate) struct Sweeps<'a> {
     replica: &'a Replica,
     audience: Audience,
     tasks: JoinSet<()>,
-    nodes: Watching,
-    records: Watching,
+    nodes: Followed,
+    records: Followed,
     state: State,
     due: Instant,
     /// When records are to be listed again, even if nobody watches them.
@@ -34,13 +34,23 @@ pub(crate) struct Sweeps<'a> {
     not_before: Option<Instant>,
     /// Whether the last one left nothing open that only another one can tell.
     is_settled: bool,
-    /// The versions of the last lists, of Nodes and of records.
-    latest: (ResourceVersion, ResourceVersion),
     /// So many lists in a row were older than one before.
     older: u32,
     pace: Pace,
     /// So many lists in a row have failed.
     failures: u32,
+}
+
+/// How one kind of object is followed.
+#[derive(Debug, Clone, Copy)]
+struct Followed {
+    watching: Watching,
+    /// The version of the last list.
+    latest: ResourceVersion,
+}
+
+impl Followed {
+    const NOT_YET: Self = Self { watching: Watching::Off, latest: ResourceVersion(0) };
 }
 
 /// Whether changes are told of as they happen.
@@ -66,8 +76,8 @@ impl<'a> Sweeps<'a> {
             replica,
             audience,
             tasks: JoinSet::new(),
-            nodes: Watching::Off,
-            records: Watching::Off,
+            nodes: Followed::NOT_YET,
+            records: Followed::NOT_YET,
             state: State::Resting,
             due: now,
             audit_due: now,
@@ -75,7 +85,6 @@ impl<'a> Sweeps<'a> {
             last: None,
             not_before: None,
             is_settled: true,
-            latest: (ResourceVersion(0), ResourceVersion(0)),
             older: 0,
             pace: Pace::default(),
             failures: 0,
@@ -103,10 +112,11 @@ impl<'a> Sweeps<'a> {
 
     /// Whether changes of this kind are told of as they happen.
     pub(crate) fn is_watching(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Nodes => self.nodes == Watching::On,
-            Kind::Records => self.records == Watching::On,
-        }
+        let followed = match kind {
+            Kind::Nodes => &self.nodes,
+            Kind::Records => &self.records,
+        };
+        followed.watching == Watching::On
     }
 
     fn watches_all(&self) -> bool {
@@ -126,7 +136,7 @@ impl<'a> Sweeps<'a> {
         if self.state != State::Resting || now < self.due {
             return;
         }
-        let is_blind = self.replica.args.watch && self.records != Watching::On;
+        let is_blind = self.replica.args.watch && !self.is_watching(Kind::Records);
         let records = !self.has_listed_records || self.watches_all() || is_blind || now >= self.audit_due;
         self.state = State::Listing { so_far: Duration::ZERO };
         while self.tasks.try_join_next().is_some() {}
@@ -206,16 +216,13 @@ impl<'a> Sweeps<'a> {
         outcome: Result<Listed, Error>,
     ) -> Result<Listed, Error> {
         let listed = outcome?;
-        let latest = match kind {
-            Kind::Nodes => &mut self.latest.0,
-            Kind::Records => &mut self.latest.1,
-        };
-        if listed.version < *latest {
+        let latest = self.followed(kind).latest;
+        if listed.version < latest {
             self.older += 1;
             let message = format!("it is at version {}, and one before was at {latest}", listed.version);
             return Err(Error::unclear("believe a list", message));
         }
-        (*latest, self.older) = (listed.version, 0);
+        (self.followed(kind).latest, self.older) = (listed.version, 0);
         Ok(listed)
     }
 
@@ -228,9 +235,8 @@ impl<'a> Sweeps<'a> {
     /// Forgets all that was seen, ends all watches and lists everything again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
-        (self.nodes, self.records, self.state) = (Watching::Off, Watching::Off, State::Resting);
+        (self.nodes, self.records, self.state) = (Followed::NOT_YET, Followed::NOT_YET, State::Resting);
         (self.has_listed_records, self.last, self.older) = (false, None, 0);
-        self.latest = (ResourceVersion(0), ResourceVersion(0));
         self.due = Instant::now() + pace::jittered(self.replica.args.interval);
     }
 
@@ -260,10 +266,10 @@ impl<'a> Sweeps<'a> {
     }
 
     fn watch_from(&mut self, kind: Kind, version: ResourceVersion) {
-        if !self.replica.args.watch || *self.watching_of(kind) != Watching::Off {
+        if !self.replica.args.watch || self.followed(kind).watching != Watching::Off {
             return;
         }
-        *self.watching_of(kind) = Watching::Broken;
+        self.followed(kind).watching = Watching::Broken;
         let (source, share, audience) =
             (self.source(kind), self.replica.share.clone(), self.audience.clone());
         self.tasks.spawn(observer::watch(source, share, version, audience));
@@ -271,8 +277,8 @@ impl<'a> Sweeps<'a> {
 
     /// A watch works.
     pub(crate) fn watching(&mut self, kind: Kind) {
-        if *self.watching_of(kind) != Watching::On {
-            *self.watching_of(kind) = Watching::On;
+        if self.followed(kind).watching != Watching::On {
+            self.followed(kind).watching = Watching::On;
             tracing::info!(?kind, "watching");
             self.schedule();
         }
@@ -280,9 +286,9 @@ impl<'a> Sweeps<'a> {
 
     /// A watch does not work.
     pub(crate) fn not_watching(&mut self, kind: Kind, error: &Error) {
-        if *self.watching_of(kind) == Watching::On {
+        if self.followed(kind).watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
-            *self.watching_of(kind) = Watching::Broken;
+            self.followed(kind).watching = Watching::Broken;
             self.hurry();
         }
     }
@@ -297,7 +303,7 @@ impl<'a> Sweeps<'a> {
         if kind == Kind::Nodes {
             self.replica.metrics.history_lost.inc();
         }
-        *self.watching_of(kind) = Watching::Off;
+        self.followed(kind).watching = Watching::Off;
         self.hurry();
     }
 
@@ -309,7 +315,7 @@ impl<'a> Sweeps<'a> {
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
     }
 
-    fn watching_of(&mut self, kind: Kind) -> &mut Watching {
+    fn followed(&mut self, kind: Kind) -> &mut Followed {
         match kind {
             Kind::Nodes => &mut self.nodes,
             Kind::Records => &mut self.records,

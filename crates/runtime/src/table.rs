@@ -4,6 +4,7 @@
 //! everything that is seen comes with its resourceVersion, and only what is newer counts. Both kinds count on their
 //! own: the versions of a Node and of a ConfigMap are never compared.
 
+mod known;
 mod packed;
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::packed::{PackedNode, PackedRecord};
+
+pub use self::known::Known;
 
 /// A Node's name, shared by all who speak of it.
 pub type Name = Arc<str>;

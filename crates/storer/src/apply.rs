@@ -39,11 +39,13 @@ impl Worker<Task> for Apply {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
         let found = if is_unread { None } else { self.replica.records.get(node).await? };
+        task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
         let live = self.replica.nodes.get(node).await?;
+        task.known.require_newer_node(live.as_ref(), tries)?;
         let sighting = sighting(live.as_ref(), task.last_words.as_ref(), found.as_ref(), tries)?;
         let circumstances = self.circumstances(found.as_ref(), task.unchanged);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);

@@ -10,7 +10,7 @@ use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::metrics::Metrics;
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::table::{Missing, Name, Row, Table};
+use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
@@ -53,6 +53,8 @@ pub(crate) struct Task {
     pub(crate) is_unrecorded: bool,
     /// For how long this process has seen the record at this version.
     pub(crate) unchanged: Unchanged,
+    /// What an answer must not be older than.
+    pub(crate) known: Known,
     news: Option<News>,
 }
 
@@ -164,6 +166,7 @@ impl Planner for StorePlanner {
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            known: row.known(),
             news: self.said.as_ref().and_then(|_| self.news(row)),
         }
     }

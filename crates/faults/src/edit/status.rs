@@ -8,6 +8,7 @@ use super::{Format, MAGIC};
 /// A refusal, in the words of a real one.
 pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let (reason, message) = match code {
+        404 => ("NotFound", "the object is not found"),
         409 => (
             "Conflict",
             "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again",

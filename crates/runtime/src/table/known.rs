@@ -1,0 +1,104 @@
+//! Whether an answer can be true, given what was heard before.
+//!
+//! A server that lags, or a cache before it, answers with what was true once. A write that follows from that is refused
+//! where the object itself has changed since; but a record that still has a label which was removed long ago would be
+//! restored to a Node that has not changed at all.
+
+use label_storage::{Node, ResourceVersion};
+
+use super::Row;
+use crate::call::{Error, Kind};
+use crate::records::Found;
+
+/// What was known of a Node and its record before they are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    node: Seen,
+    record: Seen,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// The latest that was heard of.
+    version: ResourceVersion,
+    is_there: bool,
+}
+
+/// So often an answer is not believed that is older than another: what stays so is true, as when etcd is restored from a
+/// backup.
+const STALE: u32 = 20;
+
+/// So often something has to be absent that was there. Deletions are ordinary, so it is not often.
+const ABSENT: u32 = 3;
+
+impl Row {
+    /// What is known, for a look at what there is.
+    pub fn known(&self) -> Known {
+        Known {
+            node: Seen { version: self.node_version, is_there: self.node.is_there() },
+            record: Seen { version: self.record_version, is_there: self.record.is_there() },
+        }
+    }
+}
+
+impl Known {
+    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a row before it.
+    pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
+        self.node.require_newer("get node", read.map(|node| node.version), tries)
+    }
+
+    /// The same for the record.
+    pub fn require_newer_record(&self, read: Option<&Found>, tries: u32) -> Result<(), Error> {
+        // One without a version can't be compared, nor written.
+        let version = read.map(|found| found.version().unwrap_or(self.record.version));
+        self.record.require_newer("get configmap", version, tries)
+    }
+}
+
+impl Seen {
+    fn require_newer(
+        &self,
+        what: &'static str,
+        read: Option<ResourceVersion>,
+        tries: u32,
+    ) -> Result<(), Error> {
+        let known = self.version;
+        let message = match read {
+            Some(read) if read < known && tries < STALE => {
+                format!("the answer is stale: it is of version {read}, and {known} was seen before")
+            }
+            None if self.is_there && tries + 1 < ABSENT => {
+                format!("it is not there, and version {known} was seen before")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error { what, kind: Kind::Moved, code: None, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_refused(known: u64, is_there: bool, read: Option<u64>, tries: u32) -> bool {
+        let seen = Seen { version: ResourceVersion(known), is_there };
+        seen.require_newer("get node", read.map(ResourceVersion), tries).is_err()
+    }
+
+    #[test]
+    fn what_is_older_than_what_was_seen_is_refused_unless_it_stays_so() {
+        assert!(!is_refused(7, true, Some(7), 0));
+        assert!(!is_refused(7, true, Some(8), 0));
+        assert!(is_refused(7, true, Some(6), 0));
+        assert!(is_refused(7, false, Some(6), 0), "it was deleted after that");
+        assert!(!is_refused(0, false, Some(6), 0), "nothing was seen, or all is forgotten");
+        assert!(is_refused(7, true, Some(6), STALE - 1) && !is_refused(7, true, Some(6), STALE));
+    }
+
+    #[test]
+    fn what_was_there_is_asked_for_again() {
+        assert!(is_refused(7, true, None, 0) && is_refused(7, true, None, 1));
+        assert!(!is_refused(7, true, None, 2), "it is gone");
+        assert!(!is_refused(7, false, None, 0));
+    }
+}
