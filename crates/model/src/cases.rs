@@ -131,7 +131,7 @@ pub const DEEP: [Case; 9] = [
     },
     Case {
         name: "watching; two nodes",
-        config: Config { names: 2, left: Left { unlabel: 1, delete: 1, ..NONE }, ..ONE },
+        config: Config { names: 2, left: Left { unlabel: 1, delete: 2, ..NONE }, ..ONE },
     },
 ];
 

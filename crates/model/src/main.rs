@@ -17,7 +17,7 @@ use clap::{Parser, value_parser};
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// Look further: some minutes, and some gigabytes
+    /// Look further: for many minutes, and with much memory (see `--most`)
     #[arg(long)]
     deep: bool,
 
@@ -65,11 +65,11 @@ struct Own {
     late_words: bool,
 
     /// A person sets a label, or changes its value
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     label: Option<u8>,
 
     /// A person removes a label
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     unlabel: Option<u8>,
 
     /// A Node is deleted; it may be re-created each time
@@ -77,23 +77,23 @@ struct Own {
     delete: Option<u8>,
 
     /// A Node comes back with a label from its kubelet
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     kubelet: Option<u8>,
 
     /// A Node comes back with the marker of the one before
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     copy: Option<u8>,
 
     /// A storer is killed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     crash: Option<u8>,
 
     /// A write is lost, or its answer is
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     lose: Option<u8>,
 
     /// A write arrives late, or twice
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     late: Option<u8>,
 }
 
@@ -133,7 +133,17 @@ impl Own {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string();
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            eprintln!("{}", lines.collect::<Vec<_>>().join(" "));
+            return ExitCode::from(2);
+        }
+        // Help, or the version.
+        Err(error) => error.exit(),
+    };
     let cases = match (arguments.own.config(arguments.without), arguments.without) {
         (Some(config), _) => vec![Case { name: "as asked for", config }],
         (None, Some(guard)) => vec![Case { name: "what the guard is for", config: cases::shown_by(guard).0 }],
