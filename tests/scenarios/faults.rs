@@ -13,8 +13,6 @@ use anyhow::{Context, Result};
 use faults::{Class, Fault, Proxy, Request, Script, Seeded, Verb};
 use futures::{StreamExt, TryStreamExt};
 use label_storage::name::record_name;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
 use crate::scenario::{Daemon, Labels, Scenario, labels};
 
@@ -152,7 +150,22 @@ pub async fn stale_answers_bring_nothing_back(s: &Scenario) -> Result<()> {
     each_on_its_own_node(s, |_| vec![Fault::Stale], &[Class::Stale]).await
 }
 
-/// Each of these faults to half of such requests, with daemons of its own.
+/// Every other request of this verb has this fault: of those for nodes, and of those for records.
+fn every_other(verb: Verb, fault: Fault) -> impl Script {
+    let mut seen = [("nodes", 0), ("configmaps", 0)];
+    move |request: &Request| {
+        let counts = seen.iter_mut().find(|(resource, _)| request.is(verb, resource));
+        match counts {
+            Some((_, count)) => {
+                *count += 1;
+                if *count % 2 == 1 { fault } else { Fault::None }
+            }
+            None => Fault::None,
+        }
+    }
+}
+
+/// Each of these faults to every other such request, with daemons of its own.
 async fn each_with_its_own_daemons(
     s: &Scenario,
     verb: Verb,
@@ -161,24 +174,16 @@ async fn each_with_its_own_daemons(
     cuts: bool,
 ) -> Result<()> {
     let cases = faults.into_iter().enumerate().map(async |(number, fault)| {
-        // Not to every other one: two kinds of lists and two daemons take turns, too.
-        let mut random = StdRng::seed_from_u64(1);
-        let half = move |request: &Request| {
-            let fits = request.verb == verb && ["nodes", "configmaps"].contains(&&*request.resource);
-            if fits && random.random() { fault } else { Fault::None }
-        };
-        let proxy = s.proxy(half).await?;
+        // Each with a proxy of its own, or the one might have all the faults.
+        let proxies = [s.proxy(every_other(verb, fault)).await?, s.proxy(every_other(verb, fault)).await?];
         let node = s.node(&format!("n{number}"));
-        let own = ["--nodes", node.as_str()];
-        let _daemons = pair(s, &proxy, &[flags, &own].concat())?;
-        lives(s, &node, || {
-            if cuts {
-                proxy.cut();
-            }
-        })
-        .await
-        .with_context(|| format!("{fault:?}"))?;
-        happened(&proxy, &fault.class().into_iter().collect::<Vec<_>>())
+        let flags = [flags, &["--nodes", node.as_str()]].concat();
+        let _storer = s.daemon_through(&proxies[0], "storer", &flags)?;
+        let _restorer = s.daemon_through(&proxies[1], "restorer", &flags)?;
+        let step = || proxies.iter().filter(|_| cuts).for_each(Proxy::cut);
+        lives(s, &node, step).await.with_context(|| format!("{fault:?}"))?;
+        let expected: Vec<_> = fault.class().into_iter().collect();
+        proxies.iter().try_for_each(|proxy| happened(proxy, &expected))
     });
     // Each has two daemons.
     futures::stream::iter(cases).buffer_unordered(4).try_collect().await

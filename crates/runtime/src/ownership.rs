@@ -296,8 +296,7 @@ impl<'a> Keeper<'a> {
             Err(error) => {
                 // Somebody was quicker, or nobody knows: then the next look tells. Not at once: what it tells may be as wrong
                 // as what was just refused, and all replicas would go round and round.
-                let pause = pace::jittered(LOOK).max(error.retry_after().unwrap_or_default());
-                self.look_at = Instant::now() + pause;
+                self.look_at = Instant::now() + pace::jittered(LOOK);
                 self.doubted.insert(shard.clone());
                 match error.kind {
                     Kind::Moved => {
@@ -305,8 +304,9 @@ impl<'a> Keeper<'a> {
                     }
                     _ => self.failed(&error),
                 }
+                // And not before it: a write that was applied, and whose answer was lost, has changed what there is.
                 if let Some(held) = self.held.get_mut(&shard) {
-                    held.renew_at = Instant::now() + pace::jittered(LOOK);
+                    held.renew_at = self.look_at;
                 }
                 return;
             }
