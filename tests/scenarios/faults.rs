@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use faults::{Class, Fault, Proxy, Request, Script, Seeded, Verb};
@@ -71,7 +71,7 @@ impl Script for EveryOther {
     }
 }
 
-/// All of these faults at the same time, each to a node of its own.
+/// All of these faults side by side, each to a node of its own.
 async fn each_on_its_own_node(
     s: &Scenario,
     faults: impl Fn(Verb) -> Vec<Fault>,
@@ -94,8 +94,9 @@ async fn each_on_its_own_node(
     }
     let proxy = s.proxy(EveryOther(script)).await?;
     let _daemons = pair(s, &proxy, &[])?;
-    let lives = nodes.iter().map(|node| async { lives(s, node, || ()).await.context(node.clone()) });
-    futures::future::try_join_all(lives).await?;
+    let lives = nodes.iter().map(async |node| lives(s, node, || ()).await.context(node.clone()));
+    // Not more: daemons that fail all the time work on one node at a time, and each is to have its turn.
+    futures::stream::iter(lives).buffer_unordered(8).try_collect::<()>().await?;
     happened(&proxy, expected)
 }
 
@@ -282,12 +283,12 @@ pub async fn leases_that_can_not_be_written_are_no_reason_to_hurry(s: &Scenario)
         let _blocked = s.daemon_through(&proxy, kind, &own)?;
         let tried = async || Ok(counter.load(Ordering::Relaxed) > 0);
         s.eventually("it is tried", true, tried).await?;
-        // Lists come every 150 ms: these take three seconds or more.
-        let lists = || holder.log().matches("listed kind=Nodes").count();
-        let enough = lists() + 20;
+        // Lists come every 150 ms, and later where there is much to do.
+        let (began, lists) = (Instant::now(), || holder.log().matches("listed kind=Nodes").count());
+        let (before, enough) = (counter.load(Ordering::Relaxed), lists() + 8);
         s.eventually("some lists", true, async || Ok(lists() >= enough)).await?;
-        let tries = counter.load(Ordering::Relaxed);
-        assert!(tries < 60, "{fault:?}: {tries} tries in the time of 20 lists");
+        let (tries, took) = (counter.load(Ordering::Relaxed) - before, began.elapsed());
+        assert!(tries as f64 <= 10.0 + 8.0 * took.as_secs_f64(), "{fault:?}: {tries} tries in {took:?}");
     }
     Ok(())
 }

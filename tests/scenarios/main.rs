@@ -21,6 +21,7 @@ mod command_line;
 mod crashes;
 mod deploy;
 mod faults;
+mod hostile;
 mod interference;
 mod lies;
 mod ownership;
@@ -110,6 +111,8 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        hostile:
+            hundreds_of_hostile_records_do_no_harm;
         races:
             a_stale_write_of_a_record_is_refused_and_planned_anew
             a_stale_patch_of_a_node_is_refused_and_planned_anew

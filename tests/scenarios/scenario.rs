@@ -24,6 +24,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
+/// Names the seed of a run that is to be repeated.
+pub const SEED: &str = "LABEL_STORAGE_TEST_SEED";
+
+/// The seed of this run: from the environment, or else a new one.
+pub fn seed() -> u64 {
+    std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random)
+}
+
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 

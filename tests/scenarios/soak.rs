@@ -8,14 +8,10 @@ use soak::object::Place;
 use soak::weather::Climate;
 use soak::{Settings, Stage};
 
-use crate::scenario::Scenario;
-
-/// Names the seed of a run that is to be repeated.
-const SEED: &str = "LABEL_STORAGE_TEST_SEED";
+use crate::scenario::{SEED, Scenario, seed};
 
 pub async fn random_histories_in_bad_weather_end_as_an_oracle_says(s: &Scenario) -> Result<()> {
-    let seed =
-        std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u64>);
+    let seed = seed();
     let again = format!("to repeat this history: {SEED}={seed} cargo test --test scenarios random_histories");
     println!("{again}");
     let settings = Settings {

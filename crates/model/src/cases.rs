@@ -1,0 +1,176 @@
+//! What is looked at: by the tests, with `--deep`, and to show what a guard is for.
+
+use crate::{Config, Guard, Left, Property, Resume};
+
+/// Something to look at.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// In a few words.
+    pub name: &'static str,
+    /// What may happen.
+    pub config: Config,
+}
+
+/// Nothing may happen that is not said.
+const NONE: Left = Left { label: 0, unlabel: 0, delete: 0, kubelet: 0, copy: 0, crash: 0, lose: 0, late: 0 };
+
+/// Two of each daemon that watch one Node, with one key.
+const TWO: Config = Config {
+    names: 1,
+    storers: 2,
+    restorers: 2,
+    keys: 1,
+    watch: true,
+    resume: Resume::List,
+    left: NONE,
+    without: None,
+    late_words: false,
+};
+
+const POLLING: Config = Config { watch: false, ..TWO };
+
+/// One of each daemon.
+const ONE: Config = Config { storers: 1, restorers: 1, ..TWO };
+
+/// What the tests look at, in less than a minute.
+pub const QUICK: [Case; 8] = [
+    Case {
+        name: "watching; a label is changed and removed, the node re-created",
+        config: Config { restorers: 1, left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; a storer is killed and goes on from any position",
+        config: Config {
+            resume: Resume::Any,
+            left: Left { label: 1, unlabel: 1, delete: 1, crash: 1, lose: 1, ..NONE },
+            ..ONE
+        },
+    },
+    Case {
+        name: "watching; two storers, a write or its answer is lost",
+        config: Config { restorers: 1, left: Left { unlabel: 1, delete: 1, lose: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; two keys",
+        config: Config { restorers: 1, keys: 2, left: Left { label: 1, delete: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; two restorers, re-created twice, with a label from its kubelet",
+        config: Config { storers: 1, left: Left { delete: 2, kubelet: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "polling; two of each daemon",
+        config: Config { left: Left { label: 1, unlabel: 1, delete: 1, kubelet: 1, ..NONE }, ..POLLING },
+    },
+    Case {
+        name: "polling; a storer is killed, writes are lost, late or repeated",
+        config: Config {
+            restorers: 1,
+            left: Left { unlabel: 1, delete: 1, crash: 1, lose: 1, late: 1, ..NONE },
+            ..POLLING
+        },
+    },
+    Case {
+        name: "polling; two nodes, and a storer is killed",
+        config: Config {
+            names: 2,
+            watch: false,
+            left: Left { unlabel: 1, delete: 1, crash: 1, ..NONE },
+            ..ONE
+        },
+    },
+];
+
+/// What takes longer.
+pub const DEEP: [Case; 9] = [
+    Case {
+        name: "watching; two of each daemon",
+        config: Config { left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; one of two storers is killed, and goes on from any position",
+        config: Config {
+            restorers: 1,
+            resume: Resume::Any,
+            left: Left { unlabel: 1, delete: 1, crash: 1, ..NONE },
+            ..TWO
+        },
+    },
+    Case {
+        name: "watching; two storers, writes are lost, late or repeated",
+        config: Config { left: Left { unlabel: 1, delete: 1, lose: 1, late: 1, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; two storers, two keys, and a kubelet that sets one",
+        config: Config {
+            keys: 2,
+            restorers: 1,
+            left: Left { label: 1, delete: 1, kubelet: 1, ..NONE },
+            ..TWO
+        },
+    },
+    Case {
+        name: "watching; two storers, re-created twice",
+        config: Config { restorers: 1, left: Left { unlabel: 1, delete: 2, ..NONE }, ..TWO },
+    },
+    Case {
+        name: "watching; one of each daemon, a long history",
+        config: Config { left: Left { label: 2, unlabel: 1, delete: 2, kubelet: 1, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; one of each daemon, re-created twice and killed",
+        config: Config {
+            resume: Resume::Any,
+            left: Left { unlabel: 1, delete: 2, crash: 1, lose: 1, ..NONE },
+            ..ONE
+        },
+    },
+    Case {
+        name: "polling; two of each daemon, a long history",
+        config: Config { left: Left { label: 2, unlabel: 1, delete: 2, copy: 1, ..NONE }, ..POLLING },
+    },
+    Case {
+        name: "watching; two nodes",
+        config: Config { names: 2, left: Left { unlabel: 1, delete: 1, ..NONE }, ..ONE },
+    },
+];
+
+/// What it takes to see what a guard is for, and what is broken without it.
+pub fn shown_by(guard: Guard) -> (Config, Property) {
+    let change = Left { label: 1, unlabel: 1, delete: 1, ..NONE };
+    let (config, property) = match guard {
+        Guard::Uid => (POLLING, Property::Unsettled),
+        Guard::Marker => (POLLING, Property::Lost),
+        Guard::MarkWhole => (POLLING, Property::Unsettled),
+        Guard::OwnMarker => {
+            let left = Left { delete: 2, copy: 1, ..NONE };
+            return (Config { left, without: Some(guard), ..POLLING }, Property::Lost);
+        }
+        Guard::EmptyGivesNothing => (POLLING, Property::Lost),
+        Guard::ConfirmingGet => (POLLING, Property::CameBack),
+        Guard::FreshRecord => (POLLING, Property::CameBack),
+        Guard::Tombstone | Guard::PlanLifetime => (POLLING, Property::WentBack),
+        Guard::RecordVersion | Guard::CreateOnly => (POLLING, Property::WentBack),
+        Guard::NodeVersion => (POLLING, Property::Overwritten),
+        Guard::NewerDeleted => {
+            return (
+                Config { left: Left { delete: 2, ..NONE }, without: Some(guard), ..TWO },
+                Property::Lost,
+            );
+        }
+        Guard::History => {
+            let left = Left { unlabel: 1, delete: 1, ..NONE };
+            return (Config { left, late_words: true, without: Some(guard), ..TWO }, Property::WentBack);
+        }
+        Guard::KeepNone => {
+            let left = Left { unlabel: 1, delete: 1, crash: 1, ..NONE };
+            let config = Config { left, resume: Resume::Recent, without: Some(guard), ..TWO };
+            return (config, Property::Unheard);
+        }
+        Guard::LabelsGeneration => {
+            let left = Left { label: 1, delete: 1, ..NONE };
+            return (Config { left, keys: 2, without: Some(guard), ..POLLING }, Property::Lost);
+        }
+    };
+    (Config { left: change, without: Some(guard), ..config }, property)
+}

@@ -1,0 +1,38 @@
+//! What keeps the protocol safe, one by one: each can be taken away, to see what it is there for.
+
+/// One guard. Taken away where the model calls the shipped functions or carries out what they plan, never in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Guard {
+    /// A record says which incarnation it was made from: without, every incarnation is the record's own
+    Uid,
+    /// The storer waits until a new incarnation is marked: without, it believes it at once
+    Marker,
+    /// A Node that lacks no label is marked too: without, it is not
+    MarkWhole,
+    /// A marker counts only with the Node's own uid: without, one that was copied along counts too
+    OwnMarker,
+    /// An empty record marks nobody, and is waited for by nobody: without, it is restored like any other
+    EmptyGivesNothing,
+    /// The storer reads the Node last: without, it plans from what it saw at any time
+    ConfirmingGet,
+    /// The restorer reads the record after it has seen the Node: without, before
+    FreshRecord,
+    /// An emptied record stays for half a minute: without, it is deleted at once
+    Tombstone,
+    /// A plan that is too old is dropped: without, it is carried out at any time
+    PlanLifetime,
+    /// A record is replaced or deleted only as it was read: without, however it is
+    RecordVersion,
+    /// A record is created only where there is none: without, over any
+    CreateOnly,
+    /// A Node is patched only as it was seen: without, if it is still the same incarnation
+    NodeVersion,
+    /// A deletion counts only if it is newer than the record: without, also if it is as new
+    NewerDeleted,
+    /// Last labels are outdated where a restored Node has no record: without, they are stored there too
+    History,
+    /// Last labels are kept where no record is known, even if there are none: without, they are not
+    KeepNone,
+    /// A marker counts only if the labels have not changed since: without, always
+    LabelsGeneration,
+}

@@ -1,0 +1,193 @@
+//! `model`: looks at every order in which things can happen, and tells the shortest way to anything that must not.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use ::model::cases::{self, Case};
+use ::model::{Config, Guard, Left, Property, Resume, search};
+use clap::{Parser, value_parser};
+
+/// Looks at every order in which things can happen to a Node and its record, within bounds, with the very plan functions that
+/// the daemons ship.
+///
+/// Without options: what the tests look at. Exits with 1 if something is found that must not happen, and with 3 if there is
+/// more to look at than `--most` allows.
+///
+/// Any of the bounds (`--label` and those after it) makes it one search of your own, in which all that is not said is 0.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct Arguments {
+    /// Look further: some minutes, and some gigabytes
+    #[arg(long)]
+    deep: bool,
+
+    /// Take a guard away, and show what happens then
+    #[arg(long, value_name = "GUARD", conflicts_with = "deep")]
+    without: Option<Guard>,
+
+    /// Look at so many states at most
+    #[arg(long, value_name = "N", default_value_t = 60_000_000)]
+    most: usize,
+
+    #[command(flatten)]
+    own: Own,
+}
+
+/// A search of one's own.
+#[derive(Debug, clap::Args)]
+struct Own {
+    /// Names of Nodes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = one_or_two)]
+    names: usize,
+
+    /// Storers
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = one_or_two)]
+    storers: usize,
+
+    /// Restorers
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = one_or_two)]
+    restorers: usize,
+
+    /// Label keys
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = one_or_two)]
+    keys: usize,
+
+    /// Storers list, and do not watch
+    #[arg(long)]
+    poll: bool,
+
+    /// Where the watch of a storer begins that was killed
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "list")]
+    resume: Resume,
+
+    /// Also what stays open: last labels that are stored after a newer record was emptied and deleted
+    #[arg(long)]
+    late_words: bool,
+
+    /// A person sets a label, or changes its value
+    #[arg(long, value_name = "N")]
+    label: Option<u8>,
+
+    /// A person removes a label
+    #[arg(long, value_name = "N")]
+    unlabel: Option<u8>,
+
+    /// A Node is deleted; it may be re-created each time
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
+    delete: Option<u8>,
+
+    /// A Node comes back with a label from its kubelet
+    #[arg(long, value_name = "N")]
+    kubelet: Option<u8>,
+
+    /// A Node comes back with the marker of the one before
+    #[arg(long, value_name = "N")]
+    copy: Option<u8>,
+
+    /// A storer is killed
+    #[arg(long, value_name = "N")]
+    crash: Option<u8>,
+
+    /// A write is lost, or its answer is
+    #[arg(long, value_name = "N")]
+    lose: Option<u8>,
+
+    /// A write arrives late, or twice
+    #[arg(long, value_name = "N")]
+    late: Option<u8>,
+}
+
+fn one_or_two(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| (1..=2).contains(number)).ok_or_else(|| "it is 1 or 2".to_owned())
+}
+
+impl Own {
+    /// `None` if nothing is to happen.
+    fn config(&self, without: Option<Guard>) -> Option<Config> {
+        let bounds = [
+            self.label,
+            self.unlabel,
+            self.delete,
+            self.kubelet,
+            self.copy,
+            self.crash,
+            self.lose,
+            self.late,
+        ];
+        bounds.iter().any(Option::is_some).then(|| {
+            let [label, unlabel, delete, kubelet, copy, crash, lose, late] =
+                bounds.map(Option::unwrap_or_default);
+            Config {
+                names: self.names,
+                storers: self.storers,
+                restorers: self.restorers,
+                keys: self.keys,
+                watch: !self.poll,
+                resume: self.resume,
+                left: Left { label, unlabel, delete, kubelet, copy, crash, lose, late },
+                without,
+                late_words: self.late_words,
+            }
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let cases = match (arguments.own.config(arguments.without), arguments.without) {
+        (Some(config), _) => vec![Case { name: "as asked for", config }],
+        (None, Some(guard)) => vec![Case { name: "what the guard is for", config: cases::shown_by(guard).0 }],
+        (None, None) if arguments.deep => cases::DEEP.to_vec(),
+        (None, None) => cases::QUICK.to_vec(),
+    };
+    match run(&cases, arguments.most) {
+        Ok(code) => code,
+        // Nobody listens any more.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(cases: &[Case], most: usize) -> std::io::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let (mut states, mut is_complete) = (0, true);
+    for (number, Case { name, config }) in cases.iter().enumerate() {
+        let Config { names, storers, restorers, keys, watch, resume, left, without, .. } = config;
+        writeln!(out, "{}. {name}", number + 1)?;
+        let Left { label, unlabel, delete, kubelet, copy, crash, lose, late } = left;
+        writeln!(
+            out,
+            "   names {names}  storers {storers}  restorers {restorers}  keys {keys}  watch {watch}  resume {resume:?}"
+        )?;
+        writeln!(
+            out,
+            "   label {label}  unlabel {unlabel}  delete {delete}  kubelet {kubelet}  copy {copy}  crash {crash}  lose {lose}  late {late}"
+        )?;
+        if let Some(guard) = without {
+            writeln!(out, "   without {guard:?}")?;
+        }
+        out.flush()?;
+        let report = search(*config, most);
+        writeln!(
+            out,
+            "   {} states  {} steps  depth {}  {:.1} s",
+            report.states,
+            report.steps,
+            report.depth,
+            report.took.as_secs_f64()
+        )?;
+        if let Some(counterexample) = report.counterexample {
+            writeln!(out, "{counterexample}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+        states += report.states;
+        if !report.is_complete {
+            writeln!(out, "   not all of it: --most {most}")?;
+            is_complete = false;
+        }
+    }
+    writeln!(out, "{states} states, and in none of them is broken:")?;
+    for (_, promise) in Property::ALL {
+        writeln!(out, "   {promise}")?;
+    }
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}

@@ -1,0 +1,319 @@
+//! What can happen next.
+//!
+//! Every step is one thing that the API server does, or one thing that a process hears of. Three steps are left out because
+//! they change nothing that others do not cover:
+//!
+//! - A write whose guard can't hold any more is refused at once, rather than at any time: until then its sender could only
+//!   have waited.
+//! - A storer without last labels reads record and Node in one step, and a restorer Node and record: had the first of the two
+//!   changed in between, the write would be refused; had it not, it is as if both were read at the later time.
+//! - An attempt that finds nothing to do is not begun, unless it has last labels to be done with.
+
+mod restorer;
+mod storer;
+
+use std::fmt;
+
+use crate::guard::Guard;
+use crate::promise::Property;
+use crate::protocol::{Protocol, Sight};
+use crate::world::{
+    Action, Deletion, EVENTS, KEYS, Left, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing,
+    World,
+};
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// How many names of Nodes, one or two.
+    pub names: usize,
+    /// How many storers, one or two.
+    pub storers: usize,
+    /// How many restorers, one or two.
+    pub restorers: usize,
+    /// How many label keys, one or two.
+    pub keys: usize,
+    /// Whether storers watch, and hear of deletions.
+    pub watch: bool,
+    /// What a storer that is killed and started again hears of what it missed.
+    pub resume: Resume,
+    /// How many of each may happen.
+    pub left: Left,
+    /// The guard to do without.
+    pub without: Option<Guard>,
+    /// Whether last labels may be stored where a newer record has been deleted meanwhile: what stays open.
+    pub late_words: bool,
+}
+
+/// Where a storer that is started again begins to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Resume {
+    /// At the list that it starts with: what happened before is not told of
+    List,
+    /// At any position up to what was dealt with, not more than half a minute old
+    Recent,
+    /// At any position up to what was dealt with
+    Any,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// To which name.
+    pub name: usize,
+    /// Who did it.
+    pub who: Who,
+    /// What.
+    pub what: &'static str,
+}
+
+/// Who does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// A person, a controller or a kubelet.
+    Person,
+    /// A storer.
+    Storer(usize),
+    /// A restorer.
+    Restorer(usize),
+    /// The network.
+    Network,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.who {
+            Who::Person => write!(f, "person     {}", self.what),
+            Who::Storer(at) => write!(f, "storer {}   {}", at + 1, self.what),
+            Who::Restorer(at) => write!(f, "restorer {} {}", at + 1, self.what),
+            Who::Network => write!(f, "network    {}", self.what),
+        }
+    }
+}
+
+/// Where a step leads.
+pub(crate) type Next = (Step, Result<World, Property>);
+
+/// Says what can happen next, and what is wrong with where that leads.
+pub(crate) struct Model {
+    pub(crate) config: Config,
+    pub(crate) protocol: Protocol,
+}
+
+impl Model {
+    /// A model of this.
+    pub(crate) fn new(config: Config) -> Self {
+        Self { config, protocol: Protocol::new(config.without) }
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> World {
+        World::new(self.config.left)
+    }
+
+    /// The one of all worlds that differ from this one only in who is first and in how versions are numbered, and a number
+    /// that stands for it.
+    pub(crate) fn canonical(&self, world: &World) -> (World, u64) {
+        let Config { names, storers, restorers, .. } = self.config;
+        let world = world.canonical(names, storers > 1, restorers > 1);
+        (world, world.fingerprint(names))
+    }
+
+    /// All that can happen next.
+    pub(crate) fn next(&mut self, world: &World, next: &mut Vec<Next>) {
+        for at in 0..self.config.names.min(NAMES) {
+            self.persons(world, at, next);
+            (0..self.config.storers).for_each(|who| self.storer(world, at, who, next));
+            (0..self.config.restorers).for_each(|who| self.restorer(world, at, who, next));
+            self.network(world, at, next);
+        }
+        for who in 0..self.config.storers {
+            self.crashes(world, who, next);
+        }
+        for (_, result) in next.iter_mut() {
+            if let Ok(world) = result {
+                self.tidy(world);
+                if let Err(property) = self.check(world) {
+                    *result = Err(property);
+                }
+            }
+        }
+    }
+
+    fn persons(&mut self, world: &World, at: usize, next: &mut Vec<Next>) {
+        let mut push = |what, world| next.push((Step { name: at, who: Who::Person, what }, Ok(world)));
+        let Some(node) = world.names[at].node else { return self.creations(world, at, &mut push) };
+        for key in 0..self.config.keys.min(KEYS) {
+            let changes = [(1, SET[key][0]), (2, SET[key][1]), (0, UNSET[key])];
+            for (value, what) in changes.into_iter().filter(|(value, _)| node.labels[key] != *value) {
+                let mut world = *world;
+                let left = if value > 0 { &mut world.left.label } else { &mut world.left.unlabel };
+                // Two values for one key, one for the other: more tells nothing new.
+                if *left == 0 || (key > 0 && value > 1) {
+                    continue;
+                }
+                *left -= 1;
+                let mut labels = node.labels;
+                labels[key] = value;
+                self.node_moves(&mut world.names[at], |name, protocol| {
+                    name.labels_change(at, labels, protocol);
+                });
+                push(what, world);
+            }
+        }
+        if world.left.delete > 0 {
+            let mut world = *world;
+            world.left.delete -= 1;
+            self.delete(&mut world.names[at], at, node);
+            push("deletes the node", world);
+        }
+    }
+
+    fn delete(&self, name: &mut Name, at: usize, node: Node) {
+        if self.config.watch {
+            name.node_deleted(at, node, &self.protocol);
+        }
+        self.node_moves(name, |name, _| name.node = None);
+        name.saved = node.marker.or(name.saved);
+        if self.config.watch && usize::from(name.deletions) < EVENTS {
+            let last = Node { version: name.version, ..node };
+            let event = Deletion { last, since: [true; PROCESSES], is_old: false };
+            name.events[usize::from(name.deletions)] = Some(event);
+            name.deletions += 1;
+        }
+    }
+
+    fn creations(&self, world: &World, at: usize, push: &mut impl FnMut(&'static str, World)) {
+        let kubelets = [[0, 0], [1, 0], [2, 0]].into_iter().zip(CREATE);
+        for (labels, what) in kubelets.filter(|(labels, _)| labels[0] == 0 || world.left.kubelet > 0) {
+            for is_copy in [false, true] {
+                let mut world = *world;
+                let name = &mut world.names[at];
+                let saved = name.saved.filter(|_| is_copy);
+                if is_copy && (saved.is_none() || world.left.copy == 0) {
+                    continue;
+                }
+                (name.uids, name.version) = (name.uids + 1, name.version + 1);
+                name.node_created();
+                name.node =
+                    Some(Node { uid: name.uids, version: name.version, labels: [0; KEYS], marker: saved });
+                name.labels_change(at, labels, &self.protocol);
+                world.left.kubelet -= u8::from(labels[0] > 0);
+                world.left.copy -= u8::from(is_copy);
+                push(if is_copy { CREATE_COPY } else { what }, world);
+            }
+        }
+    }
+
+    /// The Node changes: patches that were made for how it was can't be carried out any more.
+    pub(crate) fn node_moves(&self, name: &mut Name, change: impl FnOnce(&mut Name, &Protocol)) {
+        name.version += 1;
+        change(name, &self.protocol);
+        let (node, guards_version) = (name.node, self.protocol.has(Guard::NodeVersion));
+        let can_succeed = |uid: u8, version: u8| {
+            node.is_some_and(|node| node.uid == uid && (node.version == version || !guards_version))
+        };
+        for restorer in &mut name.restorers {
+            if matches!(restorer, Restoring::Sent(patch) if !can_succeed(patch.uid, patch.version)) {
+                *restorer = Restoring::Idle;
+            }
+        }
+        name.late_patch = name.late_patch.filter(|patch| can_succeed(patch.uid, patch.version));
+    }
+
+    fn network(&mut self, world: &World, at: usize, next: &mut Vec<Next>) {
+        let step = |what| Step { name: at, who: Who::Network, what };
+        if let Some(write) = world.names[at].late_write {
+            let mut world = *world;
+            world.names[at].late_write = None;
+            if write.is_orphan || matches!(write.action, Action::Create(_)) {
+                // Whoever heard of the deletion may have looked at the record already, and does not look again.
+                world.names[at].last_said = None;
+            }
+            let result = self.carry_out_write(&mut world.names[at], &write).map(|_| world);
+            next.push((step("delivers a late write of the record"), result));
+        }
+        if let Some(patch) = world.names[at].late_patch {
+            let mut world = *world;
+            world.names[at].late_patch = None;
+            let result = self.carry_out_patch(&mut world.names[at], &patch).map(|()| world);
+            next.push((step("delivers a late patch of the node"), result));
+        }
+    }
+
+    /// Forgets what can't matter any more, so that worlds which differ in nothing else are one.
+    fn tidy(&self, world: &mut World) {
+        let (resume, left) = (self.config.resume, world.left);
+        for name in &mut world.names[..self.config.names] {
+            name.promise_what_is_settled();
+            for absent in &mut name.storers[self.config.storers..] {
+                *absent = Storer { heard: name.deletions, ..Storer::default() };
+            }
+            if left.copy == 0 {
+                name.saved = None;
+            }
+            let heard = name.storers.map(|storer| storer.heard).into_iter().min().unwrap_or(0);
+            for event in &mut name.events[..usize::from(heard)] {
+                let is_repeatable = match resume {
+                    Resume::List => false,
+                    Resume::Recent => left.crash > 0 && event.is_some_and(|event| !event.is_old),
+                    Resume::Any => left.crash > 0,
+                };
+                *event = event.filter(|_| is_repeatable);
+            }
+            // Only an empty record that a storer sees as it is can become old.
+            let can_age = name
+                .storers
+                .map(|storer| storer.is_fresh && storer.row.is_some_and(|record| record.labels == [0; KEYS]));
+            name.each_since(|since| {
+                for (since, can_age) in since.iter_mut().zip(can_age) {
+                    *since &= can_age;
+                }
+            });
+            for storer in &mut name.storers {
+                storer.is_aged &= storer.is_fresh;
+                // What is known of the record beyond whether there is one matters only when a deletion is heard of.
+                let resumes = resume != Resume::List && left.crash > 0;
+                let will_hear = left.delete > 0 || storer.heard < name.deletions || resumes;
+                if !(self.config.watch && will_hear) {
+                    storer.has_failed = false;
+                    if !storer.is_fresh && storer.row.is_some() {
+                        storer.row = Some(Record::ANY);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, world: &World) -> Result<(), Property> {
+        for (at, name) in world.names[..self.config.names].iter().enumerate() {
+            if self.rests(at, name) {
+                name.check_at_rest()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no daemon has anything left to do, whatever it looks at.
+    fn rests(&mut self, at: usize, name: &Name) -> bool {
+        let is_idle = name.late_write.is_none()
+            && name.late_patch.is_none()
+            && name.restorers.iter().all(|restorer| *restorer == Restoring::Idle)
+            && name.storers.iter().all(|storer| {
+                storer.job == Storing::Idle && storer.words[0].is_none() && storer.heard == name.deletions
+            });
+        let sight = name.node.map_or(Sight::Gone, Sight::Live);
+        is_idle
+            && self.protocol.store(at, sight, name.record, false) == Action::Nothing
+            && name.node.is_none_or(|node| self.protocol.restore(at, node, name.record).is_none())
+    }
+}
+
+const SET: [[&str; 2]; KEYS] = [["sets a=1", "sets a=2"], ["sets b=1", "sets b=2"]];
+const UNSET: [&str; KEYS] = ["removes a", "removes b"];
+const CREATE: [&str; 3] = [
+    "creates the node",
+    "creates the node, with a=1 from its kubelet",
+    "creates the node, with a=2 from its kubelet",
+];
+const CREATE_COPY: &str = "creates the node, with the marker of the one before";

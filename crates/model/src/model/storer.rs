@@ -1,0 +1,332 @@
+//! What a storer does: hears of deletions, reads, plans, writes, is killed.
+
+use crate::guard::Guard;
+use crate::model::{Model, Next, Resume, Step, Who};
+use crate::promise::Property;
+use crate::protocol::Sight;
+use crate::world::{Action, EVENTS, KEYS, Name, PROCESSES, Restoring, Storing, World, Write};
+
+impl Model {
+    pub(super) fn storer(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
+        let step = |what| Step { name: at, who: Who::Storer(who), what };
+        let name = &world.names[at];
+        let storer = name.storers[who];
+        if storer.heard < name.deletions {
+            let mut world = *world;
+            let kept = self.hear(&mut world.names[at], at, who);
+            let what = if kept {
+                "hears of the deletion, and keeps the last labels"
+            } else {
+                "hears of the deletion"
+            };
+            next.push((step(what), Ok(world)));
+        }
+        if !storer.is_fresh {
+            let mut world = *world;
+            world.names[at].sees_record(who);
+            next.push((step("sees the record"), Ok(world)));
+        }
+        if storer.is_fresh && !storer.is_aged && name.record.is_some_and(|record| record.labels == [0; KEYS])
+        {
+            let mut world = *world;
+            self.grow_old(&mut world.names[at], who);
+            next.push((step("has seen the empty record for half a minute"), Ok(world)));
+        }
+        if !self.protocol.has(Guard::ConfirmingGet) && storer.view != Some(name.node) {
+            let mut world = *world;
+            world.names[at].storers[who].view = Some(name.node);
+            next.push((step("sees the node"), Ok(world)));
+        }
+        match storer.job {
+            Storing::Idle => self.begin_storing(world, at, who, next),
+            Storing::Read { record, is_current, since } => {
+                let Some(last) = storer.words[0] else { return };
+                let sight = match name.node {
+                    live if !self.protocol.is_history(last, live, record) => Sight::Deleted(last),
+                    Some(live) => Sight::Live(live),
+                    None => Sight::Gone,
+                };
+                let view = if let Sight::Live(live) = sight { live } else { last };
+                let action = self.protocol.store(at, sight, record, false);
+                let write =
+                    Write { action, view: Some(view), is_words: true, is_orphan: false, is_current, since };
+                let mut world = *world;
+                world.names[at].storers[who].job = Storing::Sent(write);
+                if action == Action::Nothing {
+                    self.storing_done(&mut world.names[at], who, true, is_current);
+                    return next.push((step("reads the node, and has nothing to store"), Ok(world)));
+                }
+                self.refuse_hopeless(&mut world.names[at]);
+                next.push((step("reads the node, and sends a write for the last labels"), Ok(world)));
+            }
+            Storing::Sent(write) => self.send_write(world, at, who, write, next),
+        }
+    }
+
+    /// As `deleted` of the storer's planner.
+    fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
+        let storer = &mut name.storers[who];
+        let event = name.events[usize::from(storer.heard)];
+        storer.heard += 1;
+        let Some(event) = event else { return false };
+        let is_unsettled = storer.job != Storing::Idle || storer.has_failed;
+        let is_kept = self.protocol.keeps(at, event.last, storer.row) || is_unsettled;
+        if !is_kept && storer.row.is_some() && !storer.is_fresh {
+            // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
+            name.last_said = None;
+        }
+        if is_kept && let Some(free) = storer.words.iter_mut().find(|words| words.is_none()) {
+            *free = Some(event.last);
+        }
+        is_kept
+    }
+
+    /// As `attempt` of the storer's `apply`.
+    fn begin_storing(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
+        let name = &world.names[at];
+        let storer = name.storers[who];
+        let mut push = |what, world| next.push((Step { name: at, who: Who::Storer(who), what }, Ok(world)));
+        let since = [true; PROCESSES];
+        if storer.words[0].is_some() {
+            let mut world = *world;
+            let job = Storing::Read { record: name.record, is_current: true, since };
+            world.names[at].storers[who].job = job;
+            return push("reads the record, for the last labels", world);
+        }
+        let view = if self.protocol.has(Guard::ConfirmingGet) { Some(name.node) } else { storer.view };
+        let Some(view) = view else { return };
+        let sight = view.map_or(Sight::Gone, Sight::Live);
+        let is_aged = storer.is_fresh && storer.is_aged;
+        let known = (name.record, READS);
+        // What is not known to be there need not be read.
+        let unknown = (None, READS_NODE_ONLY);
+        let reads =
+            if storer.row.is_none() && name.record.is_some() { vec![known, unknown] } else { vec![known] };
+        for (record, what) in reads {
+            let action = self.protocol.store(at, sight, record, is_aged);
+            let mut world = *world;
+            let name = &mut world.names[at];
+            if action == Action::Nothing {
+                if storer.has_failed && record == name.record {
+                    self.storing_done(name, who, false, true);
+                    push("reads record and node, and has nothing to store", world);
+                }
+                continue;
+            }
+            // A stamp says nothing of labels.
+            let is_of_view = |record: crate::world::Record| {
+                view.filter(|view| view.uid == record.uid && view.version == record.version)
+            };
+            let view = match action {
+                Action::Create(record) | Action::Replace(record) => is_of_view(record),
+                _ => None,
+            };
+            let write = Write { action, view, is_words: false, is_orphan: false, is_current: true, since };
+            name.storers[who].job = Storing::Sent(write);
+            push(what, world);
+        }
+    }
+
+    fn send_write(&mut self, world: &World, at: usize, who: usize, write: Write, next: &mut Vec<Next>) {
+        let mut push = |what, result| next.push((Step { name: at, who: Who::Storer(who), what }, result));
+        let mut answered = *world;
+        let result = self.carry_out_write(&mut answered.names[at], &write).map(|is_applied| {
+            if is_applied {
+                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+            } else {
+                answered.names[at].storers[who].storing_failed();
+            }
+            (is_applied, answered)
+        });
+        let what = match (&result, write.action) {
+            (Ok((false, _)), _) => "is refused its write",
+            (_, Action::Delete) => "deletes the record",
+            (_, Action::Create(_)) => "creates the record",
+            _ => "replaces the record",
+        };
+        let is_applied = matches!(result, Ok((true, _)));
+        push(what, result.map(|(_, world)| world));
+        if world.left.lose > 0 {
+            let mut lost = *world;
+            lost.left.lose -= 1;
+            lost.names[at].storers[who].storing_failed();
+            push("loses its write on the way", Ok(lost));
+            if is_applied {
+                let mut unanswered = lost;
+                let result = self.carry_out_write(&mut unanswered.names[at], &write).map(|_| unanswered);
+                push("writes the record, and gets no answer", result);
+            }
+        }
+        if world.left.late > 0 && world.names[at].late_write.is_none() {
+            let mut late = *world;
+            late.left.late -= 1;
+            late.names[at].storers[who].storing_failed();
+            late.names[at].late_write = Some(write);
+            push("gives up on its write, which is still on its way", Ok(late));
+            if is_applied {
+                answered = *world;
+                answered.left.late -= 1;
+                let name = &mut answered.names[at];
+                name.late_write = Some(write);
+                let result = self.carry_out_write(name, &write);
+                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+                push("writes the record, and the network keeps a copy", result.map(|_| answered));
+            }
+        }
+    }
+
+    /// An attempt came to its end. Where it wrote or read what is there now, that is known.
+    fn storing_done(&self, name: &mut Name, who: usize, is_words: bool, is_current: bool) {
+        let storer = &mut name.storers[who];
+        (storer.job, storer.has_failed) = (Storing::Idle, false);
+        if is_words {
+            storer.words.rotate_left(1);
+            storer.words[EVENTS - 1] = None;
+        }
+        if is_current {
+            name.sees_record(who);
+        }
+    }
+
+    /// Carries a write out, if its guards hold. Says whether they did.
+    pub(super) fn carry_out_write(&self, name: &mut Name, write: &Write) -> Result<bool, Property> {
+        // What stays open, as `docs/protocol.md` says, is left out unless it is asked for.
+        let is_late = write.is_words && write.view.is_some_and(|view| view.version < name.newest);
+        let holds = match write.action {
+            Action::Nothing => false,
+            Action::Create(_) if is_late && !self.config.late_words => false,
+            Action::Create(_) => name.record.is_none() || !self.protocol.has(Guard::CreateOnly),
+            Action::Replace(_) | Action::Delete => {
+                name.record.is_some() && (write.is_current || !self.protocol.has(Guard::RecordVersion))
+            }
+        };
+        if !holds {
+            return Ok(false);
+        }
+        name.record_changes(write)?;
+        name.record = match write.action {
+            Action::Create(record) | Action::Replace(record) => Some(record),
+            _ => None,
+        };
+        for storer in &mut name.storers {
+            (storer.is_fresh, storer.is_aged) = (false, false);
+            match &mut storer.job {
+                Storing::Idle => (),
+                Storing::Read { is_current, .. } => *is_current = false,
+                Storing::Sent(write) => write.is_current = false,
+            }
+        }
+        name.late_write.iter_mut().for_each(|write| write.is_current = false);
+        self.refuse_hopeless(name);
+        Ok(true)
+    }
+
+    /// Refuses writes that were made for how the record was.
+    fn refuse_hopeless(&self, name: &mut Name) {
+        let guards = self.protocol.has(Guard::RecordVersion);
+        let is_hopeless = |write: &Write| {
+            guards && !write.is_current && matches!(write.action, Action::Replace(_) | Action::Delete)
+        };
+        for storer in &mut name.storers {
+            if matches!(&storer.job, Storing::Sent(write) if is_hopeless(write)) {
+                storer.storing_failed();
+            }
+        }
+        name.late_write = name.late_write.filter(|write| !is_hopeless(write));
+    }
+
+    /// Half a minute has passed since this storer saw the record as it is: nothing that began before lives.
+    fn grow_old(&self, name: &mut Name, who: usize) {
+        name.storers[who].is_aged = true;
+        for event in name.events.iter_mut().flatten() {
+            event.is_old |= !event.since[who];
+        }
+        if !self.protocol.has(Guard::PlanLifetime) {
+            return;
+        }
+        for storer in &mut name.storers {
+            match storer.job {
+                Storing::Read { since, .. } | Storing::Sent(Write { since, .. }) if !since[who] => {
+                    storer.storing_failed();
+                }
+                _ => (),
+            }
+        }
+        for restorer in &mut name.restorers {
+            match restorer {
+                Restoring::Sent(patch) if !patch.since[who] => *restorer = Restoring::Idle,
+                Restoring::ReadFirst { since, .. } if !since[who] => *restorer = Restoring::Idle,
+                _ => (),
+            }
+        }
+        name.late_write = name.late_write.filter(|write| write.since[who]);
+        name.late_patch = name.late_patch.filter(|patch| patch.since[who]);
+    }
+
+    /// A storer is killed and started again. It lists everything, and watches from there or from where it was.
+    pub(super) fn crashes(&mut self, world: &World, who: usize, next: &mut Vec<Next>) {
+        if world.left.crash == 0 {
+            return;
+        }
+        let mut crashed = *world;
+        crashed.left.crash -= 1;
+        for name in &mut crashed.names[..self.config.names] {
+            let storer = &mut name.storers[who];
+            // What it has sent may still arrive.
+            if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
+                name.late_write = Some(Write { is_orphan: true, ..write });
+            }
+            *storer = crate::world::Storer { heard: storer.heard, ..Default::default() };
+        }
+        let step = |what| Step { name: 0, who: Who::Storer(who), what };
+        let mut listed = crashed;
+        for name in &mut listed.names[..self.config.names] {
+            // What it has not stored, it will not hear of again.
+            name.last_said = None;
+            name.storers[who].heard = name.deletions;
+            name.sees_record(who);
+        }
+        next.push((step("is killed, and starts with a list"), Ok(listed)));
+        if self.config.resume == Resume::List {
+            return;
+        }
+        // One name has a position of its own here: more than there is.
+        for at in 0..self.config.names {
+            let words = world.names[at].storers[who].words.iter().flatten().count();
+            let dealt = usize::from(world.names[at].storers[who].heard)
+                - words.min(usize::from(world.names[at].storers[who].heard));
+            for heard in 0..=dealt {
+                let name = &world.names[at];
+                let is_known = |event: &Option<crate::world::Deletion>| {
+                    event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
+                };
+                if name.events[heard..dealt].iter().all(is_known) {
+                    let mut resumed = crashed;
+                    resumed.names[at].storers[who].heard = heard as u8;
+                    next.push((step("is killed, and resumes its watch"), Ok(resumed)));
+                }
+            }
+        }
+    }
+}
+
+impl crate::world::Storer {
+    fn storing_failed(&mut self) {
+        (self.job, self.has_failed) = (Storing::Idle, true);
+    }
+}
+
+impl Name {
+    /// A storer sees the record as it is now.
+    fn sees_record(&mut self, who: usize) {
+        let storer = &mut self.storers[who];
+        if storer.is_fresh {
+            return;
+        }
+        (storer.row, storer.is_fresh, storer.is_aged) = (self.record, true, false);
+        self.each_since(|since| since[who] = false);
+    }
+}
+
+const READS: &str = "reads record and node, and sends a write";
+const READS_NODE_ONLY: &str = "reads the node, and sends a create";

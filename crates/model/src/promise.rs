@@ -1,0 +1,213 @@
+//! What is promised, and how a broken promise shows.
+//!
+//! A promise is taken back exactly where `docs/protocol.md` says what stays open:
+//!
+//! - A value is promised once it has been stored, or is on the Node and in its record with no write under way. Whoever
+//!   changes or removes it takes the promise back.
+//! - A removal is promised if the Node's word counted when it happened (the record is of that incarnation or was restored to
+//!   it, or there is none and no deletion of an earlier incarnation with that label is still to be stored). It is taken back
+//!   when the Node is re-created before the removal was stored, and when the record's labels change to those of an earlier
+//!   incarnation before it was ("removed between two restores").
+//! - A *changed* value is not promised where the next incarnation was restored from the record of before: nobody overwrites
+//!   the older value that it was given then.
+
+use std::fmt;
+
+use crate::protocol::Protocol;
+use crate::world::{Action, KEYS, Labels, Name, Node, Promise, Record, Removal, Storing, Write};
+
+/// What must never happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Property {
+    /// A stored label is lost.
+    Lost,
+    /// A removed label comes back.
+    CameBack,
+    /// A daemon overwrites a label, or sets one that is another Node's.
+    Overwritten,
+    /// A record goes back in its Node's history.
+    WentBack,
+    /// A Node was deleted while storers watched, and its last labels are not in its record.
+    Unheard,
+    /// Everything has come to rest, and record and Node differ; or it never does.
+    Unsettled,
+}
+
+impl Property {
+    /// All of them, with what is promised instead.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Lost, "a stored label is never lost"),
+        (Self::CameBack, "a removed label never comes back"),
+        (Self::Overwritten, "a label on a node is never overwritten by a daemon"),
+        (Self::WentBack, "a record never goes back in its node's history"),
+        (Self::Unheard, "what a node last said is stored while storers watch"),
+        (Self::Unsettled, "at rest, node and record agree, and rest always comes"),
+    ];
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let promise = Self::ALL.iter().find(|(property, _)| property == self);
+        f.write_str(promise.map_or("", |(_, promise)| promise))
+    }
+}
+
+/// More writes than any history within the bounds needs.
+const MOST_GENERATIONS: u8 = 40;
+
+impl Name {
+    /// Somebody who is no daemon sets or removes labels on the Node that there is now.
+    pub(crate) fn labels_change(&mut self, at: usize, labels: Labels, protocol: &Protocol) {
+        let Some(node) = self.node else { return };
+        for (key, value) in labels.into_iter().enumerate().filter(|(key, value)| node.labels[*key] != *value)
+        {
+            let removed = value == 0 && self.is_authority(at, node, key, protocol);
+            let removed = removed.then_some(Removal { uid: node.uid, is_stored: false });
+            self.promises[key] = Promise { changed_at: self.version, removed, ..Promise::default() };
+        }
+        self.node = Some(Node { labels, version: self.version, ..node });
+    }
+
+    fn is_authority(&self, at: usize, node: Node, key: usize, protocol: &Protocol) -> bool {
+        let Some(record) = self.record else {
+            let is_earlier = |view: &Node| view.uid < node.uid && view.labels[key] > 0;
+            let unheard = self.storers.iter().map(|storer| usize::from(storer.heard)).min().unwrap_or(0);
+            let unheard = self.events[unheard..].iter().flatten().map(|event| event.last);
+            let words = self.storers.iter().flat_map(|storer| storer.words).flatten();
+            let writes = self.writes().filter_map(|write| write.view);
+            return !unheard.chain(words).chain(writes).any(|view| is_earlier(&view));
+        };
+        protocol.is_authority(at, node, record)
+    }
+
+    fn writes(&self) -> impl Iterator<Item = Write> + use<'_> {
+        let sent = self.storers.iter().filter_map(|storer| match storer.job {
+            Storing::Sent(write) => Some(write),
+            _ => None,
+        });
+        sent.chain(self.late_write)
+    }
+
+    /// The Node is about to be deleted. What it says then is what is to be stored, if its word counts.
+    pub(crate) fn node_deleted(&mut self, at: usize, node: Node, protocol: &Protocol) {
+        let counts = (0..KEYS).all(|key| self.is_authority(at, node, key, protocol));
+        self.last_said = counts.then_some(node.labels);
+    }
+
+    /// A new incarnation: what was removed before, and is not stored as removed, may come back.
+    pub(crate) fn node_created(&mut self) {
+        self.last_said = None;
+        for promise in &mut self.promises {
+            promise.removed = promise.removed.filter(|removal| removal.is_stored);
+        }
+    }
+
+    /// A write of the record is being carried out.
+    pub(crate) fn record_changes(&mut self, write: &Write) -> Result<(), Property> {
+        let (Action::Create(next) | Action::Replace(next)) = write.action else { return Ok(()) };
+        if next.version < self.newest {
+            return Err(Property::WentBack);
+        }
+        if next.generation > MOST_GENERATIONS {
+            return Err(Property::Unsettled);
+        }
+        self.newest = next.version;
+        self.take_back_between_restores(&next);
+        let Some(view) = write.view else { return Ok(()) };
+        for (key, promise) in self.promises.iter_mut().enumerate() {
+            if view.version < promise.changed_at {
+                continue;
+            }
+            // A later incarnation may have been given an older value already, which nobody overwrites.
+            let is_in_time = promise.given_to <= view.uid;
+            if promise.kept == 0 && is_in_time {
+                promise.kept = view.labels[key];
+            }
+            if let Some(removal) = &mut promise.removed
+                && removal.uid == view.uid
+                && self.uids == view.uid
+                && next.labels[key] == 0
+            {
+                removal.is_stored = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The labels of an earlier incarnation have come late: what the last one was restored from was not all there is.
+    fn take_back_between_restores(&mut self, next: &Record) {
+        let is_late = next.uid < self.uids && self.record.is_some_and(|record| next.labels != record.labels);
+        if is_late {
+            self.last_said = None;
+            let last = self.uids;
+            for promise in &mut self.promises {
+                promise.removed = promise.removed.filter(|removal| removal.is_stored || removal.uid != last);
+            }
+        }
+    }
+
+    /// A patch adds labels to a Node.
+    pub(crate) fn node_is_patched(
+        &mut self,
+        node: &Node,
+        labels: &Labels,
+        generation: u8,
+    ) -> Result<(), Property> {
+        for key in (0..KEYS).filter(|key| labels[*key] > 0) {
+            if labels[key] == u8::MAX || (node.labels[key] > 0 && node.labels[key] != labels[key]) {
+                return Err(Property::Overwritten);
+            }
+            let promise = &mut self.promises[key];
+            if promise.removed.is_some() {
+                return Err(Property::CameBack);
+            }
+            promise.given_to = node.uid;
+            let is_outrun = self.record.is_some_and(|record| generation < record.labels_generation);
+            if is_outrun && promise.kept != labels[key] {
+                promise.kept = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is on the Node and in its record, with no write under way, is as good as stored just now.
+    pub(crate) fn promise_what_is_settled(&mut self) {
+        let is_under_way = self.writes().next().is_some();
+        if let (Some(node), Some(record), false) = (self.node, self.record, is_under_way)
+            && node.uid == record.uid
+        {
+            for (key, promise) in self.promises.iter_mut().enumerate() {
+                if promise.kept == 0 && node.labels[key] == record.labels[key] {
+                    promise.kept = node.labels[key];
+                }
+            }
+        }
+    }
+
+    /// Where nobody has anything left to do: what must be true then.
+    pub(crate) fn check_at_rest(&self) -> Result<(), Property> {
+        let Some(node) = self.node else {
+            let stored = self.record.map_or([0; KEYS], |record| record.labels);
+            if self.last_said.is_some_and(|labels| labels != stored) {
+                return Err(Property::Unheard);
+            }
+            let is_well = self.record.is_none_or(|record| record.departed || record.labels == [0; KEYS]);
+            return if is_well { Ok(()) } else { Err(Property::Unsettled) };
+        };
+        let is_lost = |key: &usize| {
+            let kept = self.promises[*key].kept;
+            kept > 0 && kept != node.labels[*key]
+        };
+        if (0..KEYS).any(|key| is_lost(&key)) {
+            return Err(Property::Lost);
+        }
+        let agrees = match self.record {
+            None => node.labels == [0; KEYS],
+            Some(record) => record.uid == node.uid && record.labels == node.labels && !record.departed,
+        };
+        // An empty record is about to be deleted, whoever it is of.
+        let is_empty =
+            self.record.is_some_and(|record| record.labels == node.labels && node.labels == [0; KEYS]);
+        if agrees || is_empty { Ok(()) } else { Err(Property::Unsettled) }
+    }
+}

@@ -1,0 +1,277 @@
+//! The shipped functions, asked with what the model knows. They are pure, so an answer is remembered.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use label_storage::store::{self, Circumstances, Sighting, Stored};
+use label_storage::{ResourceVersion, Uid, plan_restore, plan_store};
+
+use crate::guard::Guard;
+use crate::world::{Action, KEYS, Labels, Node, Patch, Record};
+
+const KEY_NAMES: [&str; KEYS] = ["a", "b"];
+
+/// What the storer knows of a Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Sight {
+    /// It is there.
+    Live(Node),
+    /// It was deleted, and looked like this.
+    Deleted(Node),
+    /// It is not there.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Question {
+    Store { name: u8, sight: Sight, record: Option<Record>, is_aged: bool },
+    History { last: Node, live: Node },
+    Keeps { name: u8, last: Node, row: Option<Record> },
+    Restore { name: u8, node: Node, record: Option<Record> },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Store(Action),
+    Yes(bool),
+    Restore(Option<(Labels, u8)>),
+}
+
+/// Asks the shipped functions, with or without a guard.
+#[derive(Debug, Default)]
+pub(crate) struct Protocol {
+    without: Option<Guard>,
+    answers: HashMap<Question, Answer>,
+}
+
+impl Protocol {
+    /// With all guards, or without one.
+    pub(crate) fn new(without: Option<Guard>) -> Self {
+        Self { without, answers: HashMap::new() }
+    }
+
+    /// Whether a guard is in its place.
+    pub(crate) fn has(&self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+
+    /// What the storer does.
+    pub(crate) fn store(
+        &mut self,
+        name: usize,
+        sight: Sight,
+        record: Option<Record>,
+        is_aged: bool,
+    ) -> Action {
+        let question = Question::Store { name: name as u8, sight, record, is_aged };
+        match self.ask(question) {
+            Answer::Store(action) => action,
+            _ => Action::Nothing,
+        }
+    }
+
+    /// Whether the storer keeps a Node's last labels, given the record as it last saw it.
+    pub(crate) fn keeps(&mut self, name: usize, last: Node, row: Option<Record>) -> bool {
+        let is_none = row.is_none() && last.labels == [0; KEYS];
+        if is_none && !self.has(Guard::KeepNone) {
+            return false;
+        }
+        matches!(self.ask(Question::Keeps { name: name as u8, last, row }), Answer::Yes(true))
+    }
+
+    /// Whether last labels are outdated, given the Node and its record.
+    pub(crate) fn is_history(&mut self, last: Node, live: Option<Node>, record: Option<Record>) -> bool {
+        let (Some(live), None, true) = (live, record, self.has(Guard::History)) else { return false };
+        matches!(self.ask(Question::History { last, live }), Answer::Yes(true))
+    }
+
+    /// What the restorer does, if anything.
+    pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
+        match self.ask(Question::Restore { name: name as u8, node, record }) {
+            Answer::Restore(Some((labels, generation))) => {
+                Some(Patch { uid: node.uid, version: node.version, labels, generation, since: [true; 2] })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the Node's word counts, given its record.
+    pub(crate) fn is_authority(&self, name: usize, node: Node, record: Record) -> bool {
+        let (node, record) = (real_node(name, node).summary(), real_record(name, record).summary());
+        record.is_of(&node) || record.is_restored_to(&node)
+    }
+
+    fn ask(&mut self, question: Question) -> Answer {
+        if let Some(answer) = self.answers.get(&question) {
+            return *answer;
+        }
+        let answer = match question {
+            Question::Store { name, sight, record, is_aged } => {
+                Answer::Store(self.plan_store(name.into(), sight, record, is_aged))
+            }
+            Question::Keeps { name, last, row } => {
+                let (last, row) =
+                    (real_node(name.into(), last), row.map(|row| real_record(name.into(), row)));
+                let row = row.as_ref().map_or(Stored::Nothing, Stored::Record);
+                Answer::Yes(store::is_worth_keeping(last.summary(), row.map(label_storage::Record::summary)))
+            }
+            Question::History { last, live } => {
+                let (last, live) = (real_node(0, last).summary(), real_node(0, live).summary());
+                Answer::Yes(store::is_history(&last, Some(live), Stored::Nothing))
+            }
+            Question::Restore { name, node, record } => {
+                Answer::Restore(self.plan_restore(name.into(), node, record))
+            }
+        };
+        self.answers.insert(question, answer);
+        answer
+    }
+
+    fn plan_store(&self, name: usize, sight: Sight, record: Option<Record>, is_aged: bool) -> Action {
+        let (mut sight, mut is_forged) = (sight, false);
+        if let (Sight::Deleted(last), Some(record), false) =
+            (&mut sight, record, self.has(Guard::NewerDeleted))
+        {
+            is_forged = last.version == record.version;
+            last.version += u8::from(is_forged);
+        }
+        let node = match sight {
+            Sight::Live(node) | Sight::Deleted(node) => Some(self.forge_node(name, node)),
+            Sight::Gone => None,
+        };
+        let sighting = match (&sight, &node) {
+            (Sight::Live(_), Some(node)) => Sighting::Live(node),
+            (Sight::Deleted(_), Some(node)) => Sighting::Deleted(node),
+            _ => Sighting::Gone,
+        };
+        let record = record.map(|record| self.forge_record(name, record, node.as_ref()));
+        let is_aged = is_aged || !self.has(Guard::Tombstone);
+        let unchanged_for = if is_aged { store::TOMBSTONE_LIFETIME } else { Duration::ZERO };
+        let at = Circumstances {
+            now: Timestamp::UNIX_EPOCH,
+            unchanged_for,
+            retention: Duration::MAX,
+            steady_since: Timestamp::UNIX_EPOCH,
+        };
+        let plan = plan_store(sighting, record.as_ref().map_or(Stored::Nothing, Stored::Record), at);
+        let model = |record: label_storage::Record| {
+            let record = model_record(name, &record);
+            Record { version: record.version - u8::from(is_forged), ..record }
+        };
+        match plan.action {
+            store::Action::Nothing => Action::Nothing,
+            store::Action::Create(record) => Action::Create(model(record)),
+            store::Action::Replace(record) => Action::Replace(model(record)),
+            store::Action::Delete => Action::Delete,
+        }
+    }
+
+    fn plan_restore(&self, name: usize, node: Node, record: Option<Record>) -> Option<(Labels, u8)> {
+        let mut node = real_node(name, node);
+        if !self.has(Guard::OwnMarker) {
+            own_marker(&mut node);
+        }
+        let mut record = record.map(|record| self.forge_record(name, record, Some(&node)));
+        if let (Some(record), false) = (&mut record, self.has(Guard::EmptyGivesNothing)) {
+            record.leftovers.data.insert("no label".to_owned(), String::new());
+        }
+        let plan = plan_restore(&node, record.as_ref().map_or(Stored::Nothing, Stored::Record));
+        let patch = plan.patch?;
+        (!patch.labels.is_empty() || self.has(Guard::MarkWhole))
+            .then(|| (model_labels(name, &patch.labels), patch.generation as u8))
+    }
+
+    fn forge_node(&self, name: usize, node: Node) -> label_storage::Node {
+        let mut real = real_node(name, node);
+        if !self.has(Guard::Marker) {
+            real.marker = Some(real.uid.to_string());
+        }
+        if !self.has(Guard::OwnMarker) {
+            own_marker(&mut real);
+        }
+        real
+    }
+
+    fn forge_record(
+        &self,
+        name: usize,
+        record: Record,
+        node: Option<&label_storage::Node>,
+    ) -> label_storage::Record {
+        let mut real = real_record(name, record);
+        if let (Some(node), false) = (node, self.has(Guard::Uid)) {
+            real.uid = Some(node.uid.clone());
+        }
+        if !self.has(Guard::LabelsGeneration) {
+            real.labels_generation = None;
+        }
+        real
+    }
+}
+
+/// A marker of any incarnation becomes the Node's own.
+fn own_marker(node: &mut label_storage::Node) {
+    let generation = node.marker.as_deref().and_then(|marker| marker.split('/').nth(1));
+    node.marker = generation.map(|generation| format!("{}/{generation}", node.uid));
+}
+
+fn uid(number: u8) -> Uid {
+    // Digits and a letter are a uid.
+    Uid::new(format!("u{number}")).unwrap_or_else(|| unreachable!())
+}
+
+fn number(uid: Option<&Uid>) -> u8 {
+    uid.and_then(|uid| uid.as_str().strip_prefix('u')?.parse().ok()).unwrap_or_default()
+}
+
+/// Each value names its Node, so that a label on the wrong one shows.
+fn real_labels(name: usize, labels: Labels) -> label_storage::Labels {
+    let set = KEY_NAMES.iter().zip(labels).filter(|(_, value)| *value > 0);
+    set.map(|(key, value)| ((*key).to_owned(), format!("n{name}-{value}"))).collect()
+}
+
+fn model_labels(name: usize, labels: &label_storage::Labels) -> Labels {
+    let prefix = format!("n{name}-");
+    KEY_NAMES.map(|key| {
+        let value =
+            labels.get(key).map(|value| value.strip_prefix(&prefix).and_then(|value| value.parse().ok()));
+        // One that is nobody's shows as a value that nobody set.
+        value.map_or(0, |value| value.unwrap_or(u8::MAX))
+    })
+}
+
+fn real_node(name: usize, node: Node) -> label_storage::Node {
+    label_storage::Node {
+        name: format!("n{name}"),
+        uid: uid(node.uid),
+        version: ResourceVersion(node.version.into()),
+        labels: real_labels(name, node.labels),
+        marker: node.marker.map(|(uid, generation)| format!("u{uid}/{generation}")),
+    }
+}
+
+fn real_record(name: usize, record: Record) -> label_storage::Record {
+    label_storage::Record {
+        node: format!("n{name}"),
+        uid: Some(uid(record.uid)),
+        node_version: Some(ResourceVersion(record.version.into())),
+        generation: record.generation.into(),
+        labels_generation: Some(record.labels_generation.into()),
+        captured_at: None,
+        departed_at: record.departed.then_some(Timestamp::UNIX_EPOCH),
+        labels: real_labels(name, record.labels),
+        leftovers: Default::default(),
+    }
+}
+
+fn model_record(name: usize, record: &label_storage::Record) -> Record {
+    Record {
+        uid: number(record.uid.as_ref()),
+        version: record.node_version.map_or(0, |version| version.0 as u8),
+        generation: record.generation as u8,
+        labels_generation: record.labels_generation.unwrap_or(record.generation) as u8,
+        departed: record.departed_at.is_some(),
+        labels: model_labels(name, &record.labels),
+    }
+}
