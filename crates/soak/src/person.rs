@@ -19,6 +19,9 @@ use crate::fate::{Fate, View};
 /// So many people are at work at the same time.
 const PEOPLE: usize = 16;
 
+/// And so many where many Nodes are deleted at once.
+const CROWD: usize = 256;
+
 /// How long one of them waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -96,6 +99,8 @@ pub(crate) struct People {
     /// Values are numbered: no two are the same.
     values: u64,
     permits: Arc<Semaphore>,
+    /// The same for many Nodes at once.
+    crowd: Arc<Semaphore>,
     shared: Arc<Mutex<Progress>>,
 }
 
@@ -116,6 +121,7 @@ impl People {
             random: SmallRng::seed_from_u64(seed),
             values: 0,
             permits: Arc::new(Semaphore::new(PEOPLE)),
+            crowd: Arc::new(Semaphore::new(CROWD)),
             shared: Arc::default(),
         }
     }
@@ -147,13 +153,12 @@ impl People {
         self.begin(name, act, steps).await;
     }
 
-    /// Deletes this share of all Nodes at once, and brings them back after a while.
-    pub(crate) async fn wave(&mut self, percent: u32, away: Duration) {
+    /// Deletes this share of all Nodes at once, and brings them back after a while. Does not wait for that.
+    pub(crate) fn wave(&mut self, percent: u32, away: Duration) {
         for name in self.names.clone() {
             if self.random.random_range(0..100) < percent && self.oracle.lock().view(&name).uid.is_some() {
                 let steps = vec![Step::Delete, Step::Pause(away), Step::Create(Labels::new())];
-                // A wave breaks over all at the same time: none of them waits for somebody to be free.
-                self.spawn(name, Act::Wave, steps, None);
+                self.spawn(name, Act::Wave, steps, &self.crowd);
             }
         }
     }
@@ -229,25 +234,20 @@ impl People {
         format!("{}{}", Fate::tag(name), self.values)
     }
 
+    /// Returns when somebody was free to begin with it.
     async fn begin(&self, name: String, act: Act, steps: Vec<Step>) {
         // Never closed, so there is always one in the end.
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        self.spawn(name, act, steps, permit);
+        drop(self.permits.acquire().await);
+        self.spawn(name, act, steps, &self.permits);
     }
 
-    fn spawn(
-        &self,
-        name: String,
-        act: Act,
-        steps: Vec<Step>,
-        permit: Option<tokio::sync::OwnedSemaphorePermit>,
-    ) {
+    fn spawn(&self, name: String, act: Act, steps: Vec<Step>, permits: &Arc<Semaphore>) {
         if !self.shared().busy.insert(name.clone()) {
             return;
         }
-        let (nodes, shared) = (self.nodes.clone(), Arc::clone(&self.shared));
+        let (nodes, shared, permits) = (self.nodes.clone(), Arc::clone(&self.shared), Arc::clone(permits));
         tokio::spawn(async move {
-            let _permit = permit;
+            let _permit = permits.acquire().await;
             let is_done = carry_out(&nodes, &name, steps).await;
             let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
             progress.busy.remove(&name);

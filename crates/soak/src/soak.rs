@@ -193,7 +193,7 @@ impl Soak<'_> {
             loop {
                 tokio::select! {
                     _ = due.tick() => people.act().await,
-                    Some((percent, away)) = coming.recv() => people.wave(percent, away).await,
+                    Some((percent, away)) = coming.recv() => people.wave(percent, away),
                 }
             }
         });
@@ -399,11 +399,17 @@ async fn outage(
     tokio::time::sleep(down).await;
     let restarting = tokio::task::spawn_blocking(move || {
         let mut sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_api_server { sandbox.restart_api_server() } else { sandbox.restart_etcd() }
+        let is_etcd_back = !is_api_server && sandbox.restart_etcd().is_ok();
+        // An API server that does not get over the loss of its etcd is started again, too.
+        if is_etcd_back { Ok(false) } else { sandbox.restart_api_server().map(|()| true) }
     });
-    restarting.await??;
-    if is_api_server {
-        oracle.lock().remembers(Instant::now());
+    let is_restarted = restarting.await??;
+    let mut oracle = oracle.lock();
+    if is_restarted && !is_api_server {
+        oracle.forgets();
+    }
+    if is_restarted {
+        oracle.remembers(Instant::now());
     }
     Ok(())
 }
