@@ -173,8 +173,9 @@ impl Planner for StorePlanner {
 
     fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
-        if task.last_words.is_some()
-            && let Some(words) = self.last_words.get_mut(node)
+        // They may have been pushed out meanwhile by later ones, which are not stored yet.
+        if let Some(words) = self.last_words.get_mut(node)
+            && words.front() == task.last_words.as_ref()
         {
             words.pop_front();
             if words.is_empty() {
@@ -333,6 +334,21 @@ mod tests {
         }
         let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
         assert_eq!(versions, [16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along() {
+        let mut world = World::new();
+        world.delete(node("u10", 10, "silver"), false);
+        let row = world.table.get("a").expect("a row");
+        let (name, task) = (Name::clone(row.name()), world.planner.task(row));
+        for version in 11..15 {
+            world.delete(node(&format!("u{version}"), version, "silver"), false);
+        }
+        let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
+        world.planner.done(&name, task, Some(&done));
+        let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
+        assert_eq!(versions, [11, 12, 13, 14]);
     }
 
     #[test]
