@@ -203,6 +203,8 @@ struct Engine<'a, P: Planner> {
     limiter: Limiter,
     sweeps: Sweeps<'a>,
     tally: Tally,
+    /// Whether lists lack what no watch has told the end of: another list is to tell.
+    is_surprised: bool,
     /// How far the watch of Nodes has come.
     heard: ResourceVersion,
     /// Up to where all is seen to.
@@ -226,6 +228,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             limiter,
             sweeps,
             tally: Tally::new(),
+            is_surprised: false,
             heard: ResourceVersion(0),
             position: Arc::clone(&replica.position),
             said_at: None,
@@ -271,11 +274,18 @@ impl<'a, P: Planner> Engine<'a, P> {
                 let mut is_settled = true;
                 match (kind, &outcome) {
                     (_, Err(_)) => (),
-                    (Kind::Records, Ok(listed)) => self.table.end_list_of_records(list, listed.version),
+                    (Kind::Records, Ok(listed)) => {
+                        let lacked = self.table.end_list_of_records(list, listed.version);
+                        // That there are none at all may be so, or a wrong answer: one more list is cheap then.
+                        let is_bare = listed.items == 0 && !self.sweeps.has_listed_records();
+                        self.is_surprised = is_bare || lacked && self.sweeps.is_watching(kind);
+                    }
                     (Kind::Nodes, Ok(listed)) => {
-                        self.table.end_list_of_nodes(list, listed.version);
+                        let lacked = self.table.end_list_of_nodes(list, listed.version);
+                        // What is watched does not just disappear.
+                        self.is_surprised |= lacked && self.sweeps.is_watching(kind);
                         let doubts = self.planner.listed(&mut self.table);
-                        is_settled = !doubts.needs_list;
+                        is_settled = !doubts.needs_list && !std::mem::take(&mut self.is_surprised);
                         self.sweeps.sample(doubts.samples);
                         self.review();
                     }

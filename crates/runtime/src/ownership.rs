@@ -220,7 +220,6 @@ impl<'a> Keeper<'a> {
 
     /// Takes note of what there is. The API server's cache may be behind: what this process wrote itself is newer then.
     async fn see(&mut self, mut all: All, is_first: bool) {
-        self.recovered();
         for shard in self.held.keys() {
             if let Some(known) = self.all.remove(shard)
                 && !self.doubted.contains(shard)

@@ -275,18 +275,16 @@ impl Table {
         row.see_record(version, record)
     }
 
-    /// Ends a complete list of Nodes: what it lacked was not there at its version.
-    pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) {
-        for row in self.rows.iter_mut().filter(|row| row.node_list != list) {
-            row.lose_node(version, false);
-        }
+    /// Ends a complete list of Nodes: what it lacked was not there at its version. Says whether it lacked any that were known.
+    pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
+        let lacking = self.rows.iter_mut().filter(|row| row.node_list != list);
+        lacking.filter_map(|row| row.lose_node(version, false).then_some(())).count() > 0
     }
 
-    /// Ends a complete list of records: what it lacked was not there at its version.
-    pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) {
-        for row in self.rows.iter_mut().filter(|row| row.record_list != list) {
-            row.lose_record(version, false);
-        }
+    /// The same for a list of records.
+    pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) -> bool {
+        let lacking = self.rows.iter_mut().filter(|row| row.record_list != list);
+        lacking.filter_map(|row| row.lose_record(version, false).then_some(())).count() > 0
     }
 
     /// Forgets what there is nothing left to know of, and nothing left to do with.

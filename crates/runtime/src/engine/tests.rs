@@ -125,6 +125,25 @@ async fn an_absence_counts_where_nothing_was_seen_meanwhile() {
 }
 
 #[tokio::test]
+async fn what_a_list_lacks_and_no_watch_has_told_of_is_looked_for_soon() {
+    for (known, is_hurried) in [(false, false), (true, true)] {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        for kind in [Kind::Nodes, Kind::Records] {
+            engine.observe(Observed::Watching(kind, ResourceVersion(1)));
+        }
+        if known {
+            engine.observe(seen(node("u1", 5)));
+        }
+        engine.sweeps.begin_now(&mut engine.table);
+        engine.list_nothing(Kind::Records, 9);
+        engine.list_nothing(Kind::Nodes, 9);
+        let soon = Instant::now() + replica.args.interval * 2;
+        assert_eq!(engine.sweeps.due() < soon, is_hurried);
+    }
+}
+
+#[tokio::test]
 async fn what_is_left_to_do_survives_a_list_that_has_nothing_of_it() {
     let replica = replica();
     let mut engine = engine(&replica);
