@@ -29,6 +29,7 @@ pub async fn random_histories_in_bad_weather_end_as_an_oracle_says(s: &Scenario)
             pause: Duration::from_millis(1500),
             fault_rate: 0.05,
             suspension: Duration::from_secs(1),
+            lengthy: false,
             // It is everybody's.
             control_plane: false,
             resizing: true,

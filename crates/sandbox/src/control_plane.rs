@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,8 +96,8 @@ pub struct Sandbox {
     // Fields are dropped from top to bottom, and dropping a process waits for its end. This is the order to stop in:
     // an API server that loses etcd first can hang on.
     controller_manager: Option<Guarded>,
-    api_server: Guarded,
-    etcd: Guarded,
+    api_server: Part,
+    etcd: Part,
     /// How they were started, to do so again.
     commands: Commands,
     ports: Ports,
@@ -167,8 +168,8 @@ impl Sandbox {
         };
         Ok(Self {
             controller_manager,
-            api_server,
-            etcd,
+            api_server: Part::new(api_server),
+            etcd: Part::new(etcd),
             commands,
             ports,
             keeps_data: options.keep_data,
@@ -205,13 +206,13 @@ impl Sandbox {
     }
 
     /// The API server's process, to stop it for a while or to kill it in a test.
-    pub fn api_server(&self) -> &Guarded {
-        &self.api_server
+    pub fn api_server(&self) -> Arc<Guarded> {
+        self.api_server.get()
     }
 
     /// etcd's process.
-    pub fn etcd(&self) -> &Guarded {
-        &self.etcd
+    pub fn etcd(&self) -> Arc<Guarded> {
+        self.etcd.get()
     }
 
     /// A client of etcd.
@@ -220,21 +221,22 @@ impl Sandbox {
     }
 
     /// Kills the API server with SIGKILL, unless it has been killed before, and starts it again where it was. Returns when it serves.
-    pub fn restart_api_server(&mut self) -> Result<(), Error> {
-        kill(&self.api_server)?;
+    pub fn restart_api_server(&self) -> Result<(), Error> {
+        kill(&self.api_server())?;
         let deadline = Instant::now() + START_LIMIT;
         let files = self.files();
-        self.api_server = again(deadline, || self.commands.start_api_server(&files, self.ports, deadline))?;
-        await_ready(&self.api_server, deadline, &self.kubeconfig)
+        self.api_server
+            .set(again(deadline, || self.commands.start_api_server(&files, self.ports, deadline))?);
+        await_ready(&self.api_server(), deadline, &self.kubeconfig)
     }
 
     /// The same for etcd: what was written to it is there again. Returns when the API server serves, too.
-    pub fn restart_etcd(&mut self) -> Result<(), Error> {
-        kill(&self.etcd)?;
+    pub fn restart_etcd(&self) -> Result<(), Error> {
+        kill(&self.etcd())?;
         let deadline = Instant::now() + START_LIMIT;
         let (files, remove) = (self.files(), (!self.keeps_data).then_some(self.data.path()));
-        self.etcd = again(deadline, || self.commands.start_etcd(&files, self.ports, remove, deadline))?;
-        await_ready(&self.api_server, deadline, &self.kubeconfig)
+        self.etcd.set(again(deadline, || self.commands.start_etcd(&files, self.ports, remove, deadline))?);
+        await_ready(&self.api_server(), deadline, &self.kubeconfig)
     }
 
     fn files(&self) -> Files {
@@ -243,13 +245,32 @@ impl Sandbox {
 
     /// An error if a part of the control plane has ended by itself since it was started.
     pub fn check(&self) -> Result<(), Error> {
-        [&self.etcd, &self.api_server].into_iter().chain(&self.controller_manager).try_for_each(still_runs)
+        let parts = [self.etcd(), self.api_server()];
+        parts.iter().map(AsRef::as_ref).chain(&self.controller_manager).try_for_each(still_runs)
     }
 
     /// From now on, leaves the data folder when all is stopped: after a failure, its logs tell why.
     pub fn keep_data(&mut self) {
         self.keeps_data = true;
         self.data.disable_cleanup(true);
+    }
+}
+
+/// A process that may be replaced by another of its kind while people look on.
+#[derive(Debug)]
+struct Part(Mutex<Arc<Guarded>>);
+
+impl Part {
+    fn new(process: Guarded) -> Self {
+        Self(Mutex::new(Arc::new(process)))
+    }
+
+    fn get(&self) -> Arc<Guarded> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, process: Guarded) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(process);
     }
 }
 

@@ -12,7 +12,7 @@
 //! right in time. The oracle checks every version of every Node and of every record, all the time.
 //!
 //! It does not ask the API server, nor believe what it is answered: it reads etcd's own history, which has no gaps and one order. What
-//! it holds the daemons to is in [`fate`].
+//! it holds the daemons to is in `fate.rs`.
 //!
 //! What a seed says again: what people do, in which order, to which Nodes, with which values; which storms there are, what strikes when, and whom,
 //! of the replicas that are up; and which of the daemons' requests fail, by their number. What it does not: how all this interleaves, and

@@ -175,6 +175,7 @@ impl Arguments {
                 pause: self.pause,
                 fault_rate: self.faults,
                 suspension: self.suspension,
+                lengthy: true,
                 control_plane: self.outages,
                 resizing: self.resizing,
             },

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use faults::{Fault, Proxy, Request, Seeded};
+use faults::{Fault, Proxy, Request};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use sandbox::Sandbox;
@@ -22,7 +22,7 @@ use crate::object::Place;
 use crate::oracle::Oracle;
 use crate::person::People;
 use crate::report::Report;
-use crate::weather::{Blow, Climate, Weather, is_impossible, is_impossible_or_forgetful};
+use crate::weather::{self, Blow, Climate, Weather};
 
 /// How often the daemons are looked after.
 const TEND: Duration = Duration::from_millis(200);
@@ -169,10 +169,7 @@ impl Soak<'_> {
         let storm = self.weather.storm();
         let end = Instant::now() + time;
         if storm.has_faults {
-            let excluded = if storm.is_forgetful { is_impossible } else { is_impossible_or_forgetful };
-            let script = Seeded::new(self.weather.seed(), self.settings.climate.fault_rate)
-                .excluding(excluded)
-                .resources(["nodes", "configmaps", "leases"]);
+            let script = weather::faults(storm, self.settings.climate, self.weather.seed());
             self.proxy.set_script(script);
         }
         let forgets = storm.has_faults && storm.is_forgetful;
@@ -398,7 +395,7 @@ async fn outage(
     }
     tokio::time::sleep(down).await;
     let restarting = tokio::task::spawn_blocking(move || {
-        let mut sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+        let sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
         let is_etcd_back = !is_api_server && sandbox.restart_etcd().is_ok();
         // An API server that does not get over the loss of its etcd is started again, too.
         if is_etcd_back { Ok(false) } else { sandbox.restart_api_server().map(|()| true) }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use faults::{Fault, Request, Verb};
+use faults::{Fault, Request, Script, Seeded, Verb};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -20,6 +20,8 @@ pub struct Climate {
     pub fault_rate: f64,
     /// For how long a daemon is suspended, at least: longer than its lease lasts.
     pub suspension: Duration,
+    /// Whether there are faults that take daemons half a minute or more to notice.
+    pub lengthy: bool,
     /// Whether the API server and etcd may be killed.
     pub control_plane: bool,
     /// Whether the number of replicas may change.
@@ -161,7 +163,7 @@ impl Weather {
             (15, storm.has_kills, slot.map(|slot| Blow::Terminate(slot, down))),
             (12, storm.has_kills, slot.map(|slot| Blow::Suspend(slot, suspended))),
             (10, storm.has_faults, Some(Blow::Cut)),
-            (5, storm.has_faults, Some(Blow::Silence)),
+            (5, storm.has_faults && self.climate.lengthy, Some(Blow::Silence)),
             (8, api_server, Some(Blow::ApiServer(short))),
             (8, api_server, Some(Blow::Etcd(short))),
             (5, api_server, Some(Blow::Compaction)),
@@ -177,15 +179,34 @@ impl Weather {
     }
 }
 
+/// The faults of one storm.
+pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64) -> impl Script {
+    let mut seeded = Seeded::new(seed, climate.fault_rate)
+        .resources(["nodes", "configmaps", "leases"])
+        .excluding(is_impossible);
+    move |request: &Request| {
+        let fault = seeded.fault(request);
+        let is_spared = !storm.is_forgetful && is_forgetful(request, fault)
+            || !climate.lengthy && is_lengthy(request, fault);
+        if is_spared { Fault::None } else { fault }
+    }
+}
+
 /// A read of one object by name is answered by etcd, and never old.
-pub(crate) fn is_impossible(request: &Request, fault: Fault) -> bool {
+fn is_impossible(request: &Request, fault: Fault) -> bool {
     request.verb == Verb::Get && fault == Fault::Stale
 }
 
-/// The same, and what makes a watch lose its place.
-pub(crate) fn is_impossible_or_forgetful(request: &Request, fault: Fault) -> bool {
+/// What makes a watch lose its place.
+fn is_forgetful(request: &Request, fault: Fault) -> bool {
     let forgets = fault == Fault::ExpiredWatch || matches!(fault, Fault::Status { code: 410, .. });
-    is_impossible(request, fault) || request.verb == Verb::Watch && forgets
+    request.verb == Verb::Watch && forgets
+}
+
+/// What is noticed only after half a minute, or a whole one.
+fn is_lengthy(request: &Request, fault: Fault) -> bool {
+    let waits = [Fault::BlackHole, Fault::SilentWatch].contains(&fault);
+    waits && matches!(request.verb, Verb::List | Verb::Watch)
 }
 
 #[cfg(test)]
@@ -198,6 +219,7 @@ mod tests {
             pause: Duration::from_secs(5),
             fault_rate: 0.1,
             suspension: Duration::from_secs(15),
+            lengthy: true,
             control_plane: true,
             resizing: true,
         };

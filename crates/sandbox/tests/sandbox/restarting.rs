@@ -25,7 +25,7 @@ async fn create(kubeconfig: &Path, name: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_is_there_again_and_history_goes_on_until_it_is_cut() {
-    let mut sandbox = Sandbox::start(Options::default()).unwrap();
+    let sandbox = Sandbox::start(Options::default()).unwrap();
     let kubeconfig = sandbox.kubeconfig().to_owned();
     let mut written = vec![create(&kubeconfig, "a").await];
 
