@@ -18,6 +18,7 @@
 
 mod brake;
 mod command_line;
+mod control_plane;
 mod crashes;
 mod deploy;
 mod faults;
@@ -145,6 +146,9 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         brake:
             lists_that_lack_nodes_which_are_there_touch_no_record
             nodes_that_are_all_gone_are_believed_to_be_after_a_while;
+        control_plane:
+            killed_and_restarted_under_load_it_loses_no_label
+            five_thousand_nodes_deleted_at_once_come_back_with_their_labels;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             last_labels_wait_until_they_can_be_stored

@@ -80,7 +80,8 @@ pub fn run(
 }
 
 impl Scenario {
-    async fn new(sandbox: &Arc<Sandbox>, name: &str, watch: bool) -> Result<Self> {
+    /// On this control plane, under this name.
+    pub async fn new(sandbox: &Arc<Sandbox>, name: &str, watch: bool) -> Result<Self> {
         let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
         let mode = if watch { "" } else { "-polling" };
         // Room for what a test appends to the names of its nodes.
