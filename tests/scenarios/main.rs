@@ -151,6 +151,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             five_thousand_nodes_deleted_at_once_come_back_with_their_labels;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
+            what_is_changed_and_replaced_at_once_is_kept
             last_labels_wait_until_they_can_be_stored
             what_was_heard_last_is_stored_before_the_end
             a_returning_node_is_restored_without_a_list

@@ -47,6 +47,29 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
 }
 
 /// Nobody else has them: neither lists nor failures may make the storer forget.
+pub async fn what_is_changed_and_replaced_at_once_is_kept(s: &Scenario) -> Result<()> {
+    let _daemons = s.pair()?;
+    let nodes: Vec<_> = (0..20).map(|number| s.node(&number.to_string())).collect();
+    for node in &nodes {
+        s.create(node, labels([("pool", "gold"), ("own", "yes")])).await?;
+    }
+    for node in &nodes {
+        s.eventually_stored(node, labels([("pool", "gold"), ("own", "yes")])).await?;
+    }
+    // One value is changed, one label is added, one removed; and the node is back before anybody could have stored that.
+    for node in &nodes {
+        s.label(node, [("pool", Some("silver")), ("new", Some("yes")), ("own", None)]).await?;
+        s.delete(node).await?;
+        s.create(node, Labels::new()).await?;
+    }
+    for node in &nodes {
+        let expected = labels([("pool", "silver"), ("new", "yes")]);
+        s.eventually_labelled(node, expected.clone()).await?;
+        s.eventually_stored(node, expected).await?;
+    }
+    Ok(())
+}
+
 pub async fn last_labels_wait_until_they_can_be_stored(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     s.occupy_record(&node).await?;

@@ -40,8 +40,8 @@ impl Daemon for Args {
         &self.common
     }
 
-    // What is missing shows in a list.
-    const RESUMES: bool = false;
+    // A node's last labels may not be stored yet when it is back: then it is worth waiting for them.
+    const RESUMES: bool = true;
 
     async fn run(&self, replica: Replica) {
         let planner = RestorePlanner::new(self.common.dry_run);

@@ -1,10 +1,11 @@
 //! Which Nodes are to be restored: from what lists and watches have told, without a single call.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use label_storage::restore::{self, Reason};
-use label_storage::summary::UidDigest;
+use label_storage::store::Stored;
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::queue::Urgency;
@@ -16,14 +17,41 @@ use crate::apply::WOULD_RESTORE;
 /// are read again when their turn comes: memory is bounded, whatever returns at once.
 const MOST_VIEWS: usize = 8192;
 
+/// A Node that was changed just before it was deleted is not restored before that change is stored: a label that it is given
+/// is never overwritten. Nor before the watch has told of that deletion. Not for longer than this, though: it is a little more than another
+/// replica needs to take over from a storer that is gone.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often to look whether it is.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// The restorer's memory: what no list can tell.
 pub(crate) struct RestorePlanner {
+    /// Last labels of Nodes that were deleted, which their records did not have then.
+    owed: HashMap<Name, Owed>,
+    /// Nodes that were seen before the watch has come to them, and since when.
+    ahead: HashMap<Name, Instant>,
     /// Nodes that wait to be restored, as they were seen, and when.
     views: HashMap<Name, (Node, Instant)>,
     /// Nodes whose records may have changed unseen, until they have been read.
     unsure: HashSet<Name>,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
+}
+
+/// What a record is to be made from, or from something later.
+struct Owed {
+    last: NodeSummary,
+    since: Instant,
+}
+
+impl Owed {
+    /// Whether a record is still to be written, as far as is known.
+    fn is_awaited(&self, stored: Stored<RecordSummary>) -> bool {
+        let Stored::Record(record) = stored else { return false };
+        let is_older = record.node_version.is_some_and(|version| version < self.last.version);
+        is_older && record.labels != self.last.labels && self.since.elapsed() < PATIENCE
+    }
 }
 
 /// What a dry run's words depend on: the Node's incarnation and the record's version.
@@ -40,7 +68,28 @@ pub(crate) struct Task {
 
 impl RestorePlanner {
     pub(crate) fn new(dry_run: bool) -> Self {
-        Self { views: HashMap::new(), unsure: HashSet::new(), said: dry_run.then(HashMap::new) }
+        Self {
+            owed: HashMap::new(),
+            ahead: HashMap::new(),
+            views: HashMap::new(),
+            unsure: HashSet::new(),
+            said: dry_run.then(HashMap::new),
+        }
+    }
+
+    /// Whether a Node is to be restored from more than its record has yet.
+    fn is_too_early(&mut self, look: &Look<'_>) -> bool {
+        let name = look.row.name();
+        if look.is_ahead_of_the_watch() {
+            let since = self.ahead.entry(Name::clone(name)).or_insert_with(Instant::now);
+            return since.elapsed() < PATIENCE;
+        }
+        self.ahead.remove(name);
+        let is_awaited = self.owed.get(name).is_some_and(|owed| owed.is_awaited(look.row.stored()));
+        if !is_awaited {
+            self.owed.remove(name);
+        }
+        is_awaited
     }
 
     fn remember(&mut self, name: &Name, node: &Node) {
@@ -77,12 +126,25 @@ impl Planner for RestorePlanner {
             (true, Some(node)) => self.remember(name, node),
             (true, None) => (),
         }
-        if is_due { Verdict::Now(Urgency::Soon) } else { Verdict::Nothing }
+        if !is_due {
+            return Verdict::Nothing;
+        }
+        if self.is_too_early(&look) {
+            return Verdict::After(LOOK_AGAIN, Urgency::Soon);
+        }
+        Verdict::Now(Urgency::Soon)
     }
 
-    /// The storer's business.
-    fn deleted(&mut self, _: Node, row: &Row, _: bool) {
-        self.views.remove(row.name());
+    /// To store it is the storer's business. Here it only tells what to wait for.
+    fn deleted(&mut self, last: Node, row: &Row, _: bool) {
+        let (name, last) = (row.name(), last.summary());
+        self.views.remove(name);
+        let Stored::Record(record) = row.stored() else { return };
+        let owed = Owed { last, since: Instant::now() };
+        let counts = record.is_of(&last) || record.is_restored_to(&last);
+        if counts && owed.is_awaited(row.stored()) && self.owed.len() < MOST_VIEWS {
+            self.owed.insert(Name::clone(name), owed);
+        }
     }
 
     fn task(&mut self, row: &Row) -> Task {
@@ -103,6 +165,8 @@ impl Planner for RestorePlanner {
     fn listed(&mut self, table: &mut Table) -> Doubts {
         let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
+        self.ahead.retain(|name, _| is_there(name));
+        self.owed.retain(|_, owed| owed.since.elapsed() < PATIENCE);
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));
         }
@@ -116,7 +180,6 @@ impl Planner for RestorePlanner {
 
 #[cfg(test)]
 mod tests {
-    use label_storage::store::Stored;
     use label_storage::{Record, Uid};
     use label_storage_runtime::engine::Reading;
 
@@ -129,8 +192,18 @@ mod tests {
     }
 
     fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {
-        let row = table.get(&node.name).expect("a row");
-        planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure })
+        verdict_after(planner, table, node, is_unsure, None)
+    }
+
+    fn verdict_after(
+        planner: &mut RestorePlanner,
+        table: &Table,
+        node: &Node,
+        is_unsure: bool,
+        heard: Option<u64>,
+    ) -> Verdict {
+        let (row, heard) = (table.get(&node.name).expect("a row"), heard.map(ResourceVersion));
+        planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure, heard })
     }
 
     fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: bool) -> Option<Node> {
@@ -156,6 +229,41 @@ mod tests {
         }
         assert_eq!(settle(&mut planner, &table, "a", true), Some(node("a", "u2", 9)));
         assert_eq!(settle(&mut planner, &table, "a", true), None);
+    }
+
+    #[test]
+    fn what_a_node_said_last_is_waited_for() {
+        let (now, later) = (Verdict::Now(Urgency::Soon), Verdict::After(LOOK_AGAIN, Urgency::Soon));
+        let first = node("a", "u1", 5);
+        let changed =
+            Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+        let back = Node { labels: Default::default(), ..node("a", "u2", 9) };
+        for (last, is_awaited) in [(&changed, true), (&node("a", "u1", 8), false)] {
+            let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+            let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
+            table.see_record("a", ResourceVersion(6), record(&first));
+            table.see_node("a", first.summary());
+            table.lose_node("a", last.version);
+            planner.deleted(last.clone(), table.get("a").expect("a row"), false);
+            table.see_node("a", back.summary());
+            let expected = if is_awaited { later } else { now };
+            assert_eq!(verdict(&mut planner, &table, &back, false), expected);
+            table.see_record("a", ResourceVersion(10), record(last));
+            assert_eq!(verdict(&mut planner, &table, &back, false), now);
+        }
+    }
+
+    #[test]
+    fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        let back = node("a", "u2", 9);
+        table.see_node("a", back.summary());
+        let mut after = |heard| verdict_after(&mut planner, &table, &back, false, heard);
+        assert_eq!(after(Some(7)), Verdict::After(LOOK_AGAIN, Urgency::Soon));
+        assert_eq!(after(Some(9)), Verdict::Now(Urgency::Soon));
+        assert_eq!(after(None), Verdict::Now(Urgency::Soon));
     }
 
     #[test]

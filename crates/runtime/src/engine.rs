@@ -87,6 +87,16 @@ pub struct Look<'a> {
     /// Whether the record may have changed without anyone telling: it is a new incarnation, and records are not
     /// watched.
     pub is_unsure: bool,
+    /// How far the watch of Nodes has come: what a list or an answer shows from after that may have been preceded by a deletion
+    /// that is still to be heard of. `None`: nobody watches.
+    pub heard: Option<ResourceVersion>,
+}
+
+impl Look<'_> {
+    /// Whether the Node was seen, in a list or by name, before the watch has come to it.
+    pub fn is_ahead_of_the_watch(&self) -> bool {
+        self.row.node().is_some_and(|node| self.heard.is_some_and(|heard| heard < node.version))
+    }
 }
 
 /// Whether a Node needs work.
@@ -207,6 +217,8 @@ struct Engine<'a, P: Planner> {
     is_surprised: bool,
     /// How far the watch of Nodes has come.
     heard: ResourceVersion,
+    /// Whether there has been a watch: before, nobody could go on from anywhere.
+    has_watched: bool,
     /// Up to where all is seen to.
     position: Arc<Position>,
     /// When that was last said, and whether something was not seen to then.
@@ -229,7 +241,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             sweeps,
             tally: Tally::new(),
             is_surprised: false,
-            heard: ResourceVersion(0),
+            heard: replica.resume.unwrap_or(ResourceVersion(0)),
+            has_watched: false,
             position: Arc::clone(&replica.position),
             said_at: None,
             owes: false,
@@ -281,6 +294,10 @@ impl<'a, P: Planner> Engine<'a, P> {
                         self.is_surprised = is_bare || lacked && self.sweeps.is_watching(kind);
                     }
                     (Kind::Nodes, Ok(listed)) => {
+                        // Where nobody has watched, the watch begins here.
+                        if !self.sweeps.is_following(Kind::Nodes) {
+                            self.heard = listed.version;
+                        }
                         let lacked = self.table.end_list_of_nodes(list, listed.version);
                         // What is watched does not just disappear.
                         self.is_surprised |= lacked && self.sweeps.is_watching(kind);
@@ -293,12 +310,12 @@ impl<'a, P: Planner> Engine<'a, P> {
                 self.sweeps.ended(kind, outcome, took, is_settled, &self.table);
             }
             Observed::Changed(Item::Node(node)) => {
+                self.heard(Kind::Nodes, node.version);
                 let (summary, is_new) = self.summary(&node);
                 if self.table.see_node(&node.name, summary) {
                     let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
                     self.consider(&node.name, Some(&node), true, is_unsure);
                 }
-                self.heard(Kind::Nodes, node.version);
             }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(&record.node, record.version, record.stored) {
@@ -312,8 +329,8 @@ impl<'a, P: Planner> Engine<'a, P> {
                 if let Some(row) = self.table.get(&name) {
                     self.planner.deleted(last, row, self.queue.is_unsettled(&name));
                 }
-                self.consider(&name, None, true, false);
                 self.heard(Kind::Nodes, version);
+                self.consider(&name, None, true, false);
             }
             Observed::Deleted(Item::Record(record)) => {
                 if self.table.lose_record(&record.node, record.version) {
@@ -322,6 +339,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Observed::Watching(kind, at) => {
                 self.sweeps.watching(kind);
+                self.has_watched |= kind == Kind::Nodes;
                 self.heard(kind, at);
             }
             Observed::At(kind, at) => self.heard(kind, at),
@@ -339,10 +357,14 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
+    fn heard_so_far(&self) -> Option<ResourceVersion> {
+        self.sweeps.is_following(Kind::Nodes).then_some(self.heard)
+    }
+
     /// Says up to where all is seen to. Of what is not, the first counts; to find it takes a while where there is much.
     fn say_position(&mut self) {
         const EVERY: Duration = Duration::from_millis(250);
-        if self.heard.0 == 0 || self.said_at.is_some_and(|at| at.elapsed() < EVERY) && self.owes {
+        if !self.has_watched || self.said_at.is_some_and(|at| at.elapsed() < EVERY) && self.owes {
             return;
         }
         let owed = self.planner.owes_since();
@@ -388,8 +410,9 @@ impl<'a, P: Planner> Engine<'a, P> {
 
     /// Decides about a Node. Not before all records are known: each Node would seem to have none.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
+        let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
-        match self.planner.verdict(Look { row, view, is_event, is_unsure }) {
+        match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
             Verdict::Nothing => self.queue.remove(name),
             Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
             Verdict::After(pause, urgency) => {
@@ -427,8 +450,9 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.planner.done(name, ticket.task, Some(&done));
         self.queue.done(name);
         self.say_position();
+        let heard = self.heard_so_far();
         let Some(row) = self.table.get(name) else { return };
-        let look = Look { row, view: None, is_event: true, is_unsure: false };
+        let look = Look { row, view: None, is_event: true, is_unsure: false, heard };
         match self.planner.verdict(look) {
             Verdict::Nothing => (),
             Verdict::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),

@@ -112,11 +112,12 @@ impl<'a> Sweeps<'a> {
 
     /// Whether changes of this kind are told of as they happen.
     pub(crate) fn is_watching(&self, kind: Kind) -> bool {
-        let followed = match kind {
-            Kind::Nodes => &self.nodes,
-            Kind::Records => &self.records,
-        };
-        followed.watching == Watching::On
+        self.of(kind).watching == Watching::On
+    }
+
+    /// Whether changes of this kind are told of as they happen, or will be, from where that broke off.
+    pub(crate) fn is_following(&self, kind: Kind) -> bool {
+        self.of(kind).watching != Watching::Off
     }
 
     fn watches_all(&self) -> bool {
@@ -313,6 +314,13 @@ impl<'a> Sweeps<'a> {
         self.schedule();
         let soonest = Instant::now() + pace::jittered(self.replica.args.interval);
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
+    }
+
+    fn of(&self, kind: Kind) -> &Followed {
+        match kind {
+            Kind::Nodes => &self.nodes,
+            Kind::Records => &self.records,
+        }
     }
 
     fn followed(&mut self, kind: Kind) -> &mut Followed {

@@ -14,7 +14,7 @@ use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
 use label_storage_runtime::table::Name;
 
-use crate::planner::{Task, Unchanged};
+use crate::planner::{Task, Unchanged, takes_over};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
@@ -59,6 +59,13 @@ impl Worker<Task> for Apply {
             return Err(Error::expired("write the record"));
         }
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
+        if let Some(live) = live.as_ref().filter(|live| Some(live.uid.digest()) != task.uid)
+            && takes_over(plan.reason)
+        {
+            // Another incarnation than was decided upon: the last labels of that one may just be on their way.
+            tracing::debug!(node = &**node, "it was re-created meanwhile, to be decided upon again");
+            return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
+        }
         let (outcome, record) = if self.replica.args.dry_run {
             (say(node, &plan), before)
         } else {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
+use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
@@ -15,6 +16,13 @@ use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 use crate::apply::WOULD_WRITE;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::waiting::Waiting;
+
+/// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
+/// still be on their way. Not for longer than this, though: a watch may be broken.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often to look whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What only makes a record tidier can wait for this long: by then a node that left may be back, one that is back may be
 /// restored, and several writes are one.
@@ -36,6 +44,8 @@ pub(crate) struct StorePlanner {
     clock: Arc<Clock>,
     /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
     last_words: HashMap<Name, VecDeque<Node>>,
+    /// Nodes that were seen before the watch has come to them, and since when.
+    ahead: HashMap<Name, Instant>,
     evidence: Evidence,
     waiting: Waiting,
     /// In a dry run: what has been said already, by Node.
@@ -49,6 +59,8 @@ type News = (Reason, ResourceVersion, ResourceVersion);
 pub(crate) struct Task {
     /// Its last labels, if it was deleted and they are not stored.
     pub(crate) last_words: Option<Node>,
+    /// The incarnation that was decided upon.
+    pub(crate) uid: Option<UidDigest>,
     /// Whether there is no record, as far as is known. A create finds out.
     pub(crate) is_unrecorded: bool,
     /// For how long this process has seen the record at this version.
@@ -71,6 +83,7 @@ impl StorePlanner {
             retention,
             clock,
             last_words: HashMap::new(),
+            ahead: HashMap::new(),
             evidence: Evidence::new(metrics),
             waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
@@ -91,6 +104,18 @@ impl StorePlanner {
             None => return None,
         };
         Some(store::decide(sighting, row.stored(), self.circumstances(row)))
+    }
+
+    /// Whether the Node would take the record over from one before it, of which more may be heard yet.
+    fn is_too_early(&mut self, look: &Look<'_>, reason: Reason) -> bool {
+        let takes_over = takes_over(reason)
+            && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
+        if !takes_over || !look.is_ahead_of_the_watch() {
+            self.ahead.remove(look.row.name());
+            return false;
+        }
+        let since = self.ahead.entry(Name::clone(look.row.name())).or_insert_with(Instant::now);
+        since.elapsed() < PATIENCE
     }
 
     fn until_retention_is_over(&self, row: &Row) -> Verdict {
@@ -120,6 +145,9 @@ impl Planner for StorePlanner {
         let Some(reason) = self.reason(row) else { return Verdict::Nothing };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
         self.waiting.note(node, reason);
+        if self.is_too_early(&look, reason) {
+            return Verdict::After(LOOK_AGAIN, Urgency::Soon);
+        }
         let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
         let now = Verdict::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine });
         match reason {
@@ -164,6 +192,7 @@ impl Planner for StorePlanner {
     fn task(&mut self, row: &Row) -> Task {
         Task {
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
+            uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
             known: row.known(),
@@ -201,6 +230,7 @@ impl Planner for StorePlanner {
         if let Some(said) = &mut self.said {
             said.retain(|node, _| concerns(node));
         }
+        self.ahead.retain(|node, _| concerns(node));
         self.waiting.tell(concerns);
         let samples = match judgement {
             Judgement::AskForSamples => table.some_missing(SAMPLES),
@@ -219,6 +249,11 @@ impl Planner for StorePlanner {
         let (clock, metrics) = (Arc::clone(&self.clock), self.evidence.metrics());
         *self = Self { last_words, ..Self::new(self.retention, self.said.is_some(), clock, metrics) };
     }
+}
+
+/// Whether a living Node's labels are written to a record that may be another incarnation's.
+pub(crate) fn takes_over(reason: Reason) -> bool {
+    matches!(reason, Reason::FirstSeen | Reason::LabelsChanged | Reason::Restored)
 }
 
 fn has_labels_of_record(row: &Row) -> bool {
@@ -240,6 +275,7 @@ mod tests {
     struct World {
         table: Table,
         planner: StorePlanner,
+        heard: Option<ResourceVersion>,
     }
 
     fn node(uid: &str, version: u64, pool: &str) -> Node {
@@ -254,6 +290,7 @@ mod tests {
             let mut world = Self {
                 table: Table::default(),
                 planner: StorePlanner::new(Duration::from_secs(3600), false, Arc::default(), Arc::default()),
+                heard: None,
             };
             world.table.see_node("a", node("u1", 5, "gold").summary());
             world.store(&node("u1", 5, "gold"), 6);
@@ -271,7 +308,7 @@ mod tests {
 
         fn verdict(&mut self, is_event: bool) -> Verdict {
             let row = self.table.get("a").expect("a row");
-            self.planner.verdict(Look { row, view: None, is_event, is_unsure: false })
+            self.planner.verdict(Look { row, view: None, is_event, is_unsure: false, heard: self.heard })
         }
 
         fn delete(&mut self, last: Node, is_unsettled: bool) -> Verdict {
@@ -312,6 +349,28 @@ mod tests {
         world.store(&last, 9);
         assert_eq!(world.verdict(true), Verdict::After(TIDY, Urgency::Tidy));
         assert_eq!(world.work(true), None);
+    }
+
+    #[test]
+    fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it() {
+        let mut world = World::new();
+        let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
+        world.table.see_node("a", restored.summary());
+        world.heard = Some(ResourceVersion(6));
+        assert_eq!(world.verdict(true), Verdict::After(LOOK_AGAIN, Urgency::Soon));
+        // There it is: what the one before it said last.
+        let last = node("u1", 8, "silver");
+        assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
+        assert_eq!(world.work(true), Some(last));
+        world.heard = Some(ResourceVersion(9));
+        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+        // Nobody waits for what is not watched, nor with what is the record's own.
+        world.heard = None;
+        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+        let mut world = World::new();
+        world.table.see_node("a", node("u1", 9, "silver").summary());
+        world.heard = Some(ResourceVersion(6));
+        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
     }
 
     #[test]
