@@ -141,8 +141,9 @@ impl Planner for RestorePlanner {
         self.views.remove(name);
         let Stored::Record(record) = row.stored() else { return };
         let owed = Owed { last, since: Instant::now() };
-        let counts = record.is_of(&last) || record.is_restored_to(&last);
-        if counts && owed.is_awaited(row.stored()) && self.owed.len() < MOST_VIEWS {
+        // One that was not restored has nothing to add but what it was given itself.
+        let has_something = record.is_of(&last) || record.is_restored_to(&last) || !last.labels.is_empty();
+        if has_something && owed.is_awaited(row.stored()) && self.owed.len() < MOST_VIEWS {
             self.owed.insert(Name::clone(name), owed);
         }
     }
@@ -238,7 +239,11 @@ mod tests {
         let changed =
             Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
         let back = Node { labels: Default::default(), ..node("a", "u2", 9) };
-        for (last, is_awaited) in [(&changed, true), (&node("a", "u1", 8), false)] {
+        let unrestored = Node { uid: Uid::new("u0").expect("a uid"), ..changed.clone() };
+        let bare = Node { labels: Default::default(), ..unrestored.clone() };
+        for (last, is_awaited) in
+            [(&changed, true), (&node("a", "u1", 8), false), (&unrestored, true), (&bare, false)]
+        {
             let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
             let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
             table.see_record("a", ResourceVersion(6), record(&first));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::call::{Error, Kind};
 use crate::pace;
 
-/// So many at first.
+/// So many at first, and so many at least: a call that is never answered must not hold up all the others.
 const FIRST: f64 = 4.0;
 
 /// A Node that takes longer than this was slowed down by the server: Kubernetes itself calls a single call slow that
@@ -54,7 +54,7 @@ impl Limiter {
         // What is refused costs the server next to nothing, and brings nobody any further.
         let is_progress = error.is_none_or(|error| error.kind != Kind::Refused);
         if has_trouble && self.cut_at.is_none_or(|cut_at| began >= cut_at) {
-            self.limit = (self.limit / 2.0).max(1.0);
+            self.limit = (self.limit / 2.0).max(FIRST.min(self.most));
             (self.is_ramping_up, self.cut_at) = (false, Some(now));
             tracing::debug!(limit = self.limit, ?pause, "the API server struggles: fewer nodes at a time");
         } else if !has_trouble && is_progress {
@@ -114,7 +114,7 @@ mod tests {
         for round in 2..40 {
             limiter.note(now + SLOW * 9 * round, Some(&busy(1)), now + SLOW * 9 * round + SECOND);
         }
-        assert_eq!(room(&limiter, now + SECOND * 999), 1, "but never to nothing");
+        assert_eq!(room(&limiter, now + SECOND * 999), 4, "but never to fewer than at first");
     }
 
     #[test]
