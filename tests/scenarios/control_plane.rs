@@ -87,7 +87,9 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
     };
     let (lived, blown) = tokio::join!(live(s, &nodes, 0..6), blows);
     blown?;
-    lived?;
+    if let Err(error) = lived {
+        return Err(error.context(s.describe().await));
+    }
     for daemon in [&storer, &restorer] {
         ensure!(daemon.process.try_wait().is_none(), "{} has ended", daemon.process.name());
     }

@@ -343,7 +343,8 @@ impl Scenario {
         Ok(nodes)
     }
 
-    async fn describe(&self) -> String {
+    /// What there is, for a failure's report.
+    pub async fn describe(&self) -> String {
         let mut text = String::new();
         for node in self.own_nodes().await.unwrap_or_default().into_iter().take(5) {
             let meta = node.metadata;

@@ -170,11 +170,9 @@ pub async fn a_watch_that_has_expired_is_followed_by_a_list(s: &Scenario) -> Res
     let interference = Interference::with_forgotten_watches();
     let flags = ["--interval", "150ms", "--audit-interval", "1h"];
     alongside_with::<storer::Args>(s, &flags, &interference, async || {
-        let node = s.node("a");
         for value in ["1", "2", "3"] {
-            s.nodes.delete(&node, &Default::default()).await.ok();
+            let node = s.node(value);
             s.create(&node, labels([("pool", value)])).await?;
-            s.delete_record(&node).await.ok();
             s.eventually_stored(&node, labels([("pool", value)])).await?;
         }
         let lists =

@@ -126,13 +126,7 @@ impl Planner for RestorePlanner {
             (true, Some(node)) => self.remember(name, node),
             (true, None) => (),
         }
-        if !is_due {
-            return Verdict::Nothing;
-        }
-        if self.is_too_early(&look) {
-            return Verdict::After(LOOK_AGAIN, Urgency::Soon);
-        }
-        Verdict::Now(Urgency::Soon)
+        if is_due { Verdict::Now(Urgency::Soon) } else { Verdict::Nothing }
     }
 
     /// To store it is the storer's business. Here it only tells what to wait for.
@@ -148,13 +142,18 @@ impl Planner for RestorePlanner {
         }
     }
 
-    fn task(&mut self, row: &Row) -> Task {
+    fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
+        if self.is_too_early(&look) {
+            return Err(LOOK_AGAIN);
+        }
+        let row = look.row;
         let news = self.said.as_ref().and_then(|_| news(row));
-        Task { view: self.views.remove(row.name()), known: row.known(), news }
+        Ok(Task { view: self.views.remove(row.name()), known: row.known(), news })
     }
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
         if done.is_some() {
+            self.ahead.remove(name);
             self.unsure.remove(name);
         }
         let outcome = done.and_then(|done| done.outcome);
@@ -193,23 +192,21 @@ mod tests {
     }
 
     fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {
-        verdict_after(planner, table, node, is_unsure, None)
+        let row = table.get(&node.name).expect("a row");
+        planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure, heard: None })
     }
 
-    fn verdict_after(
-        planner: &mut RestorePlanner,
-        table: &Table,
-        node: &Node,
-        is_unsure: bool,
-        heard: Option<u64>,
-    ) -> Verdict {
-        let (row, heard) = (table.get(&node.name).expect("a row"), heard.map(ResourceVersion));
-        planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure, heard })
+    /// Whether the turn of a node has come, where so much was heard.
+    fn has_turn(planner: &mut RestorePlanner, table: &Table, heard: Option<u64>) -> bool {
+        let (row, heard) = (table.get("a").expect("a row"), heard.map(ResourceVersion));
+        let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
+        planner.task(look).is_ok()
     }
 
     fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: bool) -> Option<Node> {
         let row = table.get(node).expect("a row");
-        let (name, task) = (Name::clone(row.name()), planner.task(row));
+        let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
+        let (name, task) = (Name::clone(row.name()), planner.task(look).expect("its turn"));
         let view = task.view.clone().map(|(node, _)| node);
         let done = Done { outcome: None, node: Reading::None, record: Reading::None };
         planner.done(&name, task, succeeds.then_some(&done));
@@ -234,7 +231,6 @@ mod tests {
 
     #[test]
     fn what_a_node_said_last_is_waited_for() {
-        let (now, later) = (Verdict::Now(Urgency::Soon), Verdict::After(LOOK_AGAIN, Urgency::Soon));
         let first = node("a", "u1", 5);
         let changed =
             Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
@@ -251,10 +247,9 @@ mod tests {
             table.lose_node("a", last.version);
             planner.deleted(last.clone(), table.get("a").expect("a row"), false);
             table.see_node("a", back.summary());
-            let expected = if is_awaited { later } else { now };
-            assert_eq!(verdict(&mut planner, &table, &back, false), expected);
+            assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
             table.see_record("a", ResourceVersion(10), record(last));
-            assert_eq!(verdict(&mut planner, &table, &back, false), now);
+            assert!(has_turn(&mut planner, &table, None));
         }
     }
 
@@ -265,10 +260,8 @@ mod tests {
         table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
         let back = node("a", "u2", 9);
         table.see_node("a", back.summary());
-        let mut after = |heard| verdict_after(&mut planner, &table, &back, false, heard);
-        assert_eq!(after(Some(7)), Verdict::After(LOOK_AGAIN, Urgency::Soon));
-        assert_eq!(after(Some(9)), Verdict::Now(Urgency::Soon));
-        assert_eq!(after(None), Verdict::Now(Urgency::Soon));
+        let mut after = |heard| has_turn(&mut planner, &table, heard);
+        assert_eq!([Some(7), Some(9), None].map(&mut after), [false, true, true]);
     }
 
     #[test]

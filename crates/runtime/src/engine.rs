@@ -44,8 +44,8 @@ pub trait Planner {
     /// be under way.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
 
-    /// A Node's turn has come: what is to be done with it?
-    fn task(&mut self, row: &Row) -> Self::Task;
+    /// A Node's turn has come: what is to be done with it? An error: not yet, its turn is to come again after this time.
+    fn task(&mut self, look: Look<'_>) -> Result<Self::Task, Duration>;
 
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
@@ -251,15 +251,23 @@ impl<'a, P: Planner> Engine<'a, P> {
 
     /// The next Node to work on, if one is due that is urgent enough, and there is room for it.
     fn next(&mut self, least: Urgency, now: Instant) -> Option<Ticket<P::Task>> {
+        let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(least, now)?;
-            match self.table.get(&node) {
-                Some(row) => {
-                    let (task, versions) = (self.planner.task(row), row.versions());
-                    let earlier_tries = self.queue.failures(&node);
+            let Some(row) = self.table.get(&node) else {
+                self.queue.done(&node);
+                continue;
+            };
+            let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
+            match self.planner.task(look) {
+                Ok(task) => {
+                    let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
                     return Some(Ticket { node, task, earlier_tries, versions });
                 }
-                None => self.queue.done(&node),
+                Err(pause) => {
+                    self.queue.done(&node);
+                    self.queue.push(&node, Urgency::Soon, Some(now + pause));
+                }
             }
         }
         None

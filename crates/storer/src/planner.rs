@@ -107,8 +107,10 @@ impl StorePlanner {
     }
 
     /// Whether the Node would take the record over from one before it, of which more may be heard yet.
-    fn is_too_early(&mut self, look: &Look<'_>, reason: Reason) -> bool {
-        let takes_over = takes_over(reason)
+    fn is_too_early(&mut self, look: &Look<'_>) -> bool {
+        let has_words = self.last_words.contains_key(look.row.name());
+        let takes_over = self.reason(look.row).is_some_and(takes_over)
+            && !has_words
             && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
         if !takes_over || !look.is_ahead_of_the_watch() {
             self.ahead.remove(look.row.name());
@@ -145,9 +147,6 @@ impl Planner for StorePlanner {
         let Some(reason) = self.reason(row) else { return Verdict::Nothing };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
         self.waiting.note(node, reason);
-        if self.is_too_early(&look, reason) {
-            return Verdict::After(LOOK_AGAIN, Urgency::Soon);
-        }
         let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
         let now = Verdict::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine });
         match reason {
@@ -189,19 +188,24 @@ impl Planner for StorePlanner {
         }
     }
 
-    fn task(&mut self, row: &Row) -> Task {
-        Task {
+    fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
+        if self.is_too_early(&look) {
+            return Err(LOOK_AGAIN);
+        }
+        let row = look.row;
+        Ok(Task {
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
             known: row.known(),
             news: self.said.as_ref().and_then(|_| self.news(row)),
-        }
+        })
     }
 
     fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
+        self.ahead.remove(node);
         // They may have been pushed out meanwhile by later ones, which are not stored yet.
         if let Some(words) = self.last_words.get_mut(node)
             && words.front() == task.last_words.as_ref()
@@ -318,10 +322,15 @@ mod tests {
             self.verdict(true)
         }
 
+        fn task(&mut self) -> Result<Task, Duration> {
+            let row = self.table.get("a").expect("a row");
+            let look = Look { row, view: None, is_event: false, is_unsure: false, heard: self.heard };
+            self.planner.task(look)
+        }
+
         /// The turn of the Node comes, and goes like this. Returns the last labels that were to be stored.
         fn work(&mut self, succeeds: bool) -> Option<Node> {
-            let row = self.table.get("a").expect("a row");
-            let (name, task) = (Name::clone(row.name()), self.planner.task(row));
+            let (name, task) = (Name::from("a"), self.task().expect("its turn"));
             let last_words = task.last_words.clone();
             let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
             self.planner.done(&name, task, succeeds.then_some(&done));
@@ -357,20 +366,21 @@ mod tests {
         let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
         world.table.see_node("a", restored.summary());
         world.heard = Some(ResourceVersion(6));
-        assert_eq!(world.verdict(true), Verdict::After(LOOK_AGAIN, Urgency::Soon));
+        assert_eq!(world.task().err(), Some(LOOK_AGAIN));
         // There it is: what the one before it said last.
         let last = node("u1", 8, "silver");
         assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
         assert_eq!(world.work(true), Some(last));
+        assert_eq!(world.task().err(), Some(LOOK_AGAIN));
         world.heard = Some(ResourceVersion(9));
-        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+        assert!(world.task().is_ok());
         // Nobody waits for what is not watched, nor with what is the record's own.
         world.heard = None;
-        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+        assert!(world.task().is_ok());
         let mut world = World::new();
         world.table.see_node("a", node("u1", 9, "silver").summary());
         world.heard = Some(ResourceVersion(6));
-        assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+        assert!(world.task().is_ok());
     }
 
     #[test]
@@ -399,8 +409,7 @@ mod tests {
     fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along() {
         let mut world = World::new();
         world.delete(node("u10", 10, "silver"), false);
-        let row = world.table.get("a").expect("a row");
-        let (name, task) = (Name::clone(row.name()), world.planner.task(row));
+        let (name, task) = (Name::from("a"), world.task().expect("its turn"));
         for version in 11..15 {
             world.delete(node(&format!("u{version}"), version, "silver"), false);
         }

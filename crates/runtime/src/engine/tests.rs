@@ -48,7 +48,9 @@ impl Planner for Everything {
         self.deleted.push(last);
     }
 
-    fn task(&mut self, _: &Row) {}
+    fn task(&mut self, _: Look<'_>) -> Result<(), Duration> {
+        Ok(())
+    }
 
     fn done(&mut self, node: &Name, (): (), done: Option<&Done>) {
         if done.is_some() {
