@@ -75,6 +75,10 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
         s.create(node, labels([("pool", "gold")])).await?;
     }
     let (storer, restorer) = s.pair()?;
+    // One that can't reach its server when it starts says so and ends.
+    for daemon in [&storer, &restorer] {
+        s.eventually("a start", true, async || Ok(daemon.decisions(&nodes[0]) > 0)).await?;
+    }
     let blows = async {
         for part in [Sandbox::restart_api_server, Sandbox::restart_etcd] {
             restart(s, part).await?;
