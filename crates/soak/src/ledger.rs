@@ -65,6 +65,8 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 pub struct Ledger {
     /// What is wrong.
     pub wrongs: Vec<Wrong>,
+    /// How many of these were told as news.
+    told: usize,
     /// What can't be judged.
     pub undetermined: Undetermined,
     /// How many versions of Nodes and of records were checked against the version before.
@@ -99,6 +101,15 @@ impl Ledger {
         } else {
             self.undetermined.overtaken_late += labels;
         }
+    }
+
+    /// What was found wrong since this was last asked, in a line each.
+    pub(crate) fn news(&mut self) -> Vec<String> {
+        let told = std::mem::replace(&mut self.told, self.wrongs.len());
+        self.wrongs[told..]
+            .iter()
+            .map(|wrong| format!("{} at {}: {}: {}", wrong.node, wrong.revision, wrong.kind, wrong.what))
+            .collect()
     }
 
     /// How many of a kind there were.

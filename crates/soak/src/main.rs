@@ -201,7 +201,10 @@ impl Display {
     }
 
     fn show(&mut self, status: &Status) {
-        let Status { phase, elapsed, acts, blows, wrongs, undetermined } = status;
+        let Status { phase, elapsed, acts, blows, wrongs, undetermined, news } = status;
+        for line in news {
+            self.bar.suspend(|| eprintln!("WRONG {line}"));
+        }
         let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
         let line = format!(
             "{minutes}:{seconds:02} of {} min, {acts} versions checked, {blows} blows, wrong {wrongs}, undetermined {undetermined}; {phase}",

@@ -84,6 +84,8 @@ pub struct Status {
     pub blows: u64,
     /// What is wrong so far.
     pub wrongs: usize,
+    /// What was found wrong since this was last told, in a line each.
+    pub news: Vec<String>,
     /// What can't be judged.
     pub undetermined: u64,
 }
@@ -325,13 +327,15 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn tell(&mut self, phase: &str, blows: u64) {
-        let oracle = self.oracle.lock();
+        let mut oracle = self.oracle.lock();
+        let news = oracle.ledger.news();
         let status = Status {
             phase: phase.to_owned(),
             elapsed: self.began.elapsed(),
             acts: oracle.ledger.versions,
             blows,
             wrongs: oracle.ledger.wrongs.len(),
+            news,
             undetermined: oracle.ledger.undetermined.total(),
         };
         drop(oracle);
