@@ -213,7 +213,7 @@ struct Engine<'a, P: Planner> {
     limiter: Limiter,
     sweeps: Sweeps<'a>,
     tally: Tally,
-    /// Whether lists lack what no watch has told the end of: another list is to tell.
+    /// Whether lists lack what no watch has told the end of, or may do so: another list is to tell.
     is_surprised: bool,
     /// How far the watch of Nodes has come.
     heard: ResourceVersion,
@@ -297,9 +297,9 @@ impl<'a, P: Planner> Engine<'a, P> {
                     (_, Err(_)) => (),
                     (Kind::Records, Ok(listed)) => {
                         let lacked = self.table.end_list_of_records(list, listed.version);
-                        // That there are none at all may be so, or a wrong answer: one more list is cheap then.
-                        let is_bare = listed.items == 0 && !self.sweeps.has_listed_records();
-                        self.is_surprised = is_bare || lacked && self.sweeps.is_watching(kind);
+                        // What a first list lacks shows in the next one alone: that is not to come minutes later.
+                        let is_first = !self.sweeps.has_listed_records();
+                        self.is_surprised = is_first || lacked && self.sweeps.is_watching(kind);
                     }
                     (Kind::Nodes, Ok(listed)) => {
                         // Where nobody has watched, the watch begins here.
