@@ -353,6 +353,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             Observed::At(kind, at) => self.heard(kind, at),
             Observed::Sampled { asked, there } => self.planner.sampled(asked, there),
             Observed::NotWatching(kind, error) => self.sweeps.not_watching(kind, &error),
+            Observed::Skipped(kind) => self.sweeps.skipped(kind),
             Observed::Expired(kind) => self.sweeps.expired(kind),
         }
     }

@@ -58,6 +58,8 @@ pub(crate) enum Observed {
         /// So many of them were Nodes.
         there: usize,
     },
+    /// A watch can't go on where it was, and goes on where the server's memory begins.
+    Skipped(Kind),
     /// A watch can't go on where it was: only a list can tell what happened since.
     Expired(Kind),
 }
@@ -171,6 +173,11 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
         };
         let is_answer = error.code.is_some() && error.retry_after().is_none();
         answers = if is_answer { answers + 1 } else { 0 };
+        if let Some(oldest) = oldest_known(&error).filter(|oldest| *oldest > at) {
+            let _ = audience.send(Observed::Skipped(kind)).await;
+            at = oldest;
+            continue;
+        }
         if error.code == Some(410) || answers >= HOPELESS {
             let _ = audience.send(Observed::Expired(kind)).await;
             return;
@@ -180,6 +187,14 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
         let pause = pace::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
         tokio::time::sleep(pause.max(retry_after.unwrap_or_default())).await;
     }
+}
+
+/// The oldest version that the server remembers, where it says so: `too old resource version: 5 (17)`. What came before that is
+/// lost, and what came after it need not be.
+fn oldest_known(error: &Error) -> Option<ResourceVersion> {
+    let message = error.message.strip_suffix(" (410)")?;
+    let (_, rest) = message.split_once("too old resource version: ")?;
+    rest.split_once(" (")?.1.split_once(')')?.0.parse().ok()
 }
 
 /// How often to tell how far a watch has come, where all that it tells of is other shards'.
@@ -262,4 +277,26 @@ fn record(share: &Share, object: Object) -> Option<SeenRecord> {
     let node = records::node_of(share, &object.name, &found)?;
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
     Some(SeenRecord { name: object.name, node, version, stored, complaint: found.complaint() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_servers_memory_begins_is_read_from_its_refusal() {
+        let oldest = |code, message: &str| oldest_known(&Error::answered("watch nodes", code, message, None));
+        assert_eq!(oldest(410, "too old resource version: 188998 (192345)"), Some(ResourceVersion(192_345)));
+        assert_eq!(oldest(500, "too old resource version: 5 (17)"), None);
+        for message in [
+            "The resourceVersion for the provided watch is too old.",
+            "too old resource version: 5",
+            "too old resource version: 5 (",
+            "too old resource version: 5 (x)",
+            "etcdserver: mvcc: required revision has been compacted",
+            "",
+        ] {
+            assert_eq!(oldest(410, message), None, "{message}");
+        }
+    }
 }

@@ -294,16 +294,22 @@ impl<'a> Sweeps<'a> {
         }
     }
 
-    /// A watch can't go on where it was.
-    pub(crate) fn expired(&mut self, kind: Kind) {
+    /// A watch can't go on where it was, but later.
+    pub(crate) fn skipped(&mut self, kind: Kind) {
         tracing::warn!(
             ?kind,
-            "a watch can't go on where it was: what happened since shows in a list only, and the last change of a node that \
-             was deleted meanwhile may be lost"
+            "a watch can't go on where it was: what the API server has forgotten shows in a list only, and the last change of \
+             a node that was deleted then may be lost"
         );
         if kind == Kind::Nodes {
             self.replica.metrics.history_lost.inc();
         }
+        self.hurry();
+    }
+
+    /// A watch can't go on at all before a list.
+    pub(crate) fn expired(&mut self, kind: Kind) {
+        self.skipped(kind);
         self.followed(kind).watching = Watching::Off;
         self.hurry();
     }
