@@ -304,14 +304,15 @@ impl<'a> Sweeps<'a> {
         if kind == Kind::Nodes {
             self.replica.metrics.history_lost.inc();
         }
+        // Whatever is heard from here on, what lies between shows in a list alone.
+        self.is_settled = false;
         self.hurry();
     }
 
     /// A watch can't go on at all before a list.
     pub(crate) fn expired(&mut self, kind: Kind) {
-        self.skipped(kind);
         self.followed(kind).watching = Watching::Off;
-        self.hurry();
+        self.skipped(kind);
     }
 
     /// Brings the next list forward, but not to the same moment as every other replica's.

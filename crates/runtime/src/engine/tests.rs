@@ -146,6 +146,26 @@ async fn what_a_list_lacks_and_no_watch_has_told_of_is_looked_for_soon() {
 }
 
 #[tokio::test]
+async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    let watching = |engine: &mut Engine<'_, _>, version| {
+        for kind in [Kind::Nodes, Kind::Records] {
+            engine.observe(Observed::Watching(kind, ResourceVersion(version)));
+        }
+    };
+    watching(&mut engine, 1);
+    engine.sweeps.begin_now(&mut engine.table);
+    engine.list_nothing(Kind::Records, 9);
+    engine.list_nothing(Kind::Nodes, 9);
+    let soon = Instant::now() + replica.args.interval * 2;
+    assert!(engine.sweeps.due() > soon);
+    engine.observe(Observed::Skipped(Kind::Nodes));
+    watching(&mut engine, 20);
+    assert!(engine.sweeps.due() < soon);
+}
+
+#[tokio::test]
 async fn what_is_left_to_do_survives_a_list_that_has_nothing_of_it() {
     let replica = replica();
     let mut engine = engine(&replica);
