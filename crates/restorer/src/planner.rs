@@ -7,6 +7,7 @@ use label_storage::restore::{self, Reason};
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
+use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
@@ -22,15 +23,11 @@ const MOST_VIEWS: usize = 8192;
 /// replica needs to take over from a storer that is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often to look whether it is.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
 /// The restorer's memory: what no list can tell.
 pub(crate) struct RestorePlanner {
     /// Last labels of Nodes that were deleted, which their records did not have then.
     owed: HashMap<Name, Owed>,
-    /// Nodes that were seen before the watch has come to them, and since when.
-    ahead: HashMap<Name, Instant>,
+    ahead: Ahead,
     /// Nodes that wait to be restored, as they were seen, and when.
     views: HashMap<Name, (Node, Instant)>,
     /// Nodes whose records may have changed unseen, until they have been read.
@@ -70,7 +67,7 @@ impl RestorePlanner {
     pub(crate) fn new(dry_run: bool) -> Self {
         Self {
             owed: HashMap::new(),
-            ahead: HashMap::new(),
+            ahead: Ahead::new(PATIENCE),
             views: HashMap::new(),
             unsure: HashSet::new(),
             said: dry_run.then(HashMap::new),
@@ -80,11 +77,11 @@ impl RestorePlanner {
     /// Whether a Node is to be restored from more than its record has yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
         let name = look.row.name();
+        // What is owed shows only once the watch has told of the deletion.
         if look.is_ahead_of_the_watch() {
-            let since = self.ahead.entry(Name::clone(name)).or_insert_with(Instant::now);
-            return since.elapsed() < PATIENCE;
+            return self.ahead.must_wait(look);
         }
-        self.ahead.remove(name);
+        self.ahead.forget(name);
         let is_awaited = self.owed.get(name).is_some_and(|owed| owed.is_awaited(look.row.stored()));
         if !is_awaited {
             self.owed.remove(name);
@@ -153,7 +150,7 @@ impl Planner for RestorePlanner {
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
         if done.is_some() {
-            self.ahead.remove(name);
+            self.ahead.forget(name);
             self.unsure.remove(name);
         }
         let outcome = done.and_then(|done| done.outcome);
@@ -165,7 +162,7 @@ impl Planner for RestorePlanner {
     fn listed(&mut self, table: &mut Table) -> Doubts {
         let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
-        self.ahead.retain(|name, _| is_there(name));
+        self.ahead.retain(is_there);
         self.owed.retain(|_, owed| owed.since.elapsed() < PATIENCE);
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));

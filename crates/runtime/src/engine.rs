@@ -10,7 +10,8 @@
 //!
 //! The table only tells where to look. What an attempt writes follows from what it has just read itself.
 
-use std::collections::BTreeMap;
+mod tally;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
+use self::tally::Tally;
 use crate::call::{self, Error};
 use crate::limiter::Limiter;
 use crate::observer::{Item, Observed, SeenRecord};
@@ -476,49 +478,6 @@ impl<'a, P: Planner> Engine<'a, P> {
 fn complain(record: &SeenRecord) {
     if let Some(complaint) = &record.complaint {
         tracing::warn!(record = record.name, complaint, "something is wrong with a record");
-    }
-}
-
-/// Counts what was done, and tells of it once in a while.
-struct Tally {
-    counts: BTreeMap<&'static str, usize>,
-    since: Instant,
-}
-
-impl Tally {
-    /// How often to tell, while there is much to do.
-    const EVERY: Duration = Duration::from_secs(10);
-
-    fn new() -> Self {
-        Self { counts: BTreeMap::new(), since: Instant::now() }
-    }
-
-    fn count(&mut self, outcome: &Result<Done, Error>) {
-        let word = match outcome {
-            Ok(Done { outcome, .. }) => *outcome,
-            Err(_) => Some("failed"),
-        };
-        if let Some(word) = word {
-            if self.counts.is_empty() {
-                self.since = Instant::now();
-            }
-            *self.counts.entry(word).or_default() += 1;
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
-    }
-
-    /// Tells when nothing is being worked on, or it has been a while. Of a single Node its own line has told.
-    fn tell_if_due(&mut self, queue: &Queue, now: Instant) {
-        let is_over = queue.in_flight() == 0;
-        if self.due().is_some_and(|due| is_over || due <= now) {
-            let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
-            if done.values().sum::<usize>() > 1 {
-                tracing::info!(?done, queued = queue.len(), ?took, "worked");
-            }
-        }
     }
 }
 

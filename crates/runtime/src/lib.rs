@@ -13,6 +13,7 @@
 //! - [`source`]: lists and watches as streams; `observer`: the tasks that read them; `sweep`: when they do.
 //! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
 //!   time.
+//! - [`ahead`]: waiting for what the watch is still to tell.
 //! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
 //! - `ownership`: which shards this process works on; `lease`: who else does; `tenure`: for how long it may.
 //! - [`clock`]: the time of day, and how far it can be trusted.
@@ -21,6 +22,7 @@
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
 mod admin;
+pub mod ahead;
 pub mod args;
 pub mod call;
 pub mod client;

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use kube::Client;
 use label_storage::ResourceVersion;
 use tokio::sync::mpsc;
@@ -285,7 +284,7 @@ impl<'a> Keeper<'a> {
             home: Some(self.me.home.index),
             position: position.filter(|_| self.house.resumes),
             steady_since: Some(moment.steady_since),
-            renewed_at: Some(to_microseconds(moment.now)),
+            renewed_at: Some(moment.now),
         }
     }
 
@@ -425,9 +424,4 @@ impl<'a> Keeper<'a> {
 
 fn look_every(share: &Share) -> Duration {
     if share.replicas.get() > 1 { LOOK } else { LOOK_ALONE }
-}
-
-/// As precise as a lease can say it.
-fn to_microseconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }

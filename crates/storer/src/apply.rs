@@ -12,7 +12,7 @@ use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::clock::Moment;
 use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
-use label_storage_runtime::table::Name;
+use label_storage_runtime::table::{Name, STALE};
 
 use crate::planner::{Task, Unchanged, takes_over};
 
@@ -91,9 +91,7 @@ fn sighting<'a>(
     found: Option<&Found>,
     tries: u32,
 ) -> Result<Sighting<&'a Node>, Error> {
-    // A deletion is the last that happens to a Node, so an answer that still has it is from before; unless it stays so,
-    // as when etcd is restored from a backup.
-    const STALE: u32 = 20;
+    // A deletion is the last that happens to a Node, so an answer that still has it is from before; unless it stays so.
     let is_history = |last: &&Node| {
         let stored = Found::stored(found).map(Record::summary);
         store::is_history(&last.summary(), live.map(Node::summary), stored)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
+use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::metrics::Metrics;
@@ -20,9 +21,6 @@ use crate::waiting::Waiting;
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
 /// still be on their way. Not for longer than this, though: a watch may be broken.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often to look whether it has.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What only makes a record tidier can wait for this long: by then a node that left may be back, one that is back may be
 /// restored, and several writes are one.
@@ -44,8 +42,7 @@ pub(crate) struct StorePlanner {
     clock: Arc<Clock>,
     /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
     last_words: HashMap<Name, VecDeque<Node>>,
-    /// Nodes that were seen before the watch has come to them, and since when.
-    ahead: HashMap<Name, Instant>,
+    ahead: Ahead,
     evidence: Evidence,
     waiting: Waiting,
     /// In a dry run: what has been said already, by Node.
@@ -83,7 +80,7 @@ impl StorePlanner {
             retention,
             clock,
             last_words: HashMap::new(),
-            ahead: HashMap::new(),
+            ahead: Ahead::new(PATIENCE),
             evidence: Evidence::new(metrics),
             waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
@@ -112,12 +109,10 @@ impl StorePlanner {
         let takes_over = self.reason(look.row).is_some_and(takes_over)
             && !has_words
             && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
-        if !takes_over || !look.is_ahead_of_the_watch() {
-            self.ahead.remove(look.row.name());
-            return false;
+        if !takes_over {
+            self.ahead.forget(look.row.name());
         }
-        let since = self.ahead.entry(Name::clone(look.row.name())).or_insert_with(Instant::now);
-        since.elapsed() < PATIENCE
+        takes_over && self.ahead.must_wait(look)
     }
 
     fn until_retention_is_over(&self, row: &Row) -> Verdict {
@@ -205,7 +200,7 @@ impl Planner for StorePlanner {
 
     fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
-        self.ahead.remove(node);
+        self.ahead.forget(node);
         // They may have been pushed out meanwhile by later ones, which are not stored yet.
         if let Some(words) = self.last_words.get_mut(node)
             && words.front() == task.last_words.as_ref()
@@ -234,7 +229,7 @@ impl Planner for StorePlanner {
         if let Some(said) = &mut self.said {
             said.retain(|node, _| concerns(node));
         }
-        self.ahead.retain(|node, _| concerns(node));
+        self.ahead.retain(|node| concerns(node));
         self.waiting.tell(concerns);
         let samples = match judgement {
             Judgement::AskForSamples => table.some_missing(SAMPLES),

@@ -26,7 +26,7 @@ struct Seen {
 
 /// So often an answer is not believed that is older than another: what stays so is true, as when etcd is restored from a
 /// backup.
-const STALE: u32 = 20;
+pub const STALE: u32 = 20;
 
 /// So often something has to be absent that was there. Deletions are ordinary, so it is not often.
 const ABSENT: u32 = 3;

@@ -1,0 +1,51 @@
+//! How much was done, in a line now and then rather than a line each.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::Done;
+use crate::call::Error;
+use crate::queue::Queue;
+
+/// Counts what was done, and tells of it once in a while.
+pub(super) struct Tally {
+    counts: BTreeMap<&'static str, usize>,
+    since: Instant,
+}
+
+impl Tally {
+    /// How often to tell, while there is much to do.
+    const EVERY: Duration = Duration::from_secs(10);
+
+    pub(super) fn new() -> Self {
+        Self { counts: BTreeMap::new(), since: Instant::now() }
+    }
+
+    pub(super) fn count(&mut self, outcome: &Result<Done, Error>) {
+        let word = match outcome {
+            Ok(Done { outcome, .. }) => *outcome,
+            Err(_) => Some("failed"),
+        };
+        if let Some(word) = word {
+            if self.counts.is_empty() {
+                self.since = Instant::now();
+            }
+            *self.counts.entry(word).or_default() += 1;
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
+    }
+
+    /// Tells when nothing is being worked on, or it has been a while. Of a single Node its own line has told.
+    pub(super) fn tell_if_due(&mut self, queue: &Queue, now: Instant) {
+        let is_over = queue.in_flight() == 0;
+        if self.due().is_some_and(|due| is_over || due <= now) {
+            let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
+            if done.values().sum::<usize>() > 1 {
+                tracing::info!(?done, queued = queue.len(), ?took, "worked");
+            }
+        }
+    }
+}
