@@ -11,6 +11,9 @@ use rand::{RngExt, SeedableRng};
 
 use crate::fleet::{Role, Slot};
 
+/// In a forgetful storm, one in so many watches has expired.
+const EXPIRING: u32 = 8;
+
 /// What may go wrong in a soak at all.
 #[derive(Debug, Clone, Copy)]
 pub struct Climate {
@@ -117,17 +120,18 @@ impl Weather {
         Self { climate, random: SmallRng::seed_from_u64(seed), storms: 0 }
     }
 
-    /// The next storm. The first has a bit of everything, so that a short soak has, too.
+    /// The next storm. The first has a bit of everything, so that a short soak has, too; but for what makes the oracle lenient:
+    /// the second is sure to have that.
     pub(crate) fn storm(&mut self) -> Storm {
         let climate = self.climate;
         self.storms += 1;
-        let is_first = self.storms == 1;
+        let (is_first, is_second) = (self.storms == 1, self.storms == 2);
         let mut chance = |percent: u32| self.random.random_range(0..100) < percent || is_first;
         let (faults, kills, outages, resizing, waves) =
             (chance(60), chance(70), chance(40), chance(35), chance(50));
-        let is_forgetful = chance(40) && !is_first;
+        let is_forgetful = (chance(40) || is_second) && !is_first;
         Storm {
-            has_faults: faults && climate.fault_rate > 0.0,
+            has_faults: (faults || is_second) && climate.fault_rate > 0.0,
             is_forgetful,
             has_kills: kills,
             has_outages: outages && climate.control_plane,
@@ -184,8 +188,14 @@ pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64) -> impl Script {
     let mut seeded = Seeded::new(seed, climate.fault_rate)
         .resources(["nodes", "configmaps", "leases"])
         .excluding(is_impossible);
+    let mut watches = 0;
     move |request: &Request| {
         let fault = seeded.fault(request);
+        // Watches are opened rarely: left to chance alone, an hour may pass without one that has expired.
+        watches += u32::from(request.verb == Verb::Watch);
+        if storm.is_forgetful && request.verb == Verb::Watch && watches.is_multiple_of(EXPIRING) {
+            return Fault::ExpiredWatch;
+        }
         let is_spared = !storm.is_forgetful && is_forgetful(request, fault)
             || !climate.lengthy && is_lengthy(request, fault);
         if is_spared { Fault::None } else { fault }
@@ -211,21 +221,37 @@ fn is_lengthy(request: &Request, fault: Fault) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
+
+    const CLIMATE: Climate = Climate {
+        pause: Duration::from_secs(5),
+        fault_rate: 0.1,
+        suspension: Duration::from_secs(15),
+        lengthy: true,
+        control_plane: true,
+        resizing: true,
+    };
+
+    #[test]
+    fn watches_expire_in_the_second_storm_of_every_seed() {
+        for seed in 0..20 {
+            let mut weather = Weather::new(CLIMATE, seed);
+            let watch = Request::new(&Method::GET, &"/api/v1/nodes?watch=true".parse().expect("a path"), b"");
+            let expired = [weather.storm(), weather.storm()].map(|storm| {
+                let mut script = faults(storm, CLIMATE, weather.seed());
+                (0..EXPIRING).any(|_| script.fault(&watch) == Fault::ExpiredWatch)
+            });
+            assert_eq!(expired, [false, true], "{seed}");
+        }
+    }
 
     #[test]
     fn a_seed_says_all() {
-        let climate = Climate {
-            pause: Duration::from_secs(5),
-            fault_rate: 0.1,
-            suspension: Duration::from_secs(15),
-            lengthy: true,
-            control_plane: true,
-            resizing: true,
-        };
         let up = [(Role::Storer, 0), (Role::Restorer, 0)];
         let play = |seed| {
-            let mut weather = Weather::new(climate, seed);
+            let mut weather = Weather::new(CLIMATE, seed);
             let storm = weather.storm();
             (0..200).map(|_| (weather.pause(), weather.blow(storm, &up))).collect::<Vec<_>>()
         };
