@@ -1,4 +1,4 @@
-//! Builds binaries with Go, from what the go.mod of their [module](crate::modules) pins.
+//! Builds binaries with Go, from what the go.mod of their module (`modules`) pins.
 //!
 //! No package ships kube-apiserver by itself, but its module builds like any other. The result is kept in a cache
 //! folder; a lock file there lets several test runs that start at the same time share one build.
