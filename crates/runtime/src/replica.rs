@@ -9,6 +9,7 @@ use label_storage::ResourceVersion;
 use crate::args::{Common, Share};
 use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
+use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::ownership::Position;
@@ -33,6 +34,8 @@ pub struct Replica {
     pub clock: Arc<Clock>,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// Whether it does.
+    pub(crate) health: Arc<Health>,
     /// For how long it may work.
     pub(crate) tenure: Tenure,
     /// Where a replica before it has left off.
@@ -56,6 +59,7 @@ impl Replica {
             shutdown,
             clock: Arc::default(),
             metrics: Arc::default(),
+            health: Arc::default(),
             tenure: Tenure::unlimited(),
             resume: None,
             position: Arc::default(),
