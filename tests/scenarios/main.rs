@@ -25,6 +25,7 @@ mod faults;
 mod hostile;
 mod interference;
 mod lies;
+mod monitoring;
 mod ownership;
 mod races;
 mod records;
@@ -199,6 +200,12 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         deploy:
             every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
             replicas_and_shards_can_not_drift_apart;
+    }
+    trials! {
+        [Mode::Watching];
+        monitoring:
+            every_query_finds_what_the_daemons_tell_of
+            the_documentation_lists_exactly_what_the_daemons_tell_of;
     }
     trials! {
         [Mode::Polling];
