@@ -21,6 +21,7 @@ mod command_line;
 mod control_plane;
 mod crashes;
 mod deploy;
+mod excluding;
 mod faults;
 mod hostile;
 mod interference;
@@ -112,6 +113,10 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        excluding:
+            machine_facts_are_not_stored
+            what_was_stored_before_it_was_excluded_stays_and_comes_back
+            storers_with_different_rules_lose_nothing_and_do_not_fight;
         hostile:
             hundreds_of_hostile_records_do_no_harm;
         races:
@@ -158,6 +163,8 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        excluding:
+            what_is_excluded_is_not_waited_for;
         faults:
             connections_that_break_lose_nothing
             refusals_and_errors_lose_nothing

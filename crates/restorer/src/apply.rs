@@ -53,6 +53,8 @@ impl Worker<Task> for Apply {
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
         }
+        // All of it is restored; the rules only tell what to compare with a Node's last labels.
+        let found = found.map(|found| found.seen_through(&self.replica.rules));
         let record = Found::reading(found.as_ref());
         let reason = plan.reason.as_str();
         let (outcome, node) = match plan.patch {

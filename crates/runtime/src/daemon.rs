@@ -127,6 +127,7 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
+        excluded_labels = %daemon.common().exclude_labels,
         "{name} started"
     );
     let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
