@@ -102,6 +102,8 @@ pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
         (&["--interval", "0s"], "from 100ms to 1h"),
         (&["--interval", "often"], "such as 500ms, 10s"),
         (&["--nodes", "[a"], "--nodes"),
+        (&["--exclude-labels", "a,,b"], "remove a comma"),
+        (&["--exclude-labels", "a/b/*"], "matches no label key"),
         (&["--concurrency", "0"], "--concurrency"),
         (&["--log-level", "loud"], "--log-level"),
         (&["--frobnicate"], "--frobnicate"),

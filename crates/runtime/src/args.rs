@@ -44,6 +44,11 @@ pub struct Common {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub watch: bool,
 
+    /// Write Kubernetes Events about nodes: what `kubectl describe node` shows
+    #[arg(long, env = "LABEL_STORAGE_EVENTS", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub events: bool,
+
     /// Time between two lists of all nodes while changes are not heard of, from 100ms to 1h. Never less than ten times
     /// what listing takes
     #[arg(long, env = "LABEL_STORAGE_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = interval)]

@@ -60,7 +60,7 @@ impl Found {
     }
 
     /// What is wrong with it, in one line.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         match &self.content {
             Ok(Decoded { damage, .. }) if damage.is_empty() => None,
             Ok(Decoded { damage, .. }) => {

@@ -9,6 +9,7 @@ use label_storage::{ResourceVersion, Rules};
 use crate::args::{Common, Share};
 use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::ownership::Position;
@@ -33,6 +34,8 @@ pub struct Replica {
     pub clock: Arc<Clock>,
     /// Which labels are stored.
     pub rules: Arc<Rules>,
+    /// What it tells people about Nodes.
+    pub events: Events,
     /// What it counts.
     pub metrics: Arc<Metrics>,
     /// For how long it may work.
@@ -60,6 +63,7 @@ impl Replica {
             records: Records::new(client, namespace),
             shutdown,
             clock: Arc::default(),
+            events: Events::default(),
             metrics: Arc::default(),
             tenure: Tenure::unlimited(),
             resume: None,

@@ -42,6 +42,9 @@ impl Worker<Task> for Apply {
         let found = found.map(|found| found.seen_through(&self.replica.rules));
         task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
+            if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
+                self.replica.events.unreadable(node, uid, &what);
+            }
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
