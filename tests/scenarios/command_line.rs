@@ -9,6 +9,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
+use crate::events::events_of;
 use crate::scenario::{Labels, Scenario, labels};
 
 /// A kubeconfig for a server without credentials.
@@ -91,6 +92,9 @@ pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
         assert_eq!(times, 1, "said once, not with every pass");
     }
     assert_eq!(versions().await?, before);
+    for node in [&stored, &fresh] {
+        assert!(events_of(s, node).await?.is_empty());
+    }
     Ok(())
 }
 

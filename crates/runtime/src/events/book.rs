@@ -16,8 +16,8 @@ const REFILL: Duration = Duration::from_secs(1);
 /// What was only counted is told this long after the first of it.
 pub(super) const SUMMARY: Duration = Duration::from_secs(60);
 
-/// What happens again and again is told anew after this time. The API server forgets an Event after an hour; one that is
-/// still true should be there.
+/// That something has happened again is told at once, and from then on not more often than this. The API server forgets an
+/// Event after an hour; one that is still true should be there.
 pub(super) const AGAIN: Duration = Duration::from_secs(600);
 
 /// What has not happened for this long begins anew.
@@ -140,7 +140,8 @@ impl Book {
             return repeated;
         }
         for (news, series) in &mut self.series {
-            if series.count > series.told && now.duration_since(series.told_at) >= AGAIN {
+            let is_due = series.told == 1 || now.duration_since(series.told_at) >= AGAIN;
+            if series.count > series.told && is_due {
                 (series.told, series.told_at) = (series.count, now);
                 let (name, count) = (series.name.clone(), series.count);
                 repeated.push(Repeated { news: news.clone(), name, count });
@@ -216,13 +217,15 @@ mod tests {
         let mut book = Book::new(Instant::now());
         assert_eq!(book.take(&news(1), Instant::now()), Verdict::Write);
         book.written(news(1), "e".to_owned(), Instant::now());
+        let repeated = |count| Repeated { news: news(1), name: "e".to_owned(), count };
+        assert_eq!(book.take(&news(1), Instant::now()), Verdict::Remember);
+        assert_eq!(book.repeated(Instant::now()), [repeated(2)]);
         for _ in 0..100 {
             assert_eq!(book.take(&news(1), Instant::now()), Verdict::Remember);
             assert_eq!(book.repeated(Instant::now()), []);
         }
         tokio::time::advance(AGAIN).await;
-        let expected = Repeated { news: news(1), name: "e".to_owned(), count: 101 };
-        assert_eq!(book.repeated(Instant::now()), [expected]);
+        assert_eq!(book.repeated(Instant::now()), [repeated(102)]);
         assert_eq!(book.repeated(Instant::now()), []);
         tokio::time::advance(AGAIN).await;
         assert_eq!(book.repeated(Instant::now()), [], "nothing new");
