@@ -163,11 +163,16 @@ impl Fate {
                 }
                 (_, None) if is_own => self.decide(&key, None),
                 (_, None) => {
-                    // What comes back is what is stored, whatever stood there just now.
+                    // What comes back is what is stored, whatever stood there just now; or what is still to be stored, from before.
                     let stored = self.record.as_ref().and_then(|seen| seen.record.labels.get(&key).cloned());
+                    let mut values = Values::from([None, stored]);
+                    for earlier in &self.unstored {
+                        values.insert(earlier.last.get(&key).cloned());
+                        values.extend(earlier.otherwise.get(&key).cloned().unwrap_or_default());
+                    }
                     let expected = self.expected.entry(key).or_insert_with(absent);
                     let before = expected.len();
-                    expected.extend([None, stored]);
+                    expected.extend(values);
                     ledger.undetermined.removed_unrestored += u64::from(expected.len() > before);
                 }
             }

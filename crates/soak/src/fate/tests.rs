@@ -235,3 +235,16 @@ fn a_node_that_is_away_has_a_record_that_says_so() {
     world.record("u1", 1, &[("k", "1")], true);
     assert_eq!(world.fate.check(), Ok(()));
 }
+
+#[test]
+fn what_an_earlier_incarnation_said_last_comes_back_too_where_it_is_stored_late() {
+    let mut world = World::stored();
+    world.node("u1", &[("k", "1"), ("late", "1")], None);
+    let deleted = world.delete(true);
+    world.node("u2", &[("late", "2")], None);
+    world.node("u2", &[], None);
+    world.node("u2", &[("k", "1")], Some(1));
+    world.record("u1", deleted, &[("k", "1"), ("late", "1")], true);
+    world.node("u2", &[("k", "1"), ("late", "1")], Some(2));
+    assert_eq!((world.wrongs(), world.ledger.undetermined.removed_unrestored), (vec![], 1));
+}
