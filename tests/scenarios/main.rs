@@ -1,7 +1,8 @@
 //! Scenario tests: the real daemons, as processes, against a real kube-apiserver and etcd.
 //!
 //! One control plane serves all tests of a run; each test has its own namespace and its own node names, and its
-//! daemons see no others (`--nodes`). The test program has its own `main` for two reasons: the control plane ends with
+//! daemons see no others (`--nodes`). Those of the manifests have a second one, with the built-in controllers, which would
+//! change the Nodes of all others. The test program has its own `main` for two reasons: the control plane ends with
 //! the run, and the program starts *itself* as a storer or restorer, which can never be older than the code under test.
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
@@ -21,6 +22,8 @@ mod command_line;
 mod control_plane;
 mod crashes;
 mod deploy;
+mod events;
+mod excluding;
 mod faults;
 mod hostile;
 mod interference;
@@ -55,32 +58,47 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait far more than they compute.
     arguments.test_threads.get_or_insert(12);
-    let control_plane = Arc::new(ControlPlane::default());
-    let conclusion = libtest_mimic::run(&arguments, trials(&control_plane));
-    // Ends the control plane, which nothing but this process's death would end otherwise.
-    drop(control_plane);
+    let control_planes = ControlPlanes::default();
+    let conclusion = libtest_mimic::run(&arguments, trials(&control_planes));
+    // Ends the control planes, which nothing but this process's death would end otherwise.
+    drop(control_planes);
     conclusion.exit_code()
 }
 
-/// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
-#[derive(Default)]
-struct ControlPlane(OnceLock<Result<Arc<Sandbox>, String>>);
+/// What the tests run on.
+struct ControlPlanes {
+    /// etcd and the API server.
+    bare: Arc<ControlPlane>,
+    /// With the built-in controllers, and an audit log.
+    whole: Arc<ControlPlane>,
+}
 
-impl ControlPlane {
-    fn get(&self) -> Result<Arc<Sandbox>, String> {
-        self.0
-            .get_or_init(|| {
-                Sandbox::start(Options::default()).map(Arc::new).map_err(|error| error.to_string())
-            })
-            .clone()
+impl Default for ControlPlanes {
+    fn default() -> Self {
+        let whole = Options { controller_manager: true, audit: true, ..Options::default() };
+        let plane = |options| Arc::new(ControlPlane { options, started: OnceLock::new() });
+        Self { bare: plane(Options::default()), whole: plane(whole) }
     }
 }
 
-fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
+/// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
+struct ControlPlane {
+    options: Options,
+    started: OnceLock<Result<Arc<Sandbox>, String>>,
+}
+
+impl ControlPlane {
+    fn get(&self) -> Result<Arc<Sandbox>, String> {
+        let start = || Sandbox::start(self.options.clone()).map(Arc::new).map_err(|error| error.to_string());
+        self.started.get_or_init(start).clone()
+    }
+}
+
+fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     let mut trials = Vec::new();
     macro_rules! trials {
-        ($modes:expr; $($module:ident: $($test:ident)+;)+) => { for mode in $modes { $($({
-            let control_plane = Arc::clone(control_plane);
+        ($control_plane:expr, $modes:expr; $($module:ident: $($test:ident)+;)+) => { for mode in $modes { $($({
+            let control_plane = Arc::clone(&$control_plane);
             let (name, test) = (concat!(stringify!($module), "::", stringify!($test)), stringify!($test));
             trials.push(Trial::test(format!("{}{name}", mode.prefix()), move || {
                 let sandbox = control_plane.get()?;
@@ -90,7 +108,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         })+)+ } };
     }
     trials! {
-        [Mode::Watching, Mode::Polling];
+        control_planes.bare, [Mode::Watching, Mode::Polling];
         restoring:
             a_recreated_node_gets_its_labels_back
             a_label_on_the_returning_node_is_not_overwritten
@@ -114,6 +132,13 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        excluding:
+            machine_facts_are_not_stored
+            what_was_stored_before_it_was_excluded_stays_and_comes_back
+            storers_with_different_rules_lose_nothing_and_do_not_fight;
+        events:
+            a_restored_node_says_which_labels_it_was_given
+            a_record_that_can_not_be_read_is_told_of_with_what_to_do;
         hostile:
             hundreds_of_hostile_records_do_no_harm;
         races:
@@ -139,7 +164,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             random_histories_in_bad_weather_end_as_an_oracle_says;
     }
     trials! {
-        [Mode::Watching];
+        control_planes.bare, [Mode::Watching];
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
@@ -166,6 +191,12 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        excluding:
+            what_is_excluded_is_not_waited_for;
+        events:
+            hundreds_of_returning_nodes_make_no_storm
+            events_that_can_not_be_written_hold_up_nothing
+            without_leave_no_events_are_written;
         faults:
             connections_that_break_lose_nothing
             refusals_and_errors_lose_nothing
@@ -197,18 +228,25 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
-        deploy:
-            every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
-            replicas_and_shards_can_not_drift_apart;
-    }
-    trials! {
-        [Mode::Watching];
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;
     }
     trials! {
-        [Mode::Polling];
+        control_planes.whole, [Mode::Watching];
+        deploy:
+            every_permission_is_used_and_none_is_missing
+            the_pods_pass_admission_and_know_their_place
+            all_values_together_are_accepted
+            upgrade_and_uninstall_keep_the_records
+            replicas_and_shards_can_not_drift_apart
+            only_the_storer_and_those_who_may_write_records
+            a_namespace_with_records_can_be_deleted
+            the_restorer_changes_labels_and_its_marker_alone
+            the_daemons_have_a_priority_level_of_their_own;
+    }
+    trials! {
+        control_planes.bare, [Mode::Polling];
         restoring:
             records_made_since_the_last_audit_are_found;
     }

@@ -51,7 +51,7 @@ impl Daemon for Args {
     type Own = Counts;
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
-        let planner = RestorePlanner::new(self.common.dry_run);
+        let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica, counts };
         apply.replica.run(planner, &apply).await;
     }

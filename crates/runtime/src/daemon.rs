@@ -11,6 +11,7 @@ use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::clock::Clock;
+use crate::events::Events;
 use crate::health::Health;
 use crate::logging::{self, Levels};
 use crate::metrics::{Exposition, Metrics, Own};
@@ -142,12 +143,27 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
+        excluded_labels = %daemon.common().exclude_labels,
         "{name} started"
     );
+    let identity = surroundings.identity(share.index);
+    let (events, office) = if daemon.common().events && !daemon.common().dry_run {
+        let (events, office) = Events::open(cluster.client.clone(), name, &identity, &namespace, &metrics);
+        (events, Some(office))
+    } else {
+        (Events::default(), None)
+    };
     let replica = |share, shutdown| {
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
         let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
-        Replica { clock, metrics, health, ..Replica::new(common, share, client, &namespace, shutdown) }
+        let events = events.clone();
+        Replica {
+            clock,
+            metrics,
+            health,
+            events,
+            ..Replica::new(common, share, client, &namespace, shutdown)
+        }
     };
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
@@ -158,8 +174,9 @@ async fn prepare_and_run<D: Daemon>(
             client: cluster.client.clone(),
             namespace: &namespace,
             daemon: name,
-            identity: surroundings.identity(share.index),
+            identity,
             share,
+            retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
@@ -172,6 +189,9 @@ async fn prepare_and_run<D: Daemon>(
             health.ending();
         };
         tokio::join!(working, ending);
+    }
+    if let Some(office) = office {
+        office.close().await;
     }
     tracing::info!("{name} stopped");
     Ok(())

@@ -13,13 +13,14 @@
 mod standing;
 mod tally;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use label_storage::store::Stored;
-use label_storage::summary::{NodeSummary, RecordSummary};
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
@@ -27,6 +28,7 @@ use self::standing::Standings;
 pub use self::standing::{Skip, Standing};
 use self::tally::Tally;
 use crate::call::{self, Error};
+use crate::events::Events;
 use crate::health::HEARTBEAT;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
@@ -241,6 +243,9 @@ struct Engine<'a, P: Planner> {
     /// When that was last said, and whether something was not seen to then.
     said_at: Option<Instant>,
     owes: bool,
+    events: Events,
+    /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
+    unreadable: HashMap<Name, (String, Option<UidDigest>)>,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -265,6 +270,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             position: Arc::clone(&replica.position),
             said_at: None,
             owes: false,
+            events: replica.events.clone(),
+            unreadable: HashMap::new(),
         }
     }
 
@@ -349,7 +356,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(&record.node, record.version, record.stored) {
-                    complain(&record);
+                    self.complain(&record);
                     self.consider(&record.node, None, true, false);
                 }
             }
@@ -419,7 +426,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Item::Record(record) => {
                 if self.table.list_record(list, &record.node, record.version, record.stored) {
-                    complain(&record);
+                    self.complain(&record);
                 }
             }
         }
@@ -439,6 +446,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.consider(name, None, false, false);
         }
         self.table.forget_gone(|name| self.queue.contains(name));
+        self.unreadable
+            .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
         let table = &self.table;
         self.queue.retain(|node| table.get(node).is_some());
         self.standings.retain(|node| table.get(node).is_some());
@@ -450,12 +459,29 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
         self.standings.note(row, self.planner.standing(row));
+        if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
+            && *told != Some(node.uid)
+        {
+            *told = Some(node.uid);
+            self.events.unreadable(name, node.uid, what);
+        }
         match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
             Verdict::Nothing => self.queue.remove(name),
             Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
             Verdict::After(pause, urgency) => {
                 self.queue.push(row.name(), urgency, Some(Instant::now() + pause));
             }
+        }
+    }
+
+    fn complain(&mut self, record: &SeenRecord) {
+        let Some(complaint) = &record.complaint else {
+            self.unreadable.remove(record.node.as_str());
+            return;
+        };
+        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
+        if record.stored == Stored::Unreadable {
+            self.unreadable.insert(Name::from(record.node.as_str()), (complaint.clone(), None));
         }
     }
 
@@ -505,12 +531,6 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Verdict::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
         }
-    }
-}
-
-fn complain(record: &SeenRecord) {
-    if let Some(complaint) = &record.complaint {
-        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
     }
 }
 

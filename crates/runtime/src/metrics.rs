@@ -99,6 +99,8 @@ pub struct Metrics {
     list_seconds: Timings<One>,
     list_bytes: Family<One, Counter>,
     list_items: Family<One, Gauge>,
+    /// Kubernetes Events, by reason and by what became of them.
+    pub(crate) events: Family<[(&'static str, &'static str); 2], Counter>,
     /// How the Nodes stand.
     pub census: Arc<Census>,
 }
@@ -216,6 +218,11 @@ impl Metrics {
             "errors",
             "Attempts, lists and watches that failed, by what that means",
             self.errors.clone(),
+        );
+        registry.register(
+            "events",
+            "Kubernetes Events that were written, that were only counted and summed up in another, or that could not be written",
+            self.events.clone(),
         );
     }
 

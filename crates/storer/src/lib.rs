@@ -70,6 +70,8 @@ impl Daemon for Args {
     type Own = Counts;
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
+        // Of the labels that it does not store it is not to know: they are no change, and no reason for a record.
+        let replica = replica.blind_to_what_is_excluded();
         let (clock, counting) = (Arc::clone(&replica.clock), Arc::clone(&counts));
         let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, counting);
         let apply = Apply { replica, retention: self.retention, counts };
