@@ -10,6 +10,7 @@ use faults::{Fault, Proxy, Request, Verb};
 use sandbox::assets::{self, Binary};
 use sandbox::dashboard::Dashboard;
 use sandbox::prometheus::{Prometheus, Series, Target};
+use serde_json::json;
 
 use crate::scenario::{Daemon, Labels, Scenario, labels};
 
@@ -62,7 +63,7 @@ async fn daemons(s: &Scenario) -> Result<(Vec<Daemon>, Proxy)> {
 async fn make_history(s: &Scenario) -> Result<()> {
     let nodes: Vec<_> = (0..8).map(|number| s.node(&number.to_string())).collect();
     let kept = labels([("pool", "gold"), ("zone", "1")]);
-    // Somebody else's ConfigMap is where its record would be.
+    // Somebody else's ConfigMap is where its record would be: it fails again and again.
     s.occupy_record(&nodes[7]).await?;
     for node in &nodes {
         s.create(node, kept.clone()).await?;
@@ -70,6 +71,9 @@ async fn make_history(s: &Scenario) -> Result<()> {
     for node in &nodes[..7] {
         s.eventually_stored(node, kept.clone()).await?;
     }
+    // A record that nobody can read.
+    let names_another = json!({"metadata": {"annotations": {"label-storage/node": "another"}}});
+    s.patch_record(&nodes[4], names_another).await?;
     // Emptied, and cleaned up half a minute later.
     s.label(&nodes[6], [("pool", None), ("zone", None)]).await?;
     // Set back to what it was before.
