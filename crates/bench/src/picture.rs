@@ -26,6 +26,8 @@ const REPLICAS: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What is shown from before the mass return, and after it, in seconds.
 const MARGIN: u64 = 20;
+/// Lines that stay below this share of their panel's highest are left out: who looks at a picture can't tell them apart.
+const FAINT: f64 = 0.02;
 /// Over how much time rates are taken.
 const RATE: &str = "5s";
 
@@ -36,9 +38,9 @@ const PANELS: [(&str, &str); 8] = [
     ("Nodes, and those whose latest labels are stored", ""),
     ("Nodes and labels restored", "per second"),
     ("Restore latency", "seconds"),
-    ("Store latency", "seconds"),
     ("Records written", "per second"),
     ("Queue", "nodes"),
+    ("Requests", "per second"),
 ];
 
 /// What was seen.
@@ -67,6 +69,13 @@ pub(crate) struct Drawn {
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// The most that it comes to.
+    pub(crate) fn top(&self) -> f64 {
+        self.points.iter().map(|point| point.1).filter(|value| value.is_finite()).fold(0.0, f64::max)
+    }
 }
 
 /// Needs Nodes with all their labels, and leaves them so.
@@ -158,6 +167,8 @@ async fn panels(prometheus: &Prometheus, from: f64, to: f64) -> anyhow::Result<V
             }
         }
         anyhow::ensure!(!lines.is_empty(), "{title:?}: Prometheus has nothing to show");
+        let top = lines.iter().map(Line::top).fold(0.0, f64::max);
+        lines.retain(|line| line.top() >= top * FAINT);
         panels.push(Drawn { title: title.to_owned(), unit, lines });
     }
     Ok(panels)

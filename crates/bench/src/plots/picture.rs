@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use plotters::prelude::*;
 
 use super::FONT;
-use crate::picture::{Drawn, Picture};
+use crate::picture::{Drawn, Line, Picture};
 
 const COLUMNS: usize = 2;
 /// Of one panel.
@@ -28,8 +28,10 @@ fn paint(picture: &Picture, svg: &mut String) -> Result<(), Box<dyn std::error::
     );
     let root = root.titled(&title, (FONT, 20))?;
     let areas = root.split_evenly((rows, COLUMNS));
+    let points = picture.panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
+    let end = points.map(|point| point.0).fold(1.0, f64::max);
     for (panel, area) in picture.panels.iter().zip(&areas) {
-        paint_panel(panel, area)?;
+        paint_panel(panel, end, area)?;
     }
     root.present()?;
     Ok(())
@@ -37,13 +39,12 @@ fn paint(picture: &Picture, svg: &mut String) -> Result<(), Box<dyn std::error::
 
 fn paint_panel(
     panel: &Drawn,
+    end: f64,
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let points = || panel.lines.iter().flat_map(|line| &line.points).filter(|point| point.1.is_finite());
-    let end = points().map(|point| point.0).fold(1.0, f64::max);
-    let top = points().map(|point| point.1).fold(0.0, f64::max);
-    // A line at the very top is seen as little as one that is nowhere.
-    let top = if top > 0.0 { top * 1.1 } else { 1.0 };
+    let top = panel.lines.iter().map(Line::top).fold(0.0, f64::max);
+    // With room for the names of the lines above them.
+    let top = if top > 0.0 { top * (1.1 + 0.1 * panel.lines.len() as f64) } else { 1.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, (FONT, 15))
         .margin(8)
@@ -85,7 +86,6 @@ fn paint_panel(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picture::Line;
 
     #[test]
     fn every_line_of_every_panel_is_drawn() {
