@@ -92,16 +92,16 @@ impl Apply {
         let patched = call::one("patch node", patched).await?;
         let (generation, labels) = (patch.generation, patch.labels.len());
         tracing::info!(node = node.name, generation, labels, reason, "restored");
+        self.replica.events.restored(&node, &patch.labels);
+        self.replica.events.conflict(&node, &patch.conflicts);
         self.counts.nodes.inc();
         self.counts.labels.inc_by(labels as u64);
+        self.counts.conflicts.inc_by(patch.conflicts.len() as u64);
         if let Some(created) = &patched.metadata.creation_timestamp {
             let age = jiff::Timestamp::now().duration_since(created.0).as_secs_f64();
             // Clocks differ, and the API server's has no fractions of a second.
             self.counts.latency.0.observe(age.max(0.0));
         }
-        self.replica.events.restored(&node, &patch.labels);
-        self.replica.events.conflict(&node, &patch.conflicts);
-        self.counts.conflicts.inc_by(patch.conflicts.len() as u64);
         let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
         let labels = patched.metadata.labels.unwrap_or_default();
         let marker = Some(patch.marker);

@@ -458,13 +458,13 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        self.standings.note(row, self.planner.standing(row));
         if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);
             self.events.unreadable(name, node.uid, what);
         }
-        self.standings.note(row, self.planner.standing(row));
         match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
             Verdict::Nothing => self.queue.remove(name),
             Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
