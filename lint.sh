@@ -41,4 +41,18 @@ else
     skip "shell scripts: shellcheck is not installed"
 fi
 
+if command -v hadolint >/dev/null; then
+    step "image: hadolint"
+    hadolint Dockerfile
+else
+    skip "image: hadolint is not installed"
+fi
+
+if command -v actionlint >/dev/null; then
+    step "workflows: actionlint"
+    actionlint
+else
+    skip "workflows: actionlint is not installed"
+fi
+
 step "all passed"
