@@ -14,7 +14,8 @@
 # but not within the minute that they live.
 #
 #     IMAGE            the image, by a name that the cluster's nodes have or can pull [default: built here, and loaded]
-#     USE_INSTALLED=1  test the Label Storage that is there: install nothing, remove nothing but the test's own Nodes and records
+#     USE_INSTALLED=1  test the Label Storage that is there: install nothing, remove nothing but the test's own Nodes and records.
+#                      Its pods storer-0 and restorer-0 are killed, and started again by Kubernetes
 #     KEEP=1           leave everything behind, to look at
 #     TIMEOUT          seconds to wait for each thing [default: 120]
 set -euo pipefail
@@ -24,6 +25,7 @@ namespace="label-storage"
 timeout=${TIMEOUT:-120}
 run=label-storage-e2e-$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')
 work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 installed='' # whether this run has installed something that it must remove
 
 step() { printf '==> %s\n' "$*"; }
@@ -150,7 +152,6 @@ build() {
     echo "$image"
 }
 
-trap clean_up EXIT
 nodes=("$run-1" "$run-2" "$run-3" "$run-4")
 
 if [[ ${USE_INSTALLED:-} == 1 ]]; then
@@ -158,14 +159,16 @@ if [[ ${USE_INSTALLED:-} == 1 ]]; then
 else
     manifests placeholder
     there=$(kubectl get --kustomize="$work" --ignore-not-found --output=name) || fail "this cluster can't be looked at"
-    [[ ! $there ]] || fail "Label Storage is here already, or a part of it: ${there//$'\n'/, }. USE_INSTALLED=1 tests that one"
+    [[ ! $there ]] || fail "Label Storage is here already, or $(wc -l <<<"$there") parts of it, such as ${there%%$'\n'*}. USE_INSTALLED=1 tests that one"
     image=${IMAGE:-$(build)}
     manifests "$image"
     step "installing deploy/label-storage.yaml with image $image"
     installed=1
+    trap clean_up EXIT
     kubectl apply --kustomize="$work"
 fi
 
+trap clean_up EXIT
 step "waiting for the rollout"
 for daemon in storer restorer; do
     kubectl rollout status "statefulset/$daemon" --namespace="$namespace" --timeout="${timeout}s"
