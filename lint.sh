@@ -55,4 +55,20 @@ else
     skip "workflows: actionlint is not installed"
 fi
 
+if command -v helm >/dev/null || command -v go >/dev/null; then
+    HELM=$(cargo run --quiet --locked --package sandbox --bin sandbox -- tool helm)
+    export HELM
+    step "chart: helm lint ($("$HELM" version --template '{{.Version}}'))"
+    "$HELM" lint --strict --quiet deploy/chart
+    "$HELM" lint --strict --quiet deploy/chart \
+        --set namespace.create=true,metrics.monitor=PodMonitor,alerts.enabled=true,dashboard.enabled=true
+    step "chart: deploy/label-storage.yaml is what it renders to"
+    deploy/render.sh --check
+elif [ -n "${CI-}" ]; then
+    step "chart: neither helm nor Go is installed, and in CI nothing is skipped"
+    exit 1
+else
+    skip "chart: neither helm nor Go is installed"
+fi
+
 step "all passed"

@@ -178,7 +178,7 @@ pub async fn missing_rights_are_named(s: &Scenario) -> Result<()> {
         &[],
         Some(kubeconfig),
         1,
-        &["error: not allowed to", "list nodes", &in_namespace, "deploy/rbac.yaml"],
+        &["error: not allowed to", "list nodes", &in_namespace, "deploy/label-storage.yaml"],
     )
     .await
 }

@@ -1,7 +1,8 @@
 //! Scenario tests: the real daemons, as processes, against a real kube-apiserver and etcd.
 //!
 //! One control plane serves all tests of a run; each test has its own namespace and its own node names, and its
-//! daemons see no others (`--nodes`). The test program has its own `main` for two reasons: the control plane ends with
+//! daemons see no others (`--nodes`). Those of the manifests have a second one, with the built-in controllers, which would
+//! change the Nodes of all others. The test program has its own `main` for two reasons: the control plane ends with
 //! the run, and the program starts *itself* as a storer or restorer, which can never be older than the code under test.
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
@@ -53,32 +54,47 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait far more than they compute.
     arguments.test_threads.get_or_insert(12);
-    let control_plane = Arc::new(ControlPlane::default());
-    let conclusion = libtest_mimic::run(&arguments, trials(&control_plane));
-    // Ends the control plane, which nothing but this process's death would end otherwise.
-    drop(control_plane);
+    let control_planes = ControlPlanes::default();
+    let conclusion = libtest_mimic::run(&arguments, trials(&control_planes));
+    // Ends the control planes, which nothing but this process's death would end otherwise.
+    drop(control_planes);
     conclusion.exit_code()
 }
 
-/// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
-#[derive(Default)]
-struct ControlPlane(OnceLock<Result<Arc<Sandbox>, String>>);
+/// What the tests run on.
+struct ControlPlanes {
+    /// etcd and the API server.
+    bare: Arc<ControlPlane>,
+    /// With the built-in controllers, and an audit log.
+    whole: Arc<ControlPlane>,
+}
 
-impl ControlPlane {
-    fn get(&self) -> Result<Arc<Sandbox>, String> {
-        self.0
-            .get_or_init(|| {
-                Sandbox::start(Options::default()).map(Arc::new).map_err(|error| error.to_string())
-            })
-            .clone()
+impl Default for ControlPlanes {
+    fn default() -> Self {
+        let whole = Options { controller_manager: true, audit: true, ..Options::default() };
+        let plane = |options| Arc::new(ControlPlane { options, started: OnceLock::new() });
+        Self { bare: plane(Options::default()), whole: plane(whole) }
     }
 }
 
-fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
+/// Started by the first test that needs it, so that `--list` and a filter that matches nothing cost nothing.
+struct ControlPlane {
+    options: Options,
+    started: OnceLock<Result<Arc<Sandbox>, String>>,
+}
+
+impl ControlPlane {
+    fn get(&self) -> Result<Arc<Sandbox>, String> {
+        let start = || Sandbox::start(self.options.clone()).map(Arc::new).map_err(|error| error.to_string());
+        self.started.get_or_init(start).clone()
+    }
+}
+
+fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     let mut trials = Vec::new();
     macro_rules! trials {
-        ($modes:expr; $($module:ident: $($test:ident)+;)+) => { for mode in $modes { $($({
-            let control_plane = Arc::clone(control_plane);
+        ($control_plane:expr, $modes:expr; $($module:ident: $($test:ident)+;)+) => { for mode in $modes { $($({
+            let control_plane = Arc::clone(&$control_plane);
             let (name, test) = (concat!(stringify!($module), "::", stringify!($test)), stringify!($test));
             trials.push(Trial::test(format!("{}{name}", mode.prefix()), move || {
                 let sandbox = control_plane.get()?;
@@ -88,7 +104,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
         })+)+ } };
     }
     trials! {
-        [Mode::Watching, Mode::Polling];
+        control_planes.bare, [Mode::Watching, Mode::Polling];
         restoring:
             a_recreated_node_gets_its_labels_back
             a_label_on_the_returning_node_is_not_overwritten
@@ -137,7 +153,7 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             random_histories_in_bad_weather_end_as_an_oracle_says;
     }
     trials! {
-        [Mode::Watching];
+        control_planes.bare, [Mode::Watching];
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
@@ -189,12 +205,22 @@ fn trials(control_plane: &Arc<ControlPlane>) -> Vec<Trial> {
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
-        deploy:
-            every_manifest_is_accepted_and_the_daemons_work_with_its_accounts
-            replicas_and_shards_can_not_drift_apart;
     }
     trials! {
-        [Mode::Polling];
+        control_planes.whole, [Mode::Watching];
+        deploy:
+            every_permission_is_used_and_none_is_missing
+            the_pods_pass_admission_and_know_their_place
+            all_values_together_are_accepted
+            upgrade_and_uninstall_keep_the_records
+            replicas_and_shards_can_not_drift_apart
+            only_the_storer_and_those_who_may_write_records
+            a_namespace_with_records_can_be_deleted
+            the_restorer_changes_labels_and_its_marker_alone
+            the_daemons_have_a_priority_level_of_their_own;
+    }
+    trials! {
+        control_planes.bare, [Mode::Polling];
         restoring:
             records_made_since_the_last_audit_are_found;
     }

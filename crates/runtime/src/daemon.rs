@@ -149,6 +149,7 @@ async fn prepare_and_run<D: Daemon>(
             daemon: name,
             identity: surroundings.identity(share.index),
             share,
+            retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),

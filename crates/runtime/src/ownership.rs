@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use crate::args::Share;
 use crate::call::{Error, Kind};
 use crate::clock::Clock;
-use crate::lease::vigil::{Me, RETIREMENT, Step, Vigil, decide};
+use crate::lease::vigil::{Me, Step, Vigil, decide};
 use crate::lease::{self, All, Claim, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::pace;
@@ -72,6 +72,8 @@ pub(crate) struct House<'a> {
     pub(crate) identity: String,
     /// The share that it was started for.
     pub(crate) share: Share,
+    /// After how long a lease of another number of replicas is deleted that nobody renews.
+    pub(crate) retirement: Duration,
     /// Whether what happens to Nodes meanwhile is to be caught up with.
     pub(crate) resumes: bool,
     pub(crate) clock: Arc<Clock>,
@@ -263,7 +265,8 @@ impl<'a> Keeper<'a> {
     async fn retire(&mut self) {
         let now = Instant::now();
         let is_over = |shard: &Shard| {
-            shard.replicas != self.me.home.replicas && self.vigil.unchanged_for(shard, now) >= RETIREMENT
+            shard.replicas != self.me.home.replicas
+                && self.vigil.unchanged_for(shard, now) >= self.house.retirement
         };
         for (shard, seen) in self.all.iter().filter(|(shard, _)| is_over(shard)) {
             match self.leases.delete(shard, seen).await {

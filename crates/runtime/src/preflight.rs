@@ -75,7 +75,7 @@ pub enum Error {
     )]
     NoNamespace(String),
     /// RBAC.
-    #[error("not allowed to {missing}: grant that to this account, as deploy/rbac.yaml does")]
+    #[error("not allowed to {missing}: grant that to this account, as deploy/label-storage.yaml does")]
     NotAllowed {
         /// All that is missing.
         missing: String,

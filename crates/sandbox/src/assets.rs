@@ -1,13 +1,16 @@
-//! Where the control plane's binaries are.
+//! Where the binaries are.
 //!
-//! `KUBEBUILDER_ASSETS` is where people who have envtest keep ready ones, so it wins. Otherwise they come from the
-//! user's cache folder, and what is missing there is built with Go first.
+//! `KUBEBUILDER_ASSETS` is where people who have envtest keep a ready control plane, so it wins. Otherwise binaries come
+//! from the user's cache folder, and what is missing there is built with Go first. A tool that many people have
+//! anyway is taken from their `PATH`, if it is new enough.
 
 use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::go_build;
+use crate::modules::{self, Module};
 
 const KUBEBUILDER_ASSETS: &str = "KUBEBUILDER_ASSETS";
 
@@ -26,17 +29,18 @@ pub enum Error {
         binary: Binary,
     },
     /// There is no home for the cache.
-    #[error(
-        "neither XDG_CACHE_HOME nor HOME is set: set one, or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver"
-    )]
-    NoCacheFolder,
+    #[error("neither XDG_CACHE_HOME nor HOME is set: set one, or {instead}")]
+    NoCacheFolder {
+        /// The other way to get what was asked for.
+        instead: &'static str,
+    },
     /// A binary could not be built.
     #[error(transparent)]
     Build(#[from] go_build::Error),
 }
 
-/// A program of the control plane, or one that talks to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A program of the control plane, one that talks to it, or one that the chart is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Binary {
     /// The store behind the API server.
     Etcd,
@@ -46,11 +50,14 @@ pub enum Binary {
     KubeControllerManager,
     /// The command line client, for people.
     Kubectl,
+    /// Renders and installs the chart.
+    Helm,
 }
 
 impl Binary {
-    /// Every binary that can be built.
-    pub const ALL: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
+    /// Those that make up the control plane, with the client for people.
+    pub const CONTROL_PLANE: [Self; 4] =
+        [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
     /// The name of its file, the same wherever it comes from.
     pub fn file_name(self) -> &'static str {
@@ -59,6 +66,17 @@ impl Binary {
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+        }
+    }
+
+    /// The module that it is built from, and cached with.
+    pub(crate) fn module(self) -> &'static Module {
+        match self {
+            Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => {
+                &modules::CONTROL_PLANE
+            }
+            Self::Helm => &modules::HELM,
         }
     }
 
@@ -69,6 +87,7 @@ impl Binary {
             Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
         }
     }
 }
@@ -79,7 +98,24 @@ impl fmt::Display for Binary {
     }
 }
 
-/// A folder that holds the binaries that were asked for.
+/// Finds a program wherever it may come from, builds it if it is nowhere, and says on stderr which it is if it is the
+/// user's own.
+pub fn find(binary: Binary) -> Result<PathBuf, Error> {
+    match binary {
+        Binary::Helm => match helm_on_path() {
+            Some(version) => {
+                eprintln!("using the helm on PATH, {version}");
+                Ok(binary.file_name().into())
+            }
+            None => built(binary.module(), &[binary]).map(|folder| folder.join(binary.file_name())),
+        },
+        Binary::Etcd | Binary::KubeApiserver | Binary::KubeControllerManager | Binary::Kubectl => {
+            Ok(Assets::find(&[binary])?.path(binary))
+        }
+    }
+}
+
+/// A folder that holds the binaries of the control plane that were asked for.
 #[derive(Debug, Clone)]
 pub struct Assets {
     folder: PathBuf,
@@ -95,13 +131,7 @@ impl Assets {
                 }
                 folder
             }
-            None => {
-                let folder = cache_folder()?;
-                if !missing(&folder, needed).is_empty() {
-                    go_build::build(&folder, needed)?;
-                }
-                folder
-            }
+            None => built(&modules::CONTROL_PLANE, needed)?,
         };
         Ok(Self { folder })
     }
@@ -122,17 +152,62 @@ pub(crate) fn missing(folder: &Path, needed: &[Binary]) -> Vec<Binary> {
     needed.iter().copied().filter(|binary| !folder.join(binary.file_name()).is_file()).collect()
 }
 
+/// The cache folder of `module`, with `needed` in it.
+fn built(module: &Module, needed: &[Binary]) -> Result<PathBuf, Error> {
+    let folder = cache_folder(module)?;
+    if !missing(&folder, needed).is_empty() {
+        go_build::build(module, &folder, needed)?;
+    }
+    Ok(folder)
+}
+
 /// Where built binaries are kept: a folder for each version and set of dependencies, so that a change builds anew.
-fn cache_folder() -> Result<PathBuf, Error> {
+fn cache_folder(module: &Module) -> Result<PathBuf, Error> {
     let cache = variable("XDG_CACHE_HOME")
         // The XDG specification has relative paths ignored.
         .filter(|folder| folder.is_absolute())
         .or_else(|| variable("HOME").map(|home| home.join(".cache")))
-        .ok_or(Error::NoCacheFolder)?;
-    Ok(cache.join("label-storage/control-plane").join(go_build::key()))
+        .ok_or(Error::NoCacheFolder { instead: module.instead })?;
+    Ok(cache.join("label-storage").join(module.folder).join(module.key()))
+}
+
+/// The version of the helm on `PATH`, if it is there and new enough.
+fn helm_on_path() -> Option<String> {
+    let mut helm = Command::new(Binary::Helm.file_name());
+    let output = helm.args(["version", "--template", "{{.Version}}"]).stderr(Stdio::null()).output().ok()?;
+    let version = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && is_new_enough(&version)).then_some(version)
+}
+
+/// Since v3.14 helm does all that the chart and its tests need.
+fn is_new_enough(helm: &str) -> bool {
+    let mut numbers = helm.trim_start_matches('v').split('.').map(|number| number.parse::<u32>().ok());
+    let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
+        return false;
+    };
+    (major, minor) >= (3, 14)
 }
 
 /// An environment variable that holds a path. Empty is as good as unset, as in a shell's `${X:-}`.
 fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_helm_is_not_used() {
+        for (version, enough) in [
+            ("v3.13.9", false),
+            ("v3.14.0", true),
+            ("v4.0.0-rc.1", true),
+            ("v4.3.1", true),
+            ("v2.17.0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_new_enough(version), enough, "{version}");
+        }
+    }
 }

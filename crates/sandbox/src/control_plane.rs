@@ -33,6 +33,23 @@ const POLL: Duration = Duration::from_millis(50);
 /// How often to try again with other ports. One retry is rare, several mean that something else is wrong.
 const PORT_ATTEMPTS: u32 = 5;
 
+/// The file that has the audit events.
+const AUDIT_LOG: &str = "audit.log";
+
+/// What is written to it: who asked for what and with what result, without what was sent. The control plane's own
+/// accounts would fill it.
+const AUDIT_POLICY: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"}
+    ]
+}
+"#;
+
 /// How much of a log an error shows.
 const LOG_LINES: usize = 15;
 
@@ -86,6 +103,8 @@ pub struct Options {
     pub controller_manager: bool,
     /// Leave the data folder, with the logs, when all is stopped.
     pub keep_data: bool,
+    /// Write down every request that a service account makes: [`Sandbox::audit_log`].
+    pub audit: bool,
     /// More arguments for the API server, e.g. `--feature-gates=...`.
     pub api_server_args: Vec<String>,
 }
@@ -141,10 +160,14 @@ impl Sandbox {
             .map_err(|source| Error::Data { path: std::env::temp_dir(), source })?;
         let files = Files { folder: data.path().to_owned() };
         let token = files.write_secrets()?;
+        let mut api_server_args = options.api_server_args.clone();
+        if options.audit {
+            api_server_args.extend(files.write_audit_policy()?);
+        }
         let ports = free_ports().map_err(Error::Port)?;
         let commands = Commands {
             etcd: etcd(assets, &files, ports),
-            api_server: api_server(assets, &files, ports, &options.api_server_args),
+            api_server: api_server(assets, &files, ports, &api_server_args),
         };
         let remove = (!options.keep_data).then_some(data.path());
         let etcd = commands.start_etcd(&files, ports, remove, deadline)?;
@@ -203,6 +226,11 @@ impl Sandbox {
     /// The folder with the data, the keys and the logs. Owners may put files of their own there.
     pub fn data_folder(&self) -> &Path {
         self.data.path()
+    }
+
+    /// Where the API server writes what service accounts ask of it, an event a line, if it was told to.
+    pub fn audit_log(&self) -> PathBuf {
+        self.files().at(AUDIT_LOG)
     }
 
     /// The API server's process, to stop it for a while or to kill it in a test.
@@ -298,6 +326,17 @@ impl Files {
         let token = random_token().map_err(self.error("tokens.csv"))?;
         write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         Ok(token)
+    }
+
+    /// Writes what is to be audited; returns what the API server must be told.
+    fn write_audit_policy(&self) -> Result<[String; 2], Error> {
+        let policy = "audit-policy.json";
+        write_private(&self.at(policy), AUDIT_POLICY).map_err(self.error(policy))?;
+        let [policy, log] = [policy, AUDIT_LOG].map(|name| self.at(name));
+        Ok([
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+        ])
     }
 }
 

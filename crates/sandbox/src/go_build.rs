@@ -1,4 +1,4 @@
-//! Builds the control plane with Go, from the modules that `control-plane/go.mod` pins.
+//! Builds binaries with Go, from what the go.mod of their module (`modules`) pins.
 //!
 //! No package ships kube-apiserver by itself, but its module builds like any other. The result is kept in a cache
 //! folder; a lock file there lets several test runs that start at the same time share one build.
@@ -9,30 +9,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ring::digest;
-
 use crate::assets::{self, Binary};
+use crate::modules::Module;
 use crate::process::{self, Afterwards, Exit, Guarded};
 use crate::progress::Progress;
-
-const GO_MOD: &str = include_str!("../control-plane/go.mod");
-const GO_SUM: &str = include_str!("../control-plane/go.sum");
 
 /// How often the build's log is looked at for progress.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Why the control plane could not be built.
+/// Why a binary could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is nothing to build with.
-    #[error(
-        "no Go on PATH to build {binary} with: install Go {go} or later, or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, e.g. from envtest's setup-envtest"
-    )]
+    #[error("no Go on PATH to build {binary} with: install Go {go} or later, or {instead}")]
     NoGo {
         /// The first binary that is missing.
         binary: Binary,
         /// The Go version that go.mod asks for.
         go: &'static str,
+        /// The other way to get it.
+        instead: &'static str,
     },
     /// The cache folder can't be used.
     #[error("can't write {}", path.display())]
@@ -45,7 +41,7 @@ pub enum Error {
     },
     /// Go failed.
     #[error(
-        "{step} of {binary} failed ({exit}); its last lines, all of them in {}:\n{tail}\nfix what they say and start again (what was built so far is kept), or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver",
+        "{step} of {binary} failed ({exit}); its last lines, all of them in {}:\n{tail}\nfix what they say and start again (what was built so far is kept), or {instead}",
         log.display()
     )]
     Go {
@@ -59,55 +55,44 @@ pub enum Error {
         tail: String,
         /// The file that has all of them.
         log: PathBuf,
+        /// The other way to get the binary.
+        instead: &'static str,
     },
     /// Go could not be started.
     #[error(transparent)]
     Process(#[from] process::Error),
 }
 
-/// The Kubernetes version that go.mod pins, e.g. `v1.36.3`.
-pub(crate) fn kubernetes_version() -> &'static str {
-    word_after("k8s.io/kubernetes").unwrap_or("unknown")
-}
-
-/// Names a build: the version, for people, and a digest of all that is pinned, so that any change builds anew.
-pub(crate) fn key() -> String {
-    let mut pinned = digest::Context::new(&digest::SHA256);
-    pinned.update(GO_MOD.as_bytes());
-    pinned.update(GO_SUM.as_bytes());
-    let short: String = pinned.finish().as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{short}", kubernetes_version())
-}
-
-/// Builds those of `needed` that `folder` still lacks once it is this process's turn.
-pub(crate) fn build(folder: &Path, needed: &[Binary]) -> Result<(), Error> {
+/// Builds those of `needed`, all of them from `module`, that `folder` still lacks once it is this process's turn.
+pub(crate) fn build(module: &Module, folder: &Path, needed: &[Binary]) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(at(folder))?;
-    let _lock = lock(folder)?;
+    let _lock = lock(folder, module.what)?;
     let missing = assets::missing(folder, needed);
     let Some(&first) = missing.first() else {
         return Ok(());
     };
     if !go_is_on_path() {
-        return Err(Error::NoGo { binary: first, go: word_after("go").unwrap_or("1.26") });
+        return Err(Error::NoGo { binary: first, go: module.go_version(), instead: module.instead });
     }
 
     let names: Vec<_> = missing.iter().map(|binary| binary.file_name()).collect();
     eprintln!(
-        "building {} ({}) with Go into {}: the first time this downloads the modules and takes about 7 minutes on 2 cores",
+        "building {} ({}) with Go into {}: the first time this downloads the modules and takes about {} on 2 cores",
         names.join(", "),
-        kubernetes_version(),
-        folder.display()
+        module.version(),
+        folder.display(),
+        module.takes
     );
-    let module = folder.join("module");
-    fs::create_dir_all(&module).map_err(at(&module))?;
-    for (name, text) in [("go.mod", GO_MOD), ("go.sum", GO_SUM)] {
-        let file = module.join(name);
+    let sources = folder.join("module");
+    fs::create_dir_all(&sources).map_err(at(&sources))?;
+    for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
+        let file = sources.join(name);
         fs::write(&file, text).map_err(at(&file))?;
     }
-    missing.into_iter().try_for_each(|binary| build_one(folder, &module, binary))
+    missing.into_iter().try_for_each(|binary| build_one(module, folder, &sources, binary))
 }
 
-fn build_one(folder: &Path, module: &Path, binary: Binary) -> Result<(), Error> {
+fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> Result<(), Error> {
     // Beside the target, so that the finished file can be renamed into place: nobody ever sees half a binary. Go's
     // own temporary files go there too, and the guard removes it all if this process is killed.
     let work = tempfile::Builder::new().prefix("work-").tempdir_in(folder).map_err(at(folder))?;
@@ -115,14 +100,14 @@ fn build_one(folder: &Path, module: &Path, binary: Binary) -> Result<(), Error> 
     let go = |arguments: &[&str]| {
         let mut go = Command::new("go");
         go.args(arguments).arg(binary.package());
-        go.current_dir(module);
+        go.current_dir(sources);
         go.env("CGO_ENABLED", "0").env("GOTMPDIR", work.path());
         // A caller's cross-compilation or workspace is not meant for this module.
         go.env("GOOS", "").env("GOARCH", "").env("GOWORK", "off");
         go
     };
     let run = |step: &'static str, command: &Command, on_packages: &mut dyn FnMut(u64)| {
-        let log = module.join(format!("{binary}-{}.log", step.replace(' ', "-")));
+        let log = sources.join(format!("{binary}-{}.log", step.replace(' ', "-")));
         let mut packages = Packages::in_new(&log)?;
         let go = Guarded::spawn_with(step, command, &log, afterwards)?;
         loop {
@@ -132,7 +117,8 @@ fn build_one(folder: &Path, module: &Path, binary: Binary) -> Result<(), Error> 
                 None => {}
                 Some(exit) if exit.success() => return Ok(()),
                 Some(exit) => {
-                    return Err(Error::Go { step, binary, exit, tail: go.log_tail(15), log });
+                    let (tail, instead) = (go.log_tail(15), module.instead);
+                    return Err(Error::Go { step, binary, exit, tail, log, instead });
                 }
             }
         }
@@ -144,9 +130,8 @@ fn build_one(folder: &Path, module: &Path, binary: Binary) -> Result<(), Error> 
 
     let target = folder.join(binary.file_name());
     let finished = work.path().join(binary.file_name());
-    let flags = format!("-s -w -X k8s.io/component-base/version.gitVersion={}", kubernetes_version());
     let mut progress = Progress::new(format!("building {binary}, Go packages"), total);
-    let command = go(&["build", "-v", "-ldflags", &flags, "-o", &finished.to_string_lossy()]);
+    let command = go(&["build", "-v", "-ldflags", &module.linker_flags(), "-o", &finished.to_string_lossy()]);
     run("go build", &command, &mut |packages| progress.set(packages))?;
     progress.clear();
     fs::rename(&finished, &target).map_err(at(&target))?;
@@ -155,13 +140,13 @@ fn build_one(folder: &Path, module: &Path, binary: Binary) -> Result<(), Error> 
 }
 
 /// Held while building. The kernel lets go of it when this process ends, however it does.
-fn lock(folder: &Path) -> Result<File, Error> {
+fn lock(folder: &Path, what: &str) -> Result<File, Error> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(at(&path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            eprintln!("another process builds the control plane into {}: waiting for it", folder.display());
+            eprintln!("another process builds {what} into {}: waiting for it", folder.display());
             file.lock().map_err(at(&path))?;
         }
         Err(TryLockError::Error(source)) => return Err(at(&path)(source)),
@@ -171,14 +156,6 @@ fn lock(folder: &Path) -> Result<File, Error> {
 
 fn go_is_on_path() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-}
-
-/// The first word after `name` on a line of go.mod that starts with it.
-fn word_after(name: &str) -> Option<&'static str> {
-    GO_MOD.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some(name)).then(|| words.next()).flatten()
-    })
 }
 
 /// Counts the packages that Go names in its log, one a line.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   assets    where the binaries are: KUBEBUILDER_ASSETS, or the cache, or ...
-//!     └─ go_build    ... built with Go into the cache, once
+//!     ├─ go_build    ... built with Go into the cache, once
+//!     └─ modules     from what: the control plane, helm
 //!   control_plane    starts them, waits until they serve, stops them in order
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
 //!     └─ ready          asks the API server whether it serves
@@ -27,6 +28,7 @@ mod credentials;
 pub mod etcd;
 pub mod go_build;
 pub mod itself;
+mod modules;
 pub mod process;
 pub mod progress;
 mod ready;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use clap::builder::FalseyValueParser;
-use sandbox::assets::{Assets, Binary};
+use clap::{Parser, Subcommand};
+use sandbox::assets::{self, Assets, Binary};
 use sandbox::{Options, Sandbox, shell};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -22,8 +22,11 @@ const CHECK: Duration = Duration::from_millis(500);
 /// The binaries come from the folder that KUBEBUILDER_ASSETS names, if it is set. Otherwise they are built with Go,
 /// once, into the cache folder (XDG_CACHE_HOME, or ~/.cache).
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    task: Option<Task>,
+
     /// Provide kubectl too, and print the line that puts it on the PATH
     #[arg(long, env = "SANDBOX_KUBECTL", value_parser = FalseyValueParser::new())]
     kubectl: bool,
@@ -36,9 +39,19 @@ struct Arguments {
     #[arg(long, env = "SANDBOX_KEEP_DATA", value_parser = FalseyValueParser::new())]
     keep_data: bool,
 
-    /// Build all binaries and exit; print the line that puts them on the PATH
+    /// Build all of the control plane and exit; print the line that puts them on the PATH
     #[arg(long, env = "SANDBOX_BUILD_ONLY", value_parser = FalseyValueParser::new())]
     build_only: bool,
+}
+
+/// What to do instead of keeping a control plane up.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Print where a program is, for scripts; build it first if it is nowhere
+    Tool {
+        /// Its name
+        name: Binary,
+    },
 }
 
 fn main() -> ExitCode {
@@ -52,8 +65,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(Task::Tool { name }) = arguments.task {
+        return print(&assets::find(name)?.to_string_lossy());
+    }
     if arguments.build_only {
-        let assets = Assets::find(&Binary::ALL)?;
+        let assets = Assets::find(&Binary::CONTROL_PLANE)?;
         return print(&shell::export_path(assets.folder()));
     }
     // Before the start, so that a build which fails leaves no control plane to stop.

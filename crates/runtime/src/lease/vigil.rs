@@ -14,10 +14,6 @@ use super::{All, LIFETIME, Seen, Shard};
 /// A lease that was never there is left to its home for this long: replicas that start together find none at all.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 
-/// A lease of another number of replicas that nobody renews is deleted after this long. Its position is of no use any
-/// more: the API server remembers five minutes.
-pub(crate) const RETIREMENT: Duration = Duration::from_secs(600);
-
 /// Who asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Me {

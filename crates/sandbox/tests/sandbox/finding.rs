@@ -143,3 +143,22 @@ fn a_port_that_was_taken_in_the_meantime_is_tried_again_with_another() {
     let distinct: std::collections::BTreeSet<_> = calls.lines().collect();
     assert_eq!((calls.lines().count(), distinct.len()), (5, 5), "{calls}");
 }
+
+#[test]
+fn a_helm_that_is_new_enough_is_used_and_another_is_built() {
+    for (version, is_built) in [("v3.14.2", false), ("v3.13.0", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        script(folder.path(), "go", GO);
+        script(folder.path(), "helm", &format!("#!/bin/sh\nprintf {version}\n"));
+        let output = sandbox(folder.path(), folder.path()).args(["tool", "helm"]).output().unwrap();
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        if is_built {
+            let built = fs::read_to_string(stdout.trim_end()).unwrap();
+            assert_eq!(built, "helm.sh/helm/v4/cmd/helm\n", "{stderr}");
+        } else {
+            assert_eq!((&*stdout, &*stderr), ("helm\n", "using the helm on PATH, v3.14.2\n"));
+        }
+    }
+}

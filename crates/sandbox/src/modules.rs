@@ -1,0 +1,81 @@
+//! The Go modules that binaries are built from: a folder of this crate each, with a go.mod and a go.sum that pin
+//! everything. A further set of tools is a further folder, and a constant here.
+
+use ring::digest;
+
+/// A set of binaries that are built from the same pinned modules, and cached together.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// Its folder's name, here and in the cache.
+    pub(crate) folder: &'static str,
+    /// What people call what comes of it.
+    pub(crate) what: &'static str,
+    pub(crate) go_mod: &'static str,
+    pub(crate) go_sum: &'static str,
+    /// The module whose version stands for all.
+    main: &'static str,
+    /// The variable that holds the version in what is built, which can't know it otherwise.
+    version_variable: &'static str,
+    /// How long the first build takes on 2 cores.
+    pub(crate) takes: &'static str,
+    /// What to do if it can't be built.
+    pub(crate) instead: &'static str,
+}
+
+/// etcd, kube-apiserver and those that go with them.
+pub(crate) const CONTROL_PLANE: Module = Module {
+    folder: "control-plane",
+    what: "the control plane",
+    go_mod: include_str!("../control-plane/go.mod"),
+    go_sum: include_str!("../control-plane/go.sum"),
+    main: "k8s.io/kubernetes",
+    version_variable: "k8s.io/component-base/version.gitVersion",
+    takes: "7 minutes",
+    instead: "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, e.g. from envtest's setup-envtest",
+};
+
+/// What renders and installs the chart.
+pub(crate) const HELM: Module = Module {
+    folder: "helm",
+    what: "helm",
+    go_mod: include_str!("../helm/go.mod"),
+    go_sum: include_str!("../helm/go.sum"),
+    main: "helm.sh/helm/v4",
+    version_variable: "helm.sh/helm/v4/internal/version.version",
+    takes: "4 minutes",
+    instead: "install helm v3.14 or later",
+};
+
+impl Module {
+    /// The version that go.mod pins, e.g. `v1.36.3`.
+    pub(crate) fn version(&self) -> &'static str {
+        self.word_after(self.main).unwrap_or("unknown")
+    }
+
+    /// The Go version that go.mod asks for.
+    pub(crate) fn go_version(&self) -> &'static str {
+        self.word_after("go").unwrap_or("1.26")
+    }
+
+    /// What tells the linker the version.
+    pub(crate) fn linker_flags(&self) -> String {
+        format!("-s -w -X {}={}", self.version_variable, self.version())
+    }
+
+    /// Names a build: the version, for people, and a digest of all that is pinned, so that any change builds anew.
+    pub(crate) fn key(&self) -> String {
+        let mut pinned = digest::Context::new(&digest::SHA256);
+        pinned.update(self.go_mod.as_bytes());
+        pinned.update(self.go_sum.as_bytes());
+        let short: String = pinned.finish().as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{short}", self.version())
+    }
+
+    /// The first word after `name` on a line of go.mod that starts with it.
+    fn word_after(&self, name: &str) -> Option<&'static str> {
+        self.go_mod.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some(name)).then(|| words.next()).flatten()
+        })
+    }
+}

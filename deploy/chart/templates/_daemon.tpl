@@ -1,0 +1,151 @@
+{{/* The StatefulSet of one daemon: the same for both but for its name, its values and the flags that only it has. */}}
+{{- define "label-storage.daemon" -}}
+{{- $root := .root }}
+{{- $values := index .root.Values .daemon }}
+{{- $selector := include "label-storage.selector" .daemon -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: {{ .daemon }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "label-storage.daemon-labels" . | nindent 4 }}
+spec:
+  # The same number as LABEL_STORAGE_REPLICAS below: an admission policy refuses anything else.
+  replicas: {{ int $values.replicas }}
+  serviceName: {{ .daemon }}
+  # The replicas don't wait for each other: each looks after nodes of its own.
+  podManagementPolicy: Parallel
+  # Time for a new replica to take its shards before the next old one ends.
+  minReadySeconds: 10
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- $selector | nindent 8 }}
+        {{- with $root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $root.Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: {{ .daemon }}
+      automountServiceAccountToken: true
+      priorityClassName: {{ include "label-storage.priority-class" $root }}
+      # The daemon ends within 10 s of SIGTERM, after another replica has taken over.
+      terminationGracePeriodSeconds: 20
+      # A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
+      enableServiceLinks: false
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile:
+          type: RuntimeDefault
+      # The end of one machine, or of one zone, should not take every replica along. Only where possible: a cluster of one node is
+      # served too.
+      topologySpreadConstraints:
+        {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+        - maxSkew: 1
+          topologyKey: {{ $key }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- $selector | nindent 14 }}
+        {{- end }}
+      {{- with $root.Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.tolerations }}
+      # By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
+      # after half a minute, not after the five that are Kubernetes' own default.
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: {{ .daemon }}
+          # The image is not published anywhere: build it, and give it the name under which your nodes can pull it.
+          image: {{ include "label-storage.image" $root }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          command: [/{{ .daemon }}]
+          args:
+            - --admin-address=0.0.0.0:8080
+            - --log-format={{ $root.Values.log.format }}
+            - --log-level={{ $root.Values.log.level }}
+            {{- with $root.Values.excludeLabels }}
+            # What the machine says of itself. One that returns under an old name may be another, in another zone.
+            - --exclude-labels={{ join "," . }}
+            {{- end }}
+            - --events={{ $root.Values.events }}
+            {{- range .flags }}
+            - {{ . }}
+            {{- end }}
+            {{- with $values.extraArgs }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          env:
+            # The ordinal at its end is the replica's index.
+            - name: POD_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.name
+            - name: LABEL_STORAGE_NAMESPACE
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.namespace
+            # The same number as spec.replicas above.
+            - name: LABEL_STORAGE_REPLICAS
+              value: {{ int $values.replicas | quote }}
+          ports:
+            - name: admin
+              containerPort: 8080
+              protocol: TCP
+          # Two minutes to get going, on a machine that has just started.
+          startupProbe:
+            httpGet:
+              path: /livez
+              port: admin
+            periodSeconds: 2
+            timeoutSeconds: 2
+            failureThreshold: 60
+          # It says that a loop stands still after a minute, whatever the API server does: half a minute of that, and it is started again.
+          livenessProbe:
+            httpGet:
+              path: /livez
+              port: admin
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 3
+          # All has been listed, and the lease is renewed: a rollout goes on to the next replica.
+          readinessProbe:
+            httpGet:
+              path: /readyz
+              port: admin
+            periodSeconds: 5
+            timeoutSeconds: 5
+            failureThreshold: 2
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+          {{- with $values.resources }}
+          # Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). No limit on the CPU: throttling would make labels late
+          # just when many nodes come or go.
+          resources:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+{{- end -}}

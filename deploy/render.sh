@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Renders the chart to deploy/label-storage.yaml, for those who install with `kubectl apply` alone.
+#
+#     deploy/render.sh           writes the file
+#     deploy/render.sh --check   fails if the file is not what the chart renders to
+#
+# Takes helm from HELM, or from where `sandbox tool helm` finds it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+helm=${HELM:-$(cargo run --quiet --locked --package sandbox --bin sandbox -- tool helm)}
+file=deploy/label-storage.yaml
+
+render() {
+    cat <<'HEADER'
+# Rendered from deploy/chart by deploy/render.sh: change the chart, not this file.
+# All of it: the namespace label-storage, the accounts, the two daemons, and the policies that keep them to their task.
+HEADER
+    # Nobody applies these to a cluster older than the chart says; which one renders them makes no difference.
+    # Versions of helm differ in the empty lines between documents.
+    "$helm" template label-storage deploy/chart --namespace label-storage --set namespace.create=true --kube-version 1.30.0 |
+        sed '/^$/d'
+}
+
+case ${1-} in
+--check)
+    rendered=$(render)
+    if ! diff --unified "$file" - <<<"$rendered"; then
+        echo "$file is not what the chart renders to: run deploy/render.sh" >&2
+        exit 1
+    fi
+    ;;
+'') render >"$file.new" && mv "$file.new" "$file" ;;
+*) echo "usage: deploy/render.sh [--check]" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,255 @@
+//! What the daemons' accounts may do is what the daemons do.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use http::Request;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use label_storage::name::record_name;
+use serde_json::{Value, json};
+
+use super::manifests::{self, NAMESPACE, apply, client_as, of_kind};
+use crate::command_line::token;
+use crate::scenario::{Daemon, Labels, Scenario, labels};
+
+const DAEMONS: [&str; 2] = ["storer", "restorer"];
+
+/// One thing that an account may do, or has done. Where a role names no object, neither does this.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Permission {
+    account: String,
+    verb: String,
+    group: String,
+    resource: String,
+    /// `None`: in all namespaces, or of what is in none.
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(text).collect()
+}
+
+/// All that the roles grant to the daemons' accounts, one by one.
+fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
+    let mut granted = BTreeSet::new();
+    let bindings = of_kind(documents, "RoleBinding").chain(of_kind(documents, "ClusterRoleBinding"));
+    for binding in bindings {
+        let (role, namespace) = (&binding["roleRef"], &binding["metadata"]["namespace"]);
+        let rules = documents
+            .iter()
+            .find(|document| {
+                document["kind"] == role["kind"]
+                    && document["metadata"]["name"] == role["name"]
+                    && (role["kind"] == "ClusterRole" || document["metadata"]["namespace"] == *namespace)
+            })
+            .with_context(|| format!("no {role}"))?;
+        for subject in binding["subjects"].as_array().into_iter().flatten() {
+            for rule in rules["rules"].as_array().into_iter().flatten() {
+                let names = texts(&rule["resourceNames"]).into_iter().map(Some);
+                let names = if names.len() == 0 { vec![None] } else { names.collect::<Vec<_>>() };
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            for name in &names {
+                                granted.insert(Permission {
+                                    account: text(&subject["name"]),
+                                    verb: verb.clone(),
+                                    group: group.clone(),
+                                    resource: resource.clone(),
+                                    namespace: namespace.as_str().map(str::to_owned),
+                                    name: name.clone(),
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // The daemons write no Events yet.
+    granted.retain(|permission| permission.group != "events.k8s.io");
+    ensure!(granted.len() > 20, "few permissions: {granted:#?}");
+    Ok(granted)
+}
+
+/// What the API server has written down of the daemons' accounts.
+struct Audit {
+    /// Each as it would have to be granted with the object's name, and without.
+    used: BTreeSet<Permission>,
+    /// What was refused for want of a right, or by a policy.
+    forbidden: Vec<Value>,
+}
+
+impl Audit {
+    fn read(log: &Path, namespace: &str) -> Result<Self> {
+        let (mut used, mut forbidden) = (BTreeSet::new(), Vec::new());
+        // The last line may be half written.
+        let log = std::fs::read_to_string(log)?;
+        let lines = log.lines().map_while(|line| serde_json::from_str::<Value>(line).ok());
+        for event in lines {
+            let prefix = format!("system:serviceaccount:{namespace}:");
+            let user = text(&event["user"]["username"]);
+            let Some(account) = user.strip_prefix(&prefix) else { continue };
+            if event["responseStatus"]["code"] == 403 {
+                forbidden.push(event);
+                continue;
+            }
+            let object = &event["objectRef"];
+            let permission = Permission {
+                account: account.to_owned(),
+                verb: text(&event["verb"]),
+                group: text(&object["apiGroup"]),
+                resource: text(&object["resource"]),
+                namespace: object["namespace"].as_str().map(str::to_owned),
+                name: object["name"].as_str().map(str::to_owned),
+            };
+            used.insert(Permission { name: None, ..permission.clone() });
+            used.insert(permission);
+        }
+        Ok(Self { used, forbidden })
+    }
+}
+
+/// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.
+/// Only the port differs, since all replicas share this machine, and the nodes, since other tests have some too.
+async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&str]) -> Result<Daemon> {
+    let kind = text(&set["metadata"]["name"]);
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let mut args = texts(&container["args"]);
+    // What the daemons do not know yet.
+    args.retain(|arg| !arg.starts_with("--events") && !arg.starts_with("--exclude-labels"));
+    ensure!(args.iter().any(|arg| arg == "--admin-address=0.0.0.0:8080"), "{args:?}");
+    args.push("--admin-address=127.0.0.1:0".to_owned());
+    args.push(format!("--nodes={}.*", s.namespace));
+    args.extend(more.iter().map(|arg| (*arg).to_owned()));
+    let token = token(s, NAMESPACE, &kind).await?;
+    let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(NAMESPACE))?;
+    let (pod, replicas) = (format!("{kind}-{index}"), replicas.to_string());
+    let environment = [
+        ("POD_NAME", pod.as_str()),
+        ("LABEL_STORAGE_NAMESPACE", NAMESPACE),
+        ("LABEL_STORAGE_REPLICAS", &replicas),
+    ];
+    let names: BTreeSet<_> =
+        container["env"].as_array().into_iter().flatten().map(|variable| text(&variable["name"])).collect();
+    ensure!(names == environment.map(|(name, _)| name.to_owned()).into(), "the pods have others: {names:?}");
+    s.run_with_env(&kind, &args, Some(kubeconfig), &environment)
+}
+
+/// The authorizer learns of new roles by watching.
+async fn await_rights(s: &Scenario, granted: &BTreeSet<Permission>) -> Result<()> {
+    let reviews: Api<SubjectAccessReview> = Api::all(s.client.clone());
+    for permission in granted {
+        let review = json!({"spec": {
+            "user": format!("system:serviceaccount:{NAMESPACE}:{}", permission.account),
+            "resourceAttributes": {
+                "verb": permission.verb,
+                "group": permission.group,
+                "resource": permission.resource,
+                "namespace": permission.namespace,
+                "name": permission.name,
+            },
+        }});
+        let review: SubjectAccessReview = serde_json::from_value(review)?;
+        s.eventually(&format!("{permission:?}"), true, async || {
+            let answer = reviews.create(&PostParams::default(), &review).await?;
+            Ok(answer.status.is_some_and(|status| status.allowed))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Result<()> {
+    let documents = manifests::committed()?;
+    apply(&s.client, &documents).await?;
+    let granted = granted(&documents)?;
+    await_rights(s, &granted).await?;
+
+    let set = |name: &str| {
+        let mut sets = of_kind(&documents, "StatefulSet");
+        sets.find(|set| set["metadata"]["name"] == name).with_context(|| format!("no {name}"))
+    };
+    let (storer, restorer) = (set("storer")?, set("restorer")?);
+    let records: Api<ConfigMap> = Api::namespaced(s.client.clone(), NAMESPACE);
+    let stored = async |node: &str, expected: Option<Labels>| {
+        let name = record_name(node);
+        s.eventually_after(&format!("record of {node}"), expected.clone(), async || {
+            Ok(records.get_opt(&name).await?.map(|record| record.data.unwrap_or_default()))
+        })
+        .await
+    };
+
+    // One replica of each at first, whose leases are of no use to the two that follow.
+    let first = [replica(s, storer, 0, 1, &[]).await?, replica(s, restorer, 0, 1, &[]).await?];
+    let [moving, emptied] = ["moving", "emptied"].map(|name| s.node(name));
+    s.create(&moving, labels([("pool", "silver")])).await?;
+    s.create(&emptied, labels([("pool", "silver")])).await?;
+    stored(&moving, Some(labels([("pool", "silver")]))).await?;
+    stored(&emptied, Some(labels([("pool", "silver")]))).await?;
+    for daemon in &first {
+        daemon.process.stop();
+    }
+
+    // They find a node that has returned meanwhile.
+    s.delete(&moving).await?;
+    s.create(&moving, Labels::new()).await?;
+    let mut daemons = Vec::new();
+    for set in [storer, restorer] {
+        for index in 0..2 {
+            daemons.push(replica(s, set, index, 2, &["--lease-retirement=1s"]).await?);
+        }
+    }
+    s.eventually_labelled(&moving, labels([("pool", "silver")])).await?;
+    s.label(&moving, [("pool", Some("gold"))]).await?;
+    stored(&moving, Some(labels([("pool", "gold")]))).await?;
+    s.label(&emptied, [("pool", None)]).await?;
+    stored(&emptied, None).await?;
+
+    let log = s.sandbox.audit_log();
+    s.eventually("all that is granted is used", BTreeSet::new(), async || {
+        Ok(granted.difference(&Audit::read(&log, NAMESPACE)?.used).cloned().collect())
+    })
+    .await?;
+    // A line that is still being written is no JSON yet.
+    for daemon in &daemons {
+        daemon.process.stop();
+    }
+    assert_eq!(Audit::read(&log, NAMESPACE)?.forbidden, Vec::<Value>::new());
+    for line in daemons.iter().flat_map(|daemon| daemon.log().lines().map(str::to_owned).collect::<Vec<_>>())
+    {
+        serde_json::from_str::<Value>(&line).with_context(|| format!("not JSON: {line}"))?;
+    }
+    Ok(())
+}
+
+pub async fn the_daemons_have_a_priority_level_of_their_own(s: &Scenario) -> Result<()> {
+    apply(&s.client, &manifests::rendered(s, &[])?).await?;
+    let schemas: Api<FlowSchema> = Api::all(s.client.clone());
+    let name = format!("label-storage-{}", s.namespace);
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", s.namespace);
+    for account in DAEMONS {
+        let client = client_as(s, &s.namespace, account).await?;
+        for (path, schema) in [("/api/v1/nodes", name.clone()), (leases.as_str(), format!("{name}-leases"))] {
+            let expected = schemas.get(&schema).await?.uid();
+            s.eventually(&format!("{account}: {path} is {schema}"), expected, async || {
+                let request = Request::get(format!("{path}?limit=1")).body(kube::client::Body::empty())?;
+                let answer = client.send(request).await?;
+                let uid = answer.headers().get("x-kubernetes-pf-flowschema-uid").context("no header")?;
+                Ok(Some(uid.to_str()?.to_owned()))
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}

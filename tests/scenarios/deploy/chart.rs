@@ -1,0 +1,154 @@
+//! Installing, upgrading and uninstalling with the real helm.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt};
+use label_storage::name::record_name;
+use serde_json::{Value, json};
+
+use super::manifests::{self, apply, dry_run, helm, of_kind, rendered};
+use crate::scenario::Scenario;
+
+/// Every value is another than its default, or on.
+const ALL: &[&str] = &[
+    "--set=image.repository=registry.example.com/label-storage,image.pullPolicy=Always",
+    "--set=image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    "--set=imagePullSecrets[0].name=registry",
+    "--set=storer.replicas=5,storer.retention=7d,storer.extraArgs={--nodes=pool-a-*}",
+    "--set=restorer.replicas=1,restorer.extraArgs={--nodes=pool-a-*,--concurrency=8}",
+    "--set=excludeLabels={machine-facts,example.com/*},events=false,log.level=debug,log.format=text",
+    "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd",
+    "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
+    "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
+    "--set=priorityClass.value=7",
+    "--set=networkPolicy.apiServerPorts={6443},networkPolicy.apiServerCIDRs={10.0.0.1/32}",
+    "--set-json=networkPolicy.scrapeFrom=[{\"namespaceSelector\":{\"matchLabels\":{\"team\":\"monitoring\"}}}]",
+    "--set=flowControl.concurrencyShares=5",
+    "--set=metrics.monitor=ServiceMonitor,metrics.interval=10s,metrics.labels.release=prometheus",
+    "--set=alerts.enabled=true,dashboard.enabled=true,dashboard.labels.folder=nodes",
+];
+
+pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
+    let documents = rendered(s, ALL)?;
+    // The namespace must be there before anything can be judged that is in it.
+    apply(&s.client, &documents[..2]).await?;
+    let (operators, ours): (Vec<_>, Vec<_>) = documents.iter().partition(|document| {
+        document["apiVersion"].as_str().is_some_and(|it| it.starts_with("monitoring."))
+    });
+    for document in ours {
+        dry_run(&s.client, document).await?;
+    }
+    // The API server knows no such kinds without the operator.
+    let kinds: Vec<_> = operators.iter().map(|document| &document["kind"]).collect();
+    assert!(kinds.contains(&&json!("ServiceMonitor")), "{kinds:?}");
+
+    let storer = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == "storer");
+    let container = &storer.context("a storer")?["spec"]["template"]["spec"]["containers"][0];
+    let args = [
+        "--admin-address=0.0.0.0:8080",
+        "--log-format=text",
+        "--log-level=debug",
+        "--exclude-labels=machine-facts,example.com/*",
+        "--events=false",
+        "--retention=7d",
+        "--nodes=pool-a-*",
+    ];
+    assert_eq!(container["args"], json!(args));
+    assert!(container["image"].as_str().is_some_and(|image| image.contains("@sha256:")), "{container}");
+
+    // Off means off, and what is not known is refused.
+    let off = [
+        "--set=admissionPolicies.enabled=false,networkPolicy.enabled=false,flowControl.enabled=false",
+        "--set=priorityClass.create=false,priorityClass.name=system-cluster-critical,excludeLabels=null,events=false",
+    ];
+    let documents = rendered(s, &off)?;
+    let mut kinds: Vec<_> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let expected = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Namespace",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+        "StatefulSet",
+    ];
+    assert_eq!(kinds, expected);
+    for wrong in [
+        "storer.replica=3",
+        "storer.replicas=0",
+        "storer.replicas=two",
+        "restorer.extraArgs={--replicas=3}",
+        "image.digest=latest",
+        "metrics.monitor=podmonitor",
+    ] {
+        let error = rendered(s, &["--set", wrong]).expect_err(wrong);
+        assert!(format!("{error:#}").contains("schema"), "{wrong}: {error:#}");
+    }
+    Ok(())
+}
+
+pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> {
+    let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
+    let pods: Api<Pod> = Api::namespaced(s.client.clone(), &s.namespace);
+    let told = |pod: &Pod| -> Result<Value> {
+        let pod = serde_json::to_value(pod)?;
+        let environment = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
+        let variable = environment.into_iter().find(|variable| variable["name"] == "LABEL_STORAGE_REPLICAS");
+        Ok(variable.context("not told")?["value"].clone())
+    };
+    let has_pods = async |replicas: usize| {
+        for index in 0..replicas {
+            s.eventually(&format!("storer-{index} of {replicas}"), json!(replicas.to_string()), async || {
+                told(&pods.get(&format!("storer-{index}")).await?)
+            })
+            .await?;
+        }
+        anyhow::Ok(())
+    };
+    helm(s, &["install", "label-storage", "CHART"])?;
+    has_pods(2).await?;
+    let record = json!({
+        "metadata": {
+            "name": record_name("a"),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+        },
+        "data": {"pool": "gold"},
+    });
+    let record: ConfigMap = serde_json::from_value(record)?;
+    let record = s.config_maps.create(&PostParams::default(), &record).await?;
+    let is_kept = async || -> Result<bool> {
+        Ok(s.config_maps.get(&record.name_any()).await?.resource_version() == record.resource_version())
+    };
+
+    // The pods never become ready here, so they are replaced by hand.
+    helm(s, &["upgrade", "label-storage", "CHART", "--set=storer.replicas=3"])?;
+    for index in 0..2 {
+        pods.delete(&format!("storer-{index}"), &DeleteParams::default()).await?;
+    }
+    has_pods(3).await?;
+    assert!(is_kept().await?, "after an upgrade");
+
+    helm(s, &["uninstall", "label-storage"])?;
+    s.eventually("the daemons are gone", (true, true), async || {
+        let none = async |name: &str| anyhow::Ok(sets.get_opt(name).await?.is_none());
+        Ok((none("storer").await?, none("restorer").await?))
+    })
+    .await?;
+    assert!(is_kept().await?, "after an uninstall");
+
+    helm(s, &["install", "label-storage", "CHART"])?;
+    has_pods(2).await?;
+    assert!(is_kept().await?, "after another install");
+    // As a controller such as Argo CD does, where the namespace is part of it.
+    let namespace = manifests::rendered(s, &[])?;
+    let namespace = of_kind(&namespace, "Namespace").next().context("a namespace")?;
+    assert_eq!(namespace["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    helm(s, &["uninstall", "label-storage"])?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The committed file and the chart, and applying them as `kubectl` does.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, TypeMeta};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use sandbox::assets::{self, Binary};
+use serde_json::Value;
+
+use crate::command_line::token;
+use crate::scenario::Scenario;
+
+/// The namespace of the committed file.
+pub const NAMESPACE: &str = "label-storage";
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+fn documents(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// What `kubectl apply -f deploy/label-storage.yaml` takes.
+pub fn committed() -> Result<Vec<Value>> {
+    documents(&std::fs::read_to_string(deploy().join("label-storage.yaml"))?)
+}
+
+/// Runs helm, with the chart's folder where an argument is `CHART`; returns what it prints.
+pub fn helm(s: &Scenario, arguments: &[&str]) -> Result<String> {
+    let chart = deploy().join("chart");
+    let mut helm = Command::new(assets::find(Binary::Helm)?);
+    for argument in arguments {
+        match *argument {
+            "CHART" => helm.arg(&chart),
+            other => helm.arg(other),
+        };
+    }
+    helm.args(["--namespace", &s.namespace]).env("KUBECONFIG", s.sandbox.kubeconfig());
+    // Nothing of the person who runs the tests: no plugins, no repositories.
+    helm.env("HOME", s.file("home")).env_remove("HELM_DRIVER");
+    let output = helm.output().context("helm")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "helm {arguments:?}: {stderr}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The chart, rendered for the test's own namespace.
+pub fn rendered(s: &Scenario, flags: &[&str]) -> Result<Vec<Value>> {
+    let template = ["template", "label-storage", "CHART", "--set", "namespace.create=true"];
+    documents(&helm(s, &[&template, flags].concat())?)
+}
+
+/// As `kubectl apply --server-side` does.
+async fn apply_with(client: &Client, document: &Value, dry_run: bool) -> kube::Result<DynamicObject> {
+    let types: TypeMeta = serde_json::from_value(document.clone()).expect("kind and apiVersion");
+    let kind = GroupVersionKind::try_from(types).expect("a group, a version and a kind");
+    let resource = ApiResource::from_gvk(&kind);
+    let name = document["metadata"]["name"].as_str().expect("a name");
+    let api: Api<DynamicObject> = match document["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let strict = PatchParams {
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+        dry_run,
+        ..PatchParams::apply("test").force()
+    };
+    api.patch(name, &strict, &Patch::Apply(document)).await
+}
+
+/// Applies all, in their order.
+pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
+    for document in documents {
+        apply_with(client, document, false).await.with_context(|| title(document))?;
+    }
+    Ok(())
+}
+
+/// As `kubectl apply --dry-run=server` does: the API server judges, and nothing is written.
+pub async fn dry_run(client: &Client, document: &Value) -> Result<()> {
+    apply_with(client, document, true).await.with_context(|| title(document))?;
+    Ok(())
+}
+
+fn title(document: &Value) -> String {
+    format!("{} {}", document["kind"], document["metadata"]["name"])
+}
+
+/// The documents of a kind.
+pub fn of_kind<'a>(documents: &'a [Value], kind: &str) -> impl Iterator<Item = &'a Value> {
+    documents.iter().filter(move |document| document["kind"] == kind)
+}
+
+/// A client that is known to the API server as this account.
+pub async fn client_as(s: &Scenario, namespace: &str, account: &str) -> Result<Client> {
+    let token = token(s, namespace, account).await?;
+    let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(namespace))?;
+    Ok(Client::try_from(sandbox::client_config(&kubeconfig).await?)?)
+}

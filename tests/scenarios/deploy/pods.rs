@@ -1,0 +1,117 @@
+//! What becomes of the StatefulSets, with the real controller that makes their pods.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use super::manifests::{self, NAMESPACE, apply};
+use crate::scenario::Scenario;
+
+pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Result<()> {
+    let documents = manifests::committed()?;
+    apply(&s.client, &documents).await?;
+    let pods: Api<Pod> = Api::namespaced(s.client.clone(), NAMESPACE);
+
+    let expected = ["restorer-0", "restorer-1", "storer-0", "storer-1"].map(str::to_owned).to_vec();
+    s.eventually("a pod for each replica", expected, async || {
+        let mut names: Vec<_> =
+            pods.list(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        Ok(names)
+    })
+    .await?;
+
+    for pod in pods.list(&ListParams::default()).await? {
+        let name = pod.name_any();
+        let (daemon, _ordinal) = name.rsplit_once('-').context("an ordinal")?;
+        let pod = serde_json::to_value(&pod)?;
+        let spec = &pod["spec"];
+        assert_eq!(spec["serviceAccountName"], daemon);
+        assert_eq!(spec["priority"], 1_000_000, "{name}");
+        assert_eq!(spec["terminationGracePeriodSeconds"], 20, "{name}");
+        assert_eq!(
+            spec["securityContext"],
+            json!({
+                "runAsNonRoot": true,
+                "runAsUser": 65532,
+                "runAsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }),
+            "{name}"
+        );
+        let topologies: Vec<_> = spec["topologySpreadConstraints"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|constraint| constraint["topologyKey"].clone())
+            .collect();
+        assert_eq!(topologies, ["topology.kubernetes.io/zone", "kubernetes.io/hostname"], "{name}");
+
+        let container = &spec["containers"][0];
+        assert_eq!(spec["containers"].as_array().map(Vec::len), Some(1), "{name}");
+        assert_eq!(container["command"], json!([format!("/{daemon}")]), "{name}");
+        assert_eq!(
+            container["securityContext"],
+            json!({
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+            }),
+            "{name}"
+        );
+        let environment: BTreeMap<String, Value> = container["env"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|variable| {
+                let from = variable["valueFrom"]["fieldRef"]["fieldPath"].clone();
+                let value = if from.is_null() { variable["value"].clone() } else { from };
+                (variable["name"].as_str().unwrap_or_default().to_owned(), value)
+            })
+            .collect();
+        let told = [
+            ("LABEL_STORAGE_NAMESPACE", json!("metadata.namespace")),
+            ("LABEL_STORAGE_REPLICAS", json!("2")),
+            // Its ordinal is the index.
+            ("POD_NAME", json!("metadata.name")),
+        ];
+        assert_eq!(environment, told.map(|(name, value)| (name.to_owned(), value)).into(), "{name}");
+        for (probe, path) in
+            [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
+        {
+            let get = json!({"path": path, "port": "admin", "scheme": "HTTP"});
+            assert_eq!(container[probe]["httpGet"], get, "{name}");
+        }
+        assert_eq!(container["ports"][0]["name"], "admin", "{name}");
+        // Asked for by the pod itself: its account does not hand it out.
+        let mounts = &container["volumeMounts"][0];
+        assert_eq!(mounts["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount", "{name}");
+        assert!(container["resources"]["requests"]["memory"].is_string(), "{name}");
+    }
+
+    // The account's token goes to no pod that does not ask for it, and what could do more is not let in.
+    let other = |name: &str, context: Value| {
+        let container = json!({"name": "other", "image": "other", "securityContext": context});
+        json!({
+            "metadata": {"name": name},
+            "spec": {"serviceAccountName": "storer", "containers": [container]},
+        })
+    };
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let restricted = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    let plain = pods.create(&params, &serde_json::from_value(other("plain", restricted))?).await?;
+    assert_eq!(plain.spec.and_then(|spec| spec.volumes).unwrap_or_default(), Vec::new());
+    let privileged = serde_json::from_value(other("privileged", json!({"privileged": true})))?;
+    let refused = pods.create(&params, &privileged).await.map(drop).expect_err("pod security").to_string();
+    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    Ok(())
+}

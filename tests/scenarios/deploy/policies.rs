@@ -1,0 +1,299 @@
+//! What the admission policies refuse, and what they let pass.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use label_storage::name::record_name;
+use serde_json::{Value, json};
+
+use super::manifests::{apply, client_as, rendered};
+use crate::scenario::{Labels, Scenario, labels};
+
+/// Whether a policy refused it, with these words. Anything else than that and success is a failure of the test.
+fn refused<T>(words: &str, result: kube::Result<T>) -> Result<bool> {
+    match result {
+        Ok(_) => Ok(false),
+        Err(kube::Error::Api(status)) if status.message.contains(words) => Ok(true),
+        Err(error) => Err(error).context(format!("not refused with {words:?}")),
+    }
+}
+
+fn patching() -> PatchParams {
+    PatchParams::default()
+}
+
+/// As a dry run.
+fn trying() -> PatchParams {
+    PatchParams { dry_run: true, ..PatchParams::default() }
+}
+
+/// Binds a role to one of the test's accounts, in the test's namespace.
+async fn bind(s: &Scenario, account: &str, cluster_role: &str) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": format!("{account}-{cluster_role}"), "namespace": s.namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": s.namespace}],
+    });
+    apply(&s.client, &[binding]).await
+}
+
+/// A ConfigMap under a record's name, with its label.
+fn record(node: &str) -> ConfigMap {
+    let mut config_map = ConfigMap::default();
+    config_map.metadata.name = Some(record_name(node));
+    config_map.metadata.labels = Some(labels([("app.kubernetes.io/managed-by", "label-storage")]));
+    config_map.data = Some(labels([("pool", "gold")]));
+    config_map
+}
+
+pub async fn replicas_and_shards_can_not_drift_apart(s: &Scenario) -> Result<()> {
+    apply(&s.client, &rendered(s, &[])?).await?;
+    let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
+    let is_refused = |result: kube::Result<()>| refused("LABEL_STORAGE_REPLICAS", result);
+    for name in ["storer", "restorer"] {
+        let set = sets.get(name).await?;
+        let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).context("no replicas")?;
+        let patch = |replicas: i32, told: i32| {
+            let env = json!([{"name": "LABEL_STORAGE_REPLICAS", "value": told.to_string()}]);
+            let containers = json!([{"name": name, "env": env}]);
+            Patch::Strategic(
+                json!({"spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}}}),
+            )
+        };
+        // A new policy takes a moment to be in force.
+        s.eventually("drift is refused", true, async || {
+            is_refused(sets.patch(name, &trying(), &patch(replicas, replicas + 1)).await.map(drop))
+        })
+        .await?;
+        let index = json!([{"name": name, "env": [{"name": "LABEL_STORAGE_REPLICA_INDEX", "value": "0"}]}]);
+        let index = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": index}}}}));
+        assert!(is_refused(sets.patch(name, &trying(), &index).await.map(drop))?, "one index for all pods");
+        let scale = |replicas: i32| Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        s.eventually("scaling is refused", true, async || {
+            is_refused(sets.patch_scale(name, &trying(), &scale(replicas + 1)).await.map(drop))
+        })
+        .await?;
+        sets.patch_scale(name, &trying(), &scale(0)).await.context("to stop it")?;
+        sets.patch(name, &trying(), &patch(replicas + 3, replicas + 3)).await.context("both in one step")?;
+    }
+    Ok(())
+}
+
+pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Result<()> {
+    const REFUSED: &str = "are written by the storer alone";
+    apply(&s.client, &rendered(s, &[])?).await?;
+    let maps = |client: Client| -> Api<ConfigMap> { Api::namespaced(client, &s.namespace) };
+    let (create, delete) = (PostParams::default(), DeleteParams::default());
+
+    // The storer, as itself.
+    let storer = maps(client_as(s, &s.namespace, "storer").await?);
+    s.eventually("the storer's rights", true, async || Ok(storer.list(&ListParams::default()).await.is_ok()))
+        .await?;
+    let [a, b, long] = ["a".to_owned(), "b".to_owned(), "n".repeat(253)].map(|node| record(&node));
+    for record in [&a, &b, &long] {
+        let mut created = storer.create(&create, record).await.context("the storer creates")?;
+        created.data = Some(labels([("pool", "silver")]));
+        storer.replace(&record.name_any(), &create, &created).await.context("the storer updates")?;
+    }
+    storer.delete(&b.name_any(), &delete).await.context("the storer deletes")?;
+
+    // Somebody who may write every ConfigMap here.
+    let editor = maps(client_as(s, &s.namespace, "editor").await?);
+    bind(s, "editor", "admin").await?;
+    s.eventually("the editor's rights", true, async || Ok(editor.list(&ListParams::default()).await.is_ok()))
+        .await?;
+    s.eventually("making a record is refused", true, async || {
+        refused(REFUSED, editor.create(&PostParams { dry_run: true, ..create.clone() }, &b).await)
+    })
+    .await?;
+    let mut generated = record("x");
+    generated.metadata.name = None;
+    generated.metadata.labels = None;
+    generated.metadata.generate_name = Some("label-storage.x".to_owned());
+    assert!(refused(REFUSED, editor.create(&create, &generated).await)?, "under a name that is made up");
+    let mut labelled = b.clone();
+    labelled.metadata.name = Some("innocent".to_owned());
+    assert!(refused(REFUSED, editor.create(&create, &labelled).await)?, "with its label");
+    let value = Patch::Merge(json!({"data": {"pool": "theirs"}}));
+    for record in [&a, &long] {
+        let name = record.name_any();
+        assert!(refused(REFUSED, editor.patch(&name, &patching(), &value).await)?, "a value");
+        let unlabelled =
+            Patch::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}));
+        assert!(refused(REFUSED, editor.patch(&name, &patching(), &unlabelled).await)?, "no record any more");
+        assert!(refused(REFUSED, editor.delete(&name, &delete).await)?, "a deletion");
+    }
+    let all = editor.delete_collection(&delete, &ListParams::default()).await;
+    assert!(refused(REFUSED, all)?, "the deletion of all");
+    assert_eq!(storer.get(&a.name_any()).await?.data, Some(labels([("pool", "silver")])));
+
+    // What is no record is nobody's business.
+    let mut plain = labelled.clone();
+    plain.metadata.labels = None;
+    editor.create(&create, &plain).await.context("another ConfigMap")?;
+    editor.patch("innocent", &patching(), &value).await.context("another ConfigMap")?;
+    let label = Patch::Merge(json!({"metadata": {"labels": labelled.metadata.labels}}));
+    assert!(refused(REFUSED, editor.patch("innocent", &patching(), &label).await)?, "a record from now on");
+    editor.delete("innocent", &delete).await.context("another ConfigMap")?;
+
+    // The restorer has no right to write any, and would not be let with one.
+    let restorer = maps(client_as(s, &s.namespace, "restorer").await?);
+    assert!(refused("cannot patch resource", restorer.patch(&a.name_any(), &patching(), &value).await)?);
+    bind(s, "restorer", "admin").await?;
+    s.eventually("the restorer is refused by the policy, too", true, async || {
+        Ok(refused(REFUSED, restorer.patch(&a.name_any(), &patching(), &value).await).unwrap_or(false))
+    })
+    .await?;
+
+    // The explicit role.
+    bind(s, "editor", &format!("label-storage-{}-records-editor", s.namespace)).await?;
+    s.eventually("with the role, a value is changed", true, async || {
+        Ok(!refused(REFUSED, editor.patch(&a.name_any(), &patching(), &value).await)?)
+    })
+    .await?;
+    editor.create(&create, &b).await.context("with the role, one is made")?;
+    editor.delete(&b.name_any(), &delete).await.context("with the role, one is deleted")?;
+    Ok(())
+}
+
+pub async fn a_namespace_with_records_can_be_deleted(s: &Scenario) -> Result<()> {
+    apply(&s.client, &rendered(s, &[])?).await?;
+    let create = PostParams::default();
+    // One that the garbage collector takes away: with what owns it, and by a finalizer that it has to take off.
+    let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "owner"}}))?;
+    let owner = s.config_maps.create(&create, &owner).await?;
+    let mut owned = record("owned");
+    let reference = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid(), "blockOwnerDeletion": true,
+    }]);
+    owned.metadata.owner_references = serde_json::from_value(reference)?;
+    s.config_maps.create(&create, &owned).await?;
+    let foreground = record("foreground");
+    s.config_maps.create(&create, &foreground).await?;
+    s.config_maps.create(&create, &record("kept")).await?;
+    s.config_maps.delete("owner", &DeleteParams::foreground()).await?;
+    s.config_maps.delete(&foreground.name_any(), &DeleteParams::foreground()).await?;
+    let expected = vec!["kept".to_owned()];
+    s.eventually("what is garbage is collected", expected, async || {
+        let params = ListParams::default().labels("app.kubernetes.io/managed-by=label-storage");
+        let records = s.config_maps.list(&params).await?;
+        let name = |record: &ConfigMap| record.name_any().trim_start_matches("label-storage.").to_owned();
+        Ok(records.items.iter().map(name).collect())
+    })
+    .await?;
+
+    let namespaces: Api<Namespace> = Api::all(s.client.clone());
+    namespaces.delete(&s.namespace, &DeleteParams::default()).await?;
+    s.eventually("the namespace is gone", true, async || {
+        Ok(namespaces.get_opt(&s.namespace).await?.is_none())
+    })
+    .await
+}
+
+pub async fn the_restorer_changes_labels_and_its_marker_alone(s: &Scenario) -> Result<()> {
+    const FIELDS: &str = "may not change the spec";
+    const ANNOTATIONS: &str = "of a Node's annotations the restorer";
+    const WHOLE: &str = "may neither make nor delete Nodes";
+    apply(&s.client, &rendered(s, &[])?).await?;
+    let name = s.node("a");
+    let node = json!({
+        "metadata": {
+            "name": name,
+            "labels": {"pool": "gold"},
+            "annotations": {"example.com/theirs": "1"},
+        },
+        "spec": {"taints": [{"key": "example.com/dedicated", "effect": "NoSchedule"}]},
+    });
+    s.create_from(serde_json::from_value(node)?).await?;
+
+    let client = client_as(s, &s.namespace, "restorer").await?;
+    let nodes: Api<Node> = Api::all(client);
+    let patch = async |patch: Value| nodes.patch(&name, &patching(), &Patch::Merge(patch)).await;
+    let cordon = json!({"spec": {"unschedulable": true}});
+    s.eventually("its rights are known, and the policy is in force", true, async || {
+        refused(FIELDS, nodes.patch(&name, &trying(), &Patch::Merge(&cordon)).await)
+    })
+    .await?;
+
+    let metadata = |metadata: Value| json!({"metadata": metadata});
+    for (what, words, change) in [
+        ("cordoned", FIELDS, cordon.clone()),
+        ("another taint", FIELDS, json!({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})),
+        ("no taint", FIELDS, json!({"spec": {"taints": null}})),
+        ("a provider", FIELDS, json!({"spec": {"providerID": "made-up://1"}})),
+        ("a finalizer", FIELDS, metadata(json!({"finalizers": ["example.com/hold"]}))),
+        (
+            "an owner",
+            FIELDS,
+            metadata(
+                json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "1"}]}),
+            ),
+        ),
+        ("another annotation", ANNOTATIONS, metadata(json!({"annotations": {"example.com/ours": "1"}}))),
+        (
+            "their annotation changed",
+            ANNOTATIONS,
+            metadata(json!({"annotations": {"example.com/theirs": "2"}})),
+        ),
+        (
+            "their annotation gone",
+            ANNOTATIONS,
+            metadata(json!({"annotations": {"example.com/theirs": null}})),
+        ),
+        (
+            "a label and a taint",
+            FIELDS,
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"taints": null}}),
+        ),
+    ] {
+        assert!(refused(words, patch(change).await)?, "{what}");
+    }
+    // What is no part of an update of the Node itself.
+    patch(json!({"status": {"phase": "Terminated"}})).await?;
+    assert_eq!(s.get(&name).await?.status.and_then(|status| status.phase), None);
+
+    let restored = metadata(json!({
+        "labels": {"pool": "silver", "zone": "a"},
+        "annotations": {"label-storage/restored": "u/1"},
+    }));
+    patch(restored).await.context("labels and the marker")?;
+    assert_eq!(s.labels(&name).await?, labels([("pool", "silver"), ("zone", "a")]));
+    patch(metadata(json!({"annotations": {"label-storage/restored": "u/2"}})))
+        .await
+        .context("the marker again")?;
+    patch(metadata(json!({"annotations": {"label-storage/restored": null}}))).await.context("no marker")?;
+
+    // With all rights to Nodes that RBAC can give, too.
+    let everything = format!("{}-everything", s.namespace);
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": everything},
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": everything},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": everything},
+        "subjects": [{"kind": "ServiceAccount", "name": "restorer", "namespace": s.namespace}],
+    });
+    apply(&s.client, &[role, binding]).await?;
+    s.eventually("the deletion of a Node is refused", true, async || {
+        refused(WHOLE, nodes.delete(&name, &DeleteParams { dry_run: true, ..DeleteParams::default() }).await)
+            .or(Ok(false))
+    })
+    .await?;
+    let other: Node = serde_json::from_value(json!({"metadata": {"name": s.node("b")}}))?;
+    assert!(refused(WHOLE, nodes.create(&PostParams::default(), &other).await)?, "a Node is made");
+
+    // Nobody else is concerned.
+    s.nodes.patch(&name, &patching(), &Patch::Merge(cordon)).await.context("a person cordons")?;
+    let wanted = Labels::from([("a".to_owned(), "b".to_owned())]);
+    s.nodes.patch(&name, &patching(), &Patch::Merge(metadata(json!({"annotations": wanted})))).await?;
+    Ok(())
+}
