@@ -42,7 +42,9 @@ up() {
     need docker kind kubectl
     step "building the image"
     docker build --tag "$image" .
+    local existed=''
     if exists; then
+        existed=1
         step "cluster $cluster is there already"
     else
         step "creating cluster $cluster"
@@ -57,8 +59,8 @@ up() {
 
     step "installing Label Storage"
     on_cluster apply --server-side --filename deploy/label-storage.yaml
-    # The same name may stand for a newer image now.
-    on_cluster rollout restart statefulset --namespace label-storage
+    # The same name stands for a newer image now, which nobody would notice.
+    [[ ! $existed ]] || on_cluster rollout restart statefulset --namespace label-storage
     step "installing Prometheus and Grafana"
     on_cluster apply --server-side --filename deploy/local/monitoring.yaml
     config_map monitoring prometheus-rules deploy/chart/files/alerts.yaml
@@ -94,7 +96,7 @@ restart_worker() {
     on_cluster wait node "$worker" --for "jsonpath={.metadata.labels.example\.com/pool}=$value" --timeout 2m
     on_cluster wait node "$worker" --for condition=Ready --timeout 2m
     on_cluster get node "$worker" --label-columns example.com/pool
-    on_cluster get events --field-selector "involvedObject.kind=Node,involvedObject.name=$worker" --sort-by .lastTimestamp | tail -5
+    on_cluster events --namespace default --for "node/$worker" | tail -8
 }
 
 grafana() {
