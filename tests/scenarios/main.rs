@@ -22,6 +22,8 @@ mod command_line;
 mod control_plane;
 mod crashes;
 mod deploy;
+mod events;
+mod excluding;
 mod faults;
 mod hostile;
 mod interference;
@@ -31,6 +33,7 @@ mod races;
 mod records;
 mod restoring;
 mod scenario;
+mod seeing;
 mod sharding;
 mod slow_server;
 mod soak;
@@ -128,6 +131,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        excluding:
+            machine_facts_are_not_stored
+            what_was_stored_before_it_was_excluded_stays_and_comes_back
+            storers_with_different_rules_lose_nothing_and_do_not_fight;
+        events:
+            a_restored_node_says_which_labels_it_was_given
+            a_record_that_can_not_be_read_is_told_of_with_what_to_do;
         hostile:
             hundreds_of_hostile_records_do_no_harm;
         races:
@@ -159,6 +169,12 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         ownership:
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
             history_that_the_server_has_forgotten_is_missed_aloud;
+        seeing:
+            a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
+            what_happens_is_counted
+            a_label_that_does_not_come_to_rest_is_noticed
+            nodes_that_are_not_restored_are_told_of
+            the_log_level_can_be_changed_while_it_runs;
         brake:
             lists_that_lack_nodes_which_are_there_touch_no_record
             nodes_that_are_all_gone_are_believed_to_be_after_a_while;
@@ -174,6 +190,12 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        excluding:
+            what_is_excluded_is_not_waited_for;
+        events:
+            hundreds_of_returning_nodes_make_no_storm
+            events_that_can_not_be_written_hold_up_nothing
+            without_leave_no_events_are_written;
         faults:
             connections_that_break_lose_nothing
             refusals_and_errors_lose_nothing
