@@ -61,6 +61,9 @@ stored() { kubectl get configmap "label-storage.$1" --namespace="$namespace" --i
 # marker NODE: how the restorer has marked it.
 marker() { kubectl get node "$1" --ignore-not-found --output='go-template={{with .metadata.annotations}}{{with index . "label-storage/restored"}}{{.}}{{end}}{{end}}'; }
 
+# events NODE REASON: how many Events of that reason there are about it.
+events() { kubectl get events --namespace=default --field-selector="involvedObject.kind=Node,involvedObject.name=$1,reason=$2" --output=name | wc -l; }
+
 uid() { kubectl get node "$1" --output='jsonpath={.metadata.uid}'; }
 
 # eventually WHAT EXPECTED COMMAND...: until the command prints what is expected.
@@ -111,6 +114,9 @@ clean_up() {
             kubectl delete configmap "label-storage.$node" --namespace="$namespace" --ignore-not-found || status=1
         done
     fi
+    for node in "${nodes[@]}"; do
+        kubectl delete events --namespace=default --field-selector="involvedObject.kind=Node,involvedObject.name=$node" >/dev/null || status=1
+    done
     rm -rf "$work"
     exit "$status"
 }
@@ -216,6 +222,13 @@ step "what was removed or set anew stays so"
 [[ ! $(label "${nodes[2]}" team) ]] || fail "${nodes[2]}: a label that was removed is back"
 [[ $(label "${nodes[3]}" example.com/pool) == default ]] || fail "${nodes[3]}: a label that it came with was overwritten"
 eventually "${nodes[3]}, pool in its record" default stored "${nodes[3]}" example.com-SLASH-pool
+
+# Somebody else's installation may have Events switched off.
+if [[ ${USE_INSTALLED:-} != 1 ]]; then
+    step "kubectl describe node tells of it"
+    eventually "${nodes[0]}, Events LabelsRestored" 1 events "${nodes[0]}" LabelsRestored
+    eventually "${nodes[3]}, Events RestoreConflict" 1 events "${nodes[3]}" RestoreConflict
+fi
 
 step "all pods are ready again, and none has failed"
 for daemon in storer restorer; do
