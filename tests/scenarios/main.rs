@@ -233,6 +233,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         deploy:
             every_permission_is_used_and_none_is_missing
             the_pods_pass_admission_and_know_their_place
+            prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show
             all_values_together_are_accepted
             upgrade_and_uninstall_keep_the_records
             replicas_and_shards_can_not_drift_apart
