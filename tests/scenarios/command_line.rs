@@ -9,6 +9,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
+use crate::events::events_of;
 use crate::scenario::{Labels, Scenario, labels};
 
 /// A kubeconfig for a server without credentials.
@@ -91,6 +92,9 @@ pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
         assert_eq!(times, 1, "said once, not with every pass");
     }
     assert_eq!(versions().await?, before);
+    for node in [&stored, &fresh] {
+        assert!(events_of(s, node).await?.is_empty());
+    }
     Ok(())
 }
 
@@ -102,6 +106,8 @@ pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
         (&["--interval", "0s"], "from 100ms to 1h"),
         (&["--interval", "often"], "such as 500ms, 10s"),
         (&["--nodes", "[a"], "--nodes"),
+        (&["--exclude-labels", "a,,b"], "remove a comma"),
+        (&["--exclude-labels", "a/b/*"], "matches no label key"),
         (&["--concurrency", "0"], "--concurrency"),
         (&["--log-level", "loud"], "--log-level"),
         (&["--frobnicate"], "--frobnicate"),

@@ -22,6 +22,8 @@ mod command_line;
 mod control_plane;
 mod crashes;
 mod deploy;
+mod events;
+mod excluding;
 mod faults;
 mod hostile;
 mod interference;
@@ -128,6 +130,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        excluding:
+            machine_facts_are_not_stored
+            what_was_stored_before_it_was_excluded_stays_and_comes_back
+            storers_with_different_rules_lose_nothing_and_do_not_fight;
+        events:
+            a_restored_node_says_which_labels_it_was_given
+            a_record_that_can_not_be_read_is_told_of_with_what_to_do;
         hostile:
             hundreds_of_hostile_records_do_no_harm;
         races:
@@ -174,6 +183,12 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        excluding:
+            what_is_excluded_is_not_waited_for;
+        events:
+            hundreds_of_returning_nodes_make_no_storm
+            events_that_can_not_be_written_hold_up_nothing
+            without_leave_no_events_are_written;
         faults:
             connections_that_break_lose_nothing
             refusals_and_errors_lose_nothing

@@ -15,7 +15,7 @@
 //!
 //! - [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
-//! - [`shard`](shard()): which replica handles a Node.
+//! - [`shard`](shard()): which replica handles a Node; [`rules`]: which of its labels are kept.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
@@ -27,6 +27,7 @@ pub mod name;
 pub mod node;
 pub mod record;
 pub mod restore;
+pub mod rules;
 pub mod shard;
 pub mod store;
 pub mod summary;
@@ -35,5 +36,6 @@ pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};
 pub use record::Record;
 pub use restore::plan_restore;
+pub use rules::Rules;
 pub use shard::shard;
 pub use store::plan_store;

@@ -51,21 +51,22 @@ pub struct Record {
     pub departed_at: Option<Timestamp>,
     /// What comes back with the Node.
     pub labels: Labels,
-    /// What is in the ConfigMap and is no label. Somebody meant something by it: it is written back as it was.
+    /// What else is in the ConfigMap. Somebody meant something by it: it is written back as it was.
     pub leftovers: Leftovers,
 }
 
-/// Entries of a record that are no labels.
+/// Entries of a record that are no labels, or labels that are none of the reader's business (see
+/// [`Record::seen_through`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Entries of `data` with a key or a value that no label has.
+    /// Entries of `data` with a key or a value that no label has, and labels that were set aside.
     pub data: BTreeMap<String, String>,
     /// All of `binaryData`.
     pub binary_data: BTreeMap<String, ByteString>,
 }
 
 impl Leftovers {
-    /// Whether everything in the ConfigMap was a label.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
     }

@@ -22,6 +22,9 @@ pub struct Patch {
     pub version: ResourceVersion,
     /// The labels that the record has and the Node has not.
     pub labels: Labels,
+    /// The keys of labels that both have, with different values. The Node keeps its own, and that is stored from then on: a
+    /// person may have to know.
+    pub conflicts: Vec<String>,
     /// The new value of the [`RESTORED`](crate::node::RESTORED) annotation.
     pub marker: String,
     /// The generation of the record that the labels come from.
@@ -70,11 +73,14 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>) -> Plan {
     };
     let missing = record.labels.iter().filter(|(key, _)| !node.labels.contains_key(*key));
     let labels: Labels = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let differs = |(key, value): &(&String, &String)| node.labels.get(*key).is_some_and(|own| own != *value);
+    let conflicts = record.labels.iter().filter(differs).map(|(key, _)| key.clone()).collect();
     let reason = if labels.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
     let patch = Patch {
         uid: node.uid.clone(),
         version: node.version,
         labels,
+        conflicts,
         marker: node.marker_for(record.generation),
         generation: record.generation,
     };

@@ -20,6 +20,12 @@ impl UidDigest {
         self.0.get()
     }
 
+    /// The uid that it stands for, where that is a UUID, as those of the API server are.
+    pub fn to_uuid(self) -> String {
+        let hex = format!("{:032x}", self.0);
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    }
+
     /// What [`to_bits`](Self::to_bits) was given, if anything gave these.
     pub fn from_bits(bits: u128) -> Option<Self> {
         NonZeroU128::new(bits).map(Self)
@@ -171,6 +177,9 @@ mod tests {
     fn a_uuid_is_its_own_digest_and_any_other_text_has_one_too() {
         let bits = |text: &str| uid(text).digest().0.get();
         assert_eq!(bits("189fb836-0000-4000-8000-0123456789ab"), 0x189f_b836_0000_4000_8000_0123_4567_89ab);
+        for uuid in ["189fb836-0000-4000-8000-0123456789ab", "00000000-0000-4000-8000-000000000001"] {
+            assert_eq!(uid(uuid).digest().to_uuid(), uuid);
+        }
         let others =
             ["u1", "u2", "189FB836-0000-4000-8000-0123456789AB", "00000000-0000-0000-0000-000000000000"];
         for (at, one) in others.iter().enumerate() {

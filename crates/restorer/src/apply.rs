@@ -53,7 +53,14 @@ impl Worker<Task> for Apply {
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
         }
+        // All of it is restored; the rules only tell what to compare with a Node's last labels.
+        let found = found.map(|found| found.seen_through(&self.replica.rules));
         let record = Found::reading(found.as_ref());
+        if let (restore::Reason::RecordUnreadable, Some(what)) =
+            (plan.reason, found.as_ref().and_then(Found::complaint))
+        {
+            self.replica.events.unreadable(name, node.uid.digest(), &what);
+        }
         let reason = plan.reason.as_str();
         let (outcome, node) = match plan.patch {
             None => {
@@ -82,6 +89,9 @@ impl Apply {
         let patched = call::one("patch node", patched).await?;
         let (generation, labels) = (patch.generation, patch.labels.len());
         tracing::info!(node = node.name, generation, labels, reason, "restored");
+        self.replica.events.restored(&node, &patch.labels);
+        self.replica.events.conflict(&node, &patch.conflicts);
+        self.replica.metrics.restore_conflicts.inc_by(patch.conflicts.len() as u64);
         let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
         let labels = patched.metadata.labels.unwrap_or_default();
         let marker = Some(patch.marker);
@@ -126,6 +136,7 @@ mod tests {
             uid: Uid::new("u2").expect("a uid"),
             version: ResourceVersion(77),
             labels: [("k".to_owned(), "v".to_owned())].into(),
+            conflicts: vec!["c".to_owned()],
             marker: "u2/4".to_owned(),
             generation: 4,
         };

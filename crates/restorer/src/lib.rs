@@ -13,6 +13,8 @@
 mod apply;
 mod planner;
 
+use std::sync::Arc;
+
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
@@ -44,7 +46,7 @@ impl Daemon for Args {
     const RESUMES: bool = true;
 
     async fn run(&self, replica: Replica) {
-        let planner = RestorePlanner::new(self.common.dry_run);
+        let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica };
         apply.replica.run(planner, &apply).await;
     }

@@ -1,12 +1,13 @@
 //! Which Nodes are to be restored: from what lists and watches have told, without a single call.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::restore::{self, Reason};
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
-use label_storage::{Node, ResourceVersion};
+use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
 use label_storage_runtime::queue::Urgency;
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The restorer's memory: what no list can tell.
 pub(crate) struct RestorePlanner {
+    /// What a storer would keep of last labels: nothing else is waited for.
+    rules: Arc<Rules>,
     /// Last labels of Nodes that were deleted, which their records did not have then.
     owed: HashMap<Name, Owed>,
     ahead: Ahead,
@@ -64,8 +67,9 @@ pub(crate) struct Task {
 }
 
 impl RestorePlanner {
-    pub(crate) fn new(dry_run: bool) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, dry_run: bool) -> Self {
         Self {
+            rules,
             owed: HashMap::new(),
             ahead: Ahead::new(PATIENCE),
             views: HashMap::new(),
@@ -128,7 +132,7 @@ impl Planner for RestorePlanner {
 
     /// To store it is the storer's business. Here it only tells what to wait for.
     fn deleted(&mut self, last: Node, row: &Row, _: bool) {
-        let (name, last) = (row.name(), last.summary());
+        let (name, last) = (row.name(), last.seen_through(&self.rules).summary());
         self.views.remove(name);
         let Stored::Record(record) = row.stored() else { return };
         let owed = Owed { last, since: Instant::now() };
@@ -171,7 +175,7 @@ impl Planner for RestorePlanner {
     }
 
     fn start_over(&mut self) {
-        *self = Self::new(self.said.is_some());
+        *self = Self::new(Arc::clone(&self.rules), self.said.is_some());
     }
 }
 
@@ -212,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_new_incarnation_is_restored_as_it_was_last_seen() {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
         let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
         table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
         table.see_node("a", node("a", "u1", 5).summary());
@@ -237,7 +241,7 @@ mod tests {
         for (last, is_awaited) in
             [(&changed, true), (&node("a", "u1", 8), false), (&unrestored, true), (&bare, false)]
         {
-            let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+            let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
             let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
             table.see_record("a", ResourceVersion(6), record(&first));
             table.see_node("a", first.summary());
@@ -251,8 +255,33 @@ mod tests {
     }
 
     #[test]
+    fn what_no_storer_keeps_is_not_waited_for() {
+        let rules: Arc<Rules> = Arc::new("machine-facts".parse().expect("rules"));
+        let host = |node: Node, host: &str| {
+            let mut labels = node.labels.clone();
+            labels.insert("kubernetes.io/hostname".to_owned(), host.to_owned());
+            Node { labels, ..node }
+        };
+        let stored = |node| Record::of(&node, jiff::Timestamp::now()).seen_through(&rules);
+        let (first, last) = (node("a", "u1", 5), host(node("a", "u1", 8), "new"));
+        let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..last.clone() };
+        // Whether the record holds none of it, or what was stored before it was excluded.
+        for record in [stored(first.clone()), stored(host(first.clone(), "old"))] {
+            for (last, is_awaited) in [(&last, false), (&host(changed.clone(), "new"), true)] {
+                let mut planner = RestorePlanner::new(Arc::clone(&rules), false);
+                let mut table = Table::default();
+                table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+                table.lose_node("a", last.version);
+                planner.deleted(last.clone(), table.get("a").expect("a row"), false);
+                table.see_node("a", node("a", "u2", 9).summary());
+                assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
+            }
+        }
+    }
+
+    #[test]
     fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
         let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
         table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
         let back = node("a", "u2", 9);
@@ -263,7 +292,7 @@ mod tests {
 
     #[test]
     fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
         table.see_node("a", node("a", "u1", 5).summary());
         let soon = Verdict::Now(Urgency::Soon);
         assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), true), soon);
@@ -275,7 +304,7 @@ mod tests {
 
     #[test]
     fn only_so_many_views_are_kept() {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(false));
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
         let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
         for number in 0..MOST_VIEWS + 10 {
             let node = node(&format!("n{number}"), "u2", 8);

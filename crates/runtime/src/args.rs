@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
-use label_storage::shard;
+use label_storage::{Rules, shard};
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,10 +28,26 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
     pub nodes: Option<GlobMatcher>,
 
+    /// Store no labels of these keys, with commas between them: keys, patterns such as 'example.com/*', or machine-facts, which
+    /// are those that kubelet and cloud set themselves. What is stored already is left alone. To be the same for both daemons
+    #[arg(
+        long,
+        env = "LABEL_STORAGE_EXCLUDE_LABELS",
+        value_name = "KEYS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub exclude_labels: Rules,
+
     /// Hear of changes as they happen, rather than with the next list only
     #[arg(long, env = "LABEL_STORAGE_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub watch: bool,
+
+    /// Write Kubernetes Events about nodes: what `kubectl describe node` shows
+    #[arg(long, env = "LABEL_STORAGE_EVENTS", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub events: bool,
 
     /// Time between two lists of all nodes while changes are not heard of, from 100ms to 1h. Never less than ten times
     /// what listing takes
@@ -285,6 +301,8 @@ mod tests {
             ["--interval", "soon"],
             ["--concurrency", "0"],
             ["--nodes", "[a"],
+            ["--exclude-labels", "a,,b"],
+            ["--exclude-labels", "[a"],
             ["--log-level", "loud"],
             ["--log-format", "xml"],
         ] {

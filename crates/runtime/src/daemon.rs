@@ -11,6 +11,7 @@ use crate::admin;
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::clock::Clock;
+use crate::events::Events;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::ownership::House;
@@ -127,16 +128,25 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
+        excluded_labels = %daemon.common().exclude_labels,
         "{name} started"
     );
     let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
     if let Some(address) = daemon.common().admin_address {
         admin::serve(address, &metrics).await?;
     }
+    let identity = surroundings.identity(share.index);
+    let (events, office) = if daemon.common().events && !daemon.common().dry_run {
+        let (events, office) = Events::open(cluster.client.clone(), name, &identity, &namespace, &metrics);
+        (events, Some(office))
+    } else {
+        (Events::default(), None)
+    };
     let replica = |share, shutdown| {
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
         let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
-        Replica { clock, metrics, ..Replica::new(common, share, client, &namespace, shutdown) }
+        let events = events.clone();
+        Replica { clock, metrics, events, ..Replica::new(common, share, client, &namespace, shutdown) }
     };
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
@@ -147,7 +157,7 @@ async fn prepare_and_run<D: Daemon>(
             client: cluster.client.clone(),
             namespace: &namespace,
             daemon: name,
-            identity: surroundings.identity(share.index),
+            identity,
             share,
             retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
@@ -156,6 +166,9 @@ async fn prepare_and_run<D: Daemon>(
             shutdown: shutdown.clone(),
         };
         house.run(async |replica| daemon.run(replica).await).await;
+    }
+    if let Some(office) = office {
+        office.close().await;
     }
     tracing::info!("{name} stopped");
     Ok(())

@@ -12,18 +12,20 @@
 
 mod tally;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use label_storage::store::Stored;
-use label_storage::summary::{NodeSummary, RecordSummary};
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
 use self::tally::Tally;
 use crate::call::{self, Error};
+use crate::events::Events;
 use crate::limiter::Limiter;
 use crate::observer::{Item, Observed, SeenRecord};
 use crate::ownership::Position;
@@ -226,6 +228,9 @@ struct Engine<'a, P: Planner> {
     /// When that was last said, and whether something was not seen to then.
     said_at: Option<Instant>,
     owes: bool,
+    events: Events,
+    /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
+    unreadable: HashMap<Name, (String, Option<UidDigest>)>,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -248,6 +253,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             position: Arc::clone(&replica.position),
             said_at: None,
             owes: false,
+            events: replica.events.clone(),
+            unreadable: HashMap::new(),
         }
     }
 
@@ -329,7 +336,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(&record.node, record.version, record.stored) {
-                    complain(&record);
+                    self.complain(&record);
                     self.consider(&record.node, None, true, false);
                 }
             }
@@ -395,7 +402,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Item::Record(record) => {
                 if self.table.list_record(list, &record.node, record.version, record.stored) {
-                    complain(&record);
+                    self.complain(&record);
                 }
             }
         }
@@ -415,6 +422,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.consider(name, None, false, false);
         }
         self.table.forget_gone(|name| self.queue.contains(name));
+        self.unreadable
+            .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
         let table = &self.table;
         self.queue.retain(|node| table.get(node).is_some());
     }
@@ -423,12 +432,29 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
+            && *told != Some(node.uid)
+        {
+            *told = Some(node.uid);
+            self.events.unreadable(name, node.uid, what);
+        }
         match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
             Verdict::Nothing => self.queue.remove(name),
             Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
             Verdict::After(pause, urgency) => {
                 self.queue.push(row.name(), urgency, Some(Instant::now() + pause));
             }
+        }
+    }
+
+    fn complain(&mut self, record: &SeenRecord) {
+        let Some(complaint) = &record.complaint else {
+            self.unreadable.remove(record.node.as_str());
+            return;
+        };
+        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
+        if record.stored == Stored::Unreadable {
+            self.unreadable.insert(Name::from(record.node.as_str()), (complaint.clone(), None));
         }
     }
 
@@ -472,12 +498,6 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Verdict::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
         }
-    }
-}
-
-fn complain(record: &SeenRecord) {
-    if let Some(complaint) = &record.complaint {
-        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
     }
 }
 

@@ -18,6 +18,7 @@
 //! - `ownership`: which shards this process works on; `lease`: who else does; `tenure`: for how long it may.
 //! - [`clock`]: the time of day, and how far it can be trusted.
 //! - [`metrics`]: what is counted; `admin`: where it is served.
+//! - [`events`]: what `kubectl describe node` shows.
 //! - [`preflight`]: what would not work anyway is said before the first list.
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
@@ -29,6 +30,7 @@ pub mod client;
 pub mod clock;
 mod daemon;
 pub mod engine;
+pub mod events;
 mod lease;
 pub mod limiter;
 pub mod logging;

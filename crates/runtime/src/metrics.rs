@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
@@ -21,6 +22,10 @@ pub struct Metrics {
     pub brakes_engaged: Gauge,
     /// How often that was so.
     pub brakings: Counter<u64, AtomicU64>,
+    /// Labels of restored Nodes that the record had with another value.
+    pub restore_conflicts: Counter<u64, AtomicU64>,
+    /// Kubernetes Events, by reason and by what became of them.
+    pub events: Family<[(&'static str, &'static str); 2], Counter<u64, AtomicU64>>,
 }
 
 impl Metrics {
@@ -53,6 +58,16 @@ impl Metrics {
             "brake_engagements",
             "Times that a large share of the nodes was suddenly missing from a list",
             self.brakings.clone(),
+        );
+        registry.register(
+            "restore_conflicts",
+            "Labels that a returning node had with another value than its record: the node kept its own",
+            self.restore_conflicts.clone(),
+        );
+        registry.register(
+            "events",
+            "Kubernetes Events that were written, that were only counted and summed up in another, or that could not be written",
+            self.events.clone(),
         );
     }
 }

@@ -29,7 +29,8 @@ impl Nodes {
 
     /// Reads one Node, as it is now.
     pub async fn get(&self, name: &str) -> Result<Option<Node>, Error> {
-        let found = self.source.get(name).await?.map(observer::node).transpose();
+        let found = self.source.get(name).await?.map(|object| observer::node(self.source.rules(), object));
+        let found = found.transpose();
         found.map_err(|error| Error::refused("get node", error))
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use label_storage::node::{self, RESTORED};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
-use label_storage::{Node, ResourceVersion};
+use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_wire::{Event, Object};
 use tokio::sync::mpsc;
 
@@ -127,8 +127,9 @@ impl Drop for Batches {
 pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience: Audience) -> bool {
     let (kind, began) = (source.kind(), Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
+    let rules = Arc::clone(source.rules());
     let each = move |object| {
-        if let Some(item) = item(kind, &share, object) {
+        if let Some(item) = item(kind, &share, &rules, object) {
             batches.push(item);
         }
     };
@@ -225,7 +226,7 @@ async fn follow(
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
-        if let Some(item) = item(kind, share, object) {
+        if let Some(item) = item(kind, share, source.rules(), object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
         } else if told_at.elapsed() > TELL_EVERY {
@@ -237,27 +238,28 @@ async fn follow(
 }
 
 /// What an object is to this shard, if anything.
-fn item(kind: Kind, share: &Share, object: Object) -> Option<Item> {
+fn item(kind: Kind, share: &Share, rules: &Rules, object: Object) -> Option<Item> {
     match kind {
         Kind::Nodes if !share.includes(&object.name) => None,
-        Kind::Nodes => match node(object) {
+        Kind::Nodes => match node(rules, object) {
             Ok(node) => Some(Item::Node(node)),
             Err(error) => {
                 tracing::warn!(%error, "skipping a node");
                 None
             }
         },
-        Kind::Records => record(share, object).map(Item::Record),
+        Kind::Records => record(share, rules, object).map(Item::Record),
     }
 }
 
 /// A Node, of what came over the wire.
-pub(crate) fn node(mut object: Object) -> Result<Node, node::Error> {
+pub(crate) fn node(rules: &Rules, mut object: Object) -> Result<Node, node::Error> {
     let marker = object.annotations.remove(RESTORED);
-    Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)
+    let node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;
+    Ok(node.seen_through(rules))
 }
 
-fn record(share: &Share, object: Object) -> Option<SeenRecord> {
+fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
     let version = object.resource_version.parse().unwrap_or(ResourceVersion(0));
     let binary_data = object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
     let config_map = ConfigMap {
@@ -273,7 +275,7 @@ fn record(share: &Share, object: Object) -> Option<SeenRecord> {
         binary_data: Some(binary_data),
         immutable: None,
     };
-    let found = Found::from(config_map);
+    let found = Found::from(config_map).seen_through(rules);
     let node = records::node_of(share, &object.name, &found)?;
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
     Some(SeenRecord { name: object.name, node, version, stored, complaint: found.complaint() })

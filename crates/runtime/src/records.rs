@@ -6,7 +6,7 @@ use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
-use label_storage::{Record, ResourceVersion};
+use label_storage::{Record, ResourceVersion, Rules};
 
 use crate::args::Share;
 use crate::call::{self, Error};
@@ -37,6 +37,12 @@ impl From<ConfigMap> for Found {
 }
 
 impl Found {
+    /// The same, with what it says seen through these rules.
+    pub fn seen_through(self, rules: &Rules) -> Self {
+        let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules), ..decoded };
+        Self { content: self.content.map(seen), ..self }
+    }
+
     /// The ConfigMap's own version.
     pub fn version(&self) -> Option<ResourceVersion> {
         self.config_map.metadata.resource_version.as_deref()?.parse().ok()
@@ -54,7 +60,7 @@ impl Found {
     }
 
     /// What is wrong with it, in one line.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         match &self.content {
             Ok(Decoded { damage, .. }) if damage.is_empty() => None,
             Ok(Decoded { damage, .. }) => {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use kube::Client;
 
-use label_storage::ResourceVersion;
+use label_storage::{ResourceVersion, Rules};
 
 use crate::args::{Common, Share};
 use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::ownership::Position;
@@ -31,6 +32,10 @@ pub struct Replica {
     pub shutdown: Shutdown,
     /// What time it is.
     pub clock: Arc<Clock>,
+    /// Which labels are stored.
+    pub rules: Arc<Rules>,
+    /// What it tells people about Nodes.
+    pub events: Events,
     /// What it counts.
     pub metrics: Arc<Metrics>,
     /// For how long it may work.
@@ -47,14 +52,18 @@ impl Replica {
     /// A replica that works on this cluster, without a lease.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
         let node_source = Arc::new(Source::nodes(client.clone()));
-        let record_source = Arc::new(Source::records(client.clone(), namespace));
+        let rules = Arc::new(args.exclude_labels.clone());
+        // What is listed and watched of a record is only ever compared with a Node that is seen through the same rules.
+        let record_source = Arc::new(Source::records(client.clone(), namespace).seen_through(&rules));
         Self {
+            rules,
             args,
             share,
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
             records: Records::new(client, namespace),
             shutdown,
             clock: Arc::default(),
+            events: Events::default(),
             metrics: Arc::default(),
             tenure: Tenure::unlimited(),
             resume: None,
@@ -62,6 +71,13 @@ impl Replica {
             node_source,
             record_source,
         }
+    }
+
+    /// The same, for a storer: of a Node it sees what it would store, and no more.
+    pub fn blind_to_what_is_excluded(self) -> Self {
+        let client = self.nodes.api().clone().into_client();
+        let node_source = Arc::new(Source::nodes(client.clone()).seen_through(&self.rules));
+        Self { nodes: Nodes::new(client, Arc::clone(&node_source)), node_source, ..self }
     }
 
     /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.

@@ -8,6 +8,7 @@
 mod blocks;
 
 use std::io::{self, BufReader};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
-use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
+use label_storage::{ResourceVersion, Rules};
 use label_storage_wire::{
     Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
 };
@@ -36,6 +37,7 @@ pub struct Source {
     path: String,
     /// Whether the server has refused protobuf.
     wants_json: AtomicBool,
+    rules: Arc<Rules>,
 }
 
 /// What is read.
@@ -93,18 +95,26 @@ pub struct Listed {
 impl Source {
     /// All Nodes of the cluster.
     pub fn nodes(client: Client) -> Self {
-        Self {
-            client,
-            kind: Kind::Nodes,
-            path: "/api/v1/nodes".to_owned(),
-            wants_json: AtomicBool::new(false),
-        }
+        Self::new(client, Kind::Nodes, "/api/v1/nodes".to_owned())
     }
 
     /// The records in a namespace.
     pub fn records(client: Client, namespace: &str) -> Self {
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        Self { client, kind: Kind::Records, path, wants_json: AtomicBool::new(false) }
+        Self::new(client, Kind::Records, format!("/api/v1/namespaces/{namespace}/configmaps"))
+    }
+
+    fn new(client: Client, kind: Kind, path: String) -> Self {
+        Self { client, kind, path, wants_json: AtomicBool::new(false), rules: Arc::default() }
+    }
+
+    /// The same, for who sees what it reads through these rules.
+    pub(crate) fn seen_through(self, rules: &Arc<Rules>) -> Self {
+        Self { rules: Arc::clone(rules), ..self }
+    }
+
+    /// Which labels count.
+    pub(crate) fn rules(&self) -> &Arc<Rules> {
+        &self.rules
     }
 
     /// What is read.

@@ -39,8 +39,12 @@ impl Worker<Task> for Apply {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
         let found = if is_unread { None } else { self.replica.records.get(node).await? };
+        let found = found.map(|found| found.seen_through(&self.replica.rules));
         task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
+            if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
+                self.replica.events.unreadable(node, uid, &what);
+            }
             return Err(Error::refused("read the record", unreadable));
         }
         let read_at = Instant::now();
@@ -161,7 +165,8 @@ impl Apply {
             reason,
             "{message}"
         );
-        Ok((Some(outcome), Found::reading(Some(&Found::from(written)))))
+        let written = Found::from(written).seen_through(&self.replica.rules);
+        Ok((Some(outcome), Found::reading(Some(&written))))
     }
 }
 

@@ -64,6 +64,8 @@ impl Daemon for Args {
     const RESUMES: bool = true;
 
     async fn run(&self, replica: Replica) {
+        // Of the labels that it does not store it is not to know: they are no change, and no reason for a record.
+        let replica = replica.blind_to_what_is_excluded();
         let (clock, metrics) = (Arc::clone(&replica.clock), Arc::clone(&replica.metrics));
         let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, metrics);
         let apply = Apply { replica, retention: self.retention };

@@ -5,7 +5,14 @@ use crate::fixtures::{node, record};
 fn patch(labels: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch> {
     let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let marker = format!("{}/{generation}", node.uid);
-    Some(Patch { uid: node.uid.clone(), version: node.version, labels, marker, generation })
+    let (uid, version) = (node.uid.clone(), node.version);
+    Some(Patch { uid, version, labels, conflicts: Vec::new(), marker, generation })
+}
+
+/// The same, where the Node has other values of these.
+fn conflicting(conflicts: &[&str], patch: Option<Patch>) -> Option<Patch> {
+    let conflicts = conflicts.iter().map(|key| (*key).to_owned()).collect();
+    patch.map(|patch| Patch { conflicts, ..patch })
 }
 
 #[track_caller]
@@ -39,16 +46,18 @@ fn a_new_incarnation_gets_what_it_lacks() {
 
 #[test]
 fn a_label_that_the_node_has_is_never_overwritten() {
-    let node = node("a").incarnation("u2").label("k", "mine").label("empty", "");
-    let record = record("a", "u1").label("k", "v").label("empty", "no").label("l", "w");
-    expect(&node, Stored::Record(&record), Reason::Returned, patch(&[("l", "w")], &node, 4));
+    let node = node("a").incarnation("u2").label("k", "mine").label("empty", "").label("same", "x");
+    let record = record("a", "u1").label("k", "v").label("empty", "no").label("l", "w").label("same", "x");
+    let patch = conflicting(&["empty", "k"], patch(&[("l", "w")], &node, 4));
+    expect(&node, Stored::Record(&record), Reason::Returned, patch);
 }
 
 #[test]
 fn a_new_incarnation_that_lacks_nothing_is_marked_all_the_same() {
     let node = node("a").incarnation("u2").label("k", "mine");
     let record = record("a", "u1").label("k", "v");
-    expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch(&[], &node, 4));
+    let patch = conflicting(&["k"], patch(&[], &node, 4));
+    expect(&node, Stored::Record(&record), Reason::ReturnedWhole, patch);
 }
 
 #[test]
