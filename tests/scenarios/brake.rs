@@ -23,8 +23,7 @@ async fn stored_nodes(s: &Scenario) -> Result<(Vec<String>, Labels)> {
 }
 
 async fn eventually_braking(s: &Scenario, storer: &Daemon, is_braking: bool) -> Result<()> {
-    let gauge = format!("label_storage_brake_engaged {}\n", u8::from(is_braking));
-    s.eventually(gauge.trim(), true, async || Ok(storer.metrics().await?.contains(&gauge))).await
+    storer.eventually_counted(s, "brake_engaged", &[], f64::from(u8::from(is_braking))).await
 }
 
 fn lists_of_nodes(fault: Fault) -> impl FnMut(&Request) -> Fault + Send + 'static {

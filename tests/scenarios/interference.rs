@@ -134,5 +134,5 @@ pub async fn alongside_replica<D: Daemon>(
         shutdown.request();
         result
     };
-    tokio::join!(daemon.run(replica), test).1
+    tokio::join!(daemon.run(replica, Arc::default()), test).1
 }

@@ -33,6 +33,7 @@ mod races;
 mod records;
 mod restoring;
 mod scenario;
+mod seeing;
 mod sharding;
 mod slow_server;
 mod soak;
@@ -168,6 +169,12 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         ownership:
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
             history_that_the_server_has_forgotten_is_missed_aloud;
+        seeing:
+            a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
+            what_happens_is_counted
+            a_label_that_does_not_come_to_rest_is_noticed
+            nodes_that_are_not_restored_are_told_of
+            the_log_level_can_be_changed_while_it_runs;
         brake:
             lists_that_lack_nodes_which_are_there_touch_no_record
             nodes_that_are_all_gone_are_believed_to_be_after_a_while;

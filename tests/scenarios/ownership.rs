@@ -316,10 +316,7 @@ pub async fn history_that_the_server_has_forgotten_is_missed_aloud(s: &Scenario)
         Ok(storer.has_logged(&["WARN", "can't go on where it was", "may be lost"]))
     })
     .await?;
-    s.eventually("a count of it", true, async || {
-        Ok(storer.metrics().await?.contains("label_storage_watch_history_lost_total 1\n"))
-    })
-    .await?;
+    storer.eventually_counted(s, "watch_history_lost_total", &[], 1.0).await?;
     s.eventually_stored(&node, pool("silver")).await?;
     eventually_beyond(s, &node).await
 }

@@ -396,17 +396,41 @@ impl Daemon {
         self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
     }
 
-    /// What its metrics say; it must have been started with an `--admin-address`.
-    pub async fn metrics(&self) -> Result<String> {
+    /// What it says on its admin port; it must have been started with an `--admin-address`.
+    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
         let log = self.log();
-        let line = log.lines().find(|line| line.contains("serving metrics")).context("not yet")?;
+        let line = log.lines().find(|line| line.contains("serving health and metrics")).context("not yet")?;
         let address = line.rsplit_once("address=").context("an address")?.1.trim();
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
-        Ok(text)
+        let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
+        let code = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok((code, body.to_owned()))
+    }
+
+    /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
+        let (code, text) = self.ask("GET", "/metrics", "").await?;
+        ensure!(code == 200, "{text}");
+        let start = format!("label_storage_{name}{{");
+        let samples = text.lines().filter(|line| line.starts_with(&start));
+        let of_label = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
+        of_label.map(|line| Ok(line.rsplit_once(' ').context("no value")?.1.parse::<f64>()?)).sum()
+    }
+
+    /// Waits until its metrics say this.
+    pub async fn eventually_counted(
+        &self,
+        s: &Scenario,
+        name: &str,
+        labels: &[&str],
+        value: f64,
+    ) -> Result<()> {
+        s.eventually(&format!("{name} {labels:?}"), value, async || self.metric(name, labels).await).await
     }
 
     /// How often it has decided about a node so far.

@@ -47,7 +47,8 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(method: &Method, uri: &Uri, body: &[u8]) -> Self {
+    /// Reads it from what comes over the wire.
+    pub fn new(method: &Method, uri: &Uri, body: &[u8]) -> Self {
         let segments: Vec<_> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let rest = match segments.as_slice() {
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,

@@ -1,6 +1,7 @@
 //! The one place that writes Nodes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
@@ -15,6 +16,7 @@ use label_storage_runtime::records::Found;
 use label_storage_runtime::table::Name;
 use serde::Serialize;
 
+use crate::counts::Counts;
 use crate::planner::Task;
 
 /// Who the API server remembers as the writer.
@@ -26,6 +28,7 @@ pub(crate) const WOULD_RESTORE: &str = "would-restore";
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Worker<Task> for Apply {
@@ -91,7 +94,14 @@ impl Apply {
         tracing::info!(node = node.name, generation, labels, reason, "restored");
         self.replica.events.restored(&node, &patch.labels);
         self.replica.events.conflict(&node, &patch.conflicts);
-        self.replica.metrics.restore_conflicts.inc_by(patch.conflicts.len() as u64);
+        self.counts.nodes.inc();
+        self.counts.labels.inc_by(labels as u64);
+        self.counts.conflicts.inc_by(patch.conflicts.len() as u64);
+        if let Some(created) = &patched.metadata.creation_timestamp {
+            let age = jiff::Timestamp::now().duration_since(created.0).as_secs_f64();
+            // Clocks differ, and the API server's has no fractions of a second.
+            self.counts.latency.0.observe(age.max(0.0));
+        }
         let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
         let labels = patched.metadata.labels.unwrap_or_default();
         let marker = Some(patch.marker);

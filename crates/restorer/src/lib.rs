@@ -9,8 +9,10 @@
 //!
 //! - `planner`: which Nodes are to be restored.
 //! - `apply`: the one place that writes.
+//! - `counts`: what is counted.
 
 mod apply;
+mod counts;
 mod planner;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
 
 use crate::apply::Apply;
+pub use crate::counts::Counts;
 use crate::planner::RestorePlanner;
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
@@ -45,9 +48,11 @@ impl Daemon for Args {
     // A node's last labels may not be stored yet when it is back: then it is worth waiting for them.
     const RESUMES: bool = true;
 
-    async fn run(&self, replica: Replica) {
+    type Own = Counts;
+
+    async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
-        let apply = Apply { replica };
+        let apply = Apply { replica, counts };
         apply.replica.run(planner, &apply).await;
     }
 }

@@ -9,7 +9,7 @@ use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
+use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
 
@@ -128,6 +128,14 @@ impl Planner for RestorePlanner {
             (true, None) => (),
         }
         if is_due { Verdict::Now(Urgency::Soon) } else { Verdict::Nothing }
+    }
+
+    fn standing(&self, row: &Row) -> Standing {
+        match row.node().map(|node| restore::decide(&node, row.stored())) {
+            Some(Reason::Returned | Reason::ReturnedWhole) => Standing::Due,
+            Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
+            _ => Standing::Settled,
+        }
     }
 
     /// To store it is the storer's business. Here it only tells what to wait for.

@@ -1,5 +1,6 @@
 //! The flags that both daemons share, and what follows from them and from the pod they run in.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -70,7 +71,7 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: Format,
 
-    /// Serve metrics on this address, such as 0.0.0.0:8080, under /metrics [default: not at all]
+    /// Serve /livez, /readyz, /metrics and /log-level on this address, such as 0.0.0.0:8080 [default: not at all]
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 
@@ -97,6 +98,18 @@ pub enum Level {
     Debug,
     /// And every call.
     Trace,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        })
+    }
 }
 
 /// How to log.

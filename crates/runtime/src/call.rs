@@ -43,6 +43,19 @@ pub enum Kind {
     Refused,
 }
 
+impl Kind {
+    /// A word for metrics; part of what users build upon, so it stays.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::Busy(_) => "busy",
+            Self::Unclear => "unclear",
+            Self::NotConnected => "not-connected",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 impl Error {
     /// A failure that is not the server's: what was asked for can't be.
     pub fn refused(what: &'static str, message: impl fmt::Display) -> Self {

@@ -4,6 +4,7 @@
 //! sent twice: after a failure the object is read again and decided upon again. So the retries are off, and a layer
 //! keeps what they would have used: the server's `Retry-After`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
@@ -15,7 +16,9 @@ use tower::BoxError;
 use tower::util::MapResultLayer;
 
 use crate::call::in_one_line;
+use crate::metrics::Metrics;
 use crate::pace;
+use crate::requests::CountLayer;
 
 /// The server answered that it is busy, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +55,7 @@ pub enum Error {
 
 /// Finds the cluster: the current kubeconfig context, or, where there is no kubeconfig, the pod's service account. A
 /// kubeconfig that is there and can't be used is an error: the pod's own cluster may not be the one that is meant.
-pub async fn connect() -> Result<Cluster, Error> {
+pub async fn connect(metrics: &Arc<Metrics>) -> Result<Cluster, Error> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     let config = if is_set || default.is_some_and(|path| path.exists()) {
@@ -61,11 +64,11 @@ pub async fn connect() -> Result<Cluster, Error> {
     } else {
         Config::incluster().map_err(|error| Error::NoConfig(in_one_line(&error)))?
     };
-    cluster(config)
+    cluster(config, metrics)
 }
 
 /// A client for this configuration.
-fn cluster(mut config: Config) -> Result<Cluster, Error> {
+fn cluster(mut config: Config, metrics: &Arc<Metrics>) -> Result<Cluster, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
@@ -73,6 +76,7 @@ fn cluster(mut config: Config) -> Result<Cluster, Error> {
     let client = ClientBuilder::try_from(config)
         .map_err(bad)?
         .with_layer(&MapResultLayer::new(notice_throttling))
+        .with_layer(&CountLayer(Arc::clone(metrics)))
         .build();
     Ok(Cluster { client, namespace, url })
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::admin;
+use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::clock::Clock;
 use crate::events::Events;
-use crate::logging;
-use crate::metrics::Metrics;
+use crate::health::Health;
+use crate::logging::{self, Levels};
+use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::replica::Replica;
@@ -31,8 +32,11 @@ pub trait Daemon: Parser {
     /// Whether what happened to Nodes while nobody looked is to be caught up with, event by event.
     const RESUMES: bool;
 
+    /// What it counts, beside what both do.
+    type Own: Own;
+
     /// Works on one shard until the shutdown.
-    async fn run(&self, replica: Replica);
+    async fn run(&self, replica: Replica, own: Arc<Self::Own>);
 }
 
 /// Bad usage, as clap and most tools have it.
@@ -58,15 +62,16 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(share) => share,
         Err(error) => return fail(USAGE, &format!("error: {error}")),
     };
-    if let Err(error) = logging::init(daemon.common().log_level, daemon.common().log_format) {
-        return fail(1, &format!("error: can't log: {error}"));
-    }
+    let levels = match logging::init(daemon.common().log_level, daemon.common().log_format) {
+        Ok(levels) => levels,
+        Err(error) => return fail(1, &format!("error: can't log: {error}")),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
     let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &surroundings, &name));
+    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
@@ -90,10 +95,11 @@ async fn start<D: Daemon>(
     share: Share,
     surroundings: &Surroundings,
     name: &str,
+    levels: Levels,
 ) -> anyhow::Result<Ended> {
     let shutdown = Shutdown::on_signals()?;
     tokio::select! {
-        ended = prepare_and_run(daemon, share, surroundings, name, &shutdown) => ended.map(|()| Ended::Orderly),
+        ended = prepare_and_run(daemon, share, surroundings, name, levels, &shutdown) => ended.map(|()| Ended::Orderly),
         () = shutdown.aborted() => Ok(Ended::Aborted),
     }
 }
@@ -103,11 +109,20 @@ async fn prepare_and_run<D: Daemon>(
     share: Share,
     surroundings: &Surroundings,
     name: &str,
+    levels: Levels,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
+    let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
+    if let Some(address) = daemon.common().admin_address {
+        let exposition = Exposition::new(name, &metrics, &*own, share.index, share.replicas.get());
+        let admin = Admin { health: Arc::clone(&health), metrics: exposition, levels };
+        admin::serve(address, admin).await?;
+    }
     // On a thread of its own: a credential plugin that hangs must not keep us from hearing signals.
     let handle = tokio::runtime::Handle::current();
-    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect()));
+    let counting = Arc::clone(&metrics);
+    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect(&counting)));
     let cluster = tokio::select! {
         cluster = connecting => cluster??,
         () = shutdown.requested() => return Ok(()),
@@ -131,10 +146,6 @@ async fn prepare_and_run<D: Daemon>(
         excluded_labels = %daemon.common().exclude_labels,
         "{name} started"
     );
-    let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
-    if let Some(address) = daemon.common().admin_address {
-        admin::serve(address, &metrics).await?;
-    }
     let identity = surroundings.identity(share.index);
     let (events, office) = if daemon.common().events && !daemon.common().dry_run {
         let (events, office) = Events::open(cluster.client.clone(), name, &identity, &namespace, &metrics);
@@ -144,13 +155,19 @@ async fn prepare_and_run<D: Daemon>(
     };
     let replica = |share, shutdown| {
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
-        let (clock, metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
+        let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
         let events = events.clone();
-        Replica { clock, metrics, events, ..Replica::new(common, share, client, &namespace, shutdown) }
+        Replica {
+            clock,
+            metrics,
+            health,
+            events,
+            ..Replica::new(common, share, client, &namespace, shutdown)
+        }
     };
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
-        daemon.run(replica(share, shutdown.clone())).await;
+        daemon.run(replica(share, shutdown.clone()), own).await;
     } else {
         let house = House {
             replica: &replica,
@@ -163,9 +180,15 @@ async fn prepare_and_run<D: Daemon>(
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
+            health: Arc::clone(&health),
             shutdown: shutdown.clone(),
         };
-        house.run(async |replica| daemon.run(replica).await).await;
+        let working = house.run(async |replica| daemon.run(replica, Arc::clone(&own)).await);
+        let ending = async {
+            shutdown.requested().await;
+            health.ending();
+        };
+        tokio::join!(working, ending);
     }
     if let Some(office) = office {
         office.close().await;

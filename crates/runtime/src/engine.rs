@@ -10,6 +10,7 @@
 //!
 //! The table only tells where to look. What an attempt writes follows from what it has just read itself.
 
+mod standing;
 mod tally;
 
 use std::collections::HashMap;
@@ -23,10 +24,14 @@ use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
+use self::standing::Standings;
+pub use self::standing::{Skip, Standing};
 use self::tally::Tally;
 use crate::call::{self, Error};
 use crate::events::Events;
+use crate::health::HEARTBEAT;
 use crate::limiter::Limiter;
+use crate::metrics::Metrics;
 use crate::observer::{Item, Observed, SeenRecord};
 use crate::ownership::Position;
 use crate::pace;
@@ -43,6 +48,9 @@ pub trait Planner {
 
     /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
     fn verdict(&mut self, look: Look<'_>) -> Verdict;
+
+    /// How a Node stands, from what is known of it alone.
+    fn standing(&self, row: &Row) -> Standing;
 
     /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
     /// be under way.
@@ -154,7 +162,9 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
     let mut drained = std::pin::pin!(shutdown.drained());
     let mut tenure = replica.tenure.clone();
     let mut is_ending = false;
+    let pulse = replica.health.pulse(format!("the loop of shard {}", replica.share.index));
     loop {
+        pulse.beat();
         if !is_ending && shutdown.is_requested() {
             is_ending = true;
             while let Ok(observed) = observed.try_recv() {
@@ -166,6 +176,7 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
             engine.sweeps.begin_if_due(&mut engine.table);
         }
         engine.tally.tell_if_due(&engine.queue, now);
+        engine.standings.tell_if_due(&engine.table, &engine.queue, &engine.sweeps, now);
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
         while tenure.holds()
             && let Some(ticket) = engine.next(least, now)
@@ -208,6 +219,8 @@ struct Ticket<T> {
     earlier_tries: u32,
     /// What was known of Node and record when it was begun.
     versions: (ResourceVersion, ResourceVersion),
+    /// Since when it has needed that.
+    due_since: Option<Instant>,
 }
 
 struct Engine<'a, P: Planner> {
@@ -217,6 +230,8 @@ struct Engine<'a, P: Planner> {
     limiter: Limiter,
     sweeps: Sweeps<'a>,
     tally: Tally,
+    standings: Standings,
+    metrics: Arc<Metrics>,
     /// Whether lists lack what no watch has told the end of, or may do so: another list is to tell.
     is_surprised: bool,
     /// How far the watch of Nodes has come.
@@ -247,6 +262,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             limiter,
             sweeps,
             tally: Tally::new(),
+            standings: Standings::new(replica.metrics.census.seat()),
+            metrics: Arc::clone(&replica.metrics),
             is_surprised: false,
             heard: replica.resume.unwrap_or(ResourceVersion(0)),
             has_watched: false,
@@ -271,7 +288,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             match self.planner.task(look) {
                 Ok(task) => {
                     let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
-                    return Some(Ticket { node, task, earlier_tries, versions });
+                    let due_since = self.standings.due_since(&node);
+                    return Some(Ticket { node, task, earlier_tries, versions, due_since });
                 }
                 Err(pause) => {
                     self.queue.done(&node);
@@ -287,7 +305,9 @@ impl<'a, P: Planner> Engine<'a, P> {
         // What was due by now has been begun, or waits for room: then the end of another makes it.
         let queue = self.queue.next_due().filter(|due| *due > now);
         let pause = self.limiter.paused_until().filter(|until| *until > now);
-        [queue, pause, self.tally.due()].into_iter().flatten().fold(self.sweeps.due(), Instant::min)
+        let telling = [self.tally.due(), self.standings.due()];
+        let latest = self.sweeps.due().min(now + HEARTBEAT);
+        [queue, pause].into_iter().chain(telling).flatten().fold(latest, Instant::min)
     }
 
     fn observe(&mut self, observed: Observed) {
@@ -356,12 +376,16 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Observed::Watching(kind, at) => {
                 self.sweeps.watching(kind);
+                self.standings.changed();
                 self.has_watched |= kind == Kind::Nodes;
                 self.heard(kind, at);
             }
             Observed::At(kind, at) => self.heard(kind, at),
             Observed::Sampled { asked, there } => self.planner.sampled(asked, there),
-            Observed::NotWatching(kind, error) => self.sweeps.not_watching(kind, &error),
+            Observed::NotWatching(kind, error) => {
+                self.sweeps.not_watching(kind, &error);
+                self.standings.changed();
+            }
             Observed::Skipped(kind) => self.sweeps.skipped(kind),
             Observed::Expired(kind) => self.sweeps.expired(kind),
         }
@@ -426,12 +450,15 @@ impl<'a, P: Planner> Engine<'a, P> {
             .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
         let table = &self.table;
         self.queue.retain(|node| table.get(node).is_some());
+        self.standings.retain(|node| table.get(node).is_some());
+        self.standings.changed();
     }
 
     /// Decides about a Node. Not before all records are known: each Node would seem to have none.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        self.standings.note(row, self.planner.standing(row));
         if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
@@ -463,6 +490,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         let (now, name) = (Instant::now(), &ticket.node);
         self.limiter.note(began, outcome.as_ref().err(), now);
         self.tally.count(&outcome);
+        self.metrics.reconciled(outcome.as_ref().map(|done| done.outcome), now.duration_since(began));
+        self.standings.changed();
         let done = match outcome {
             Ok(done) => done,
             Err(error) => {
@@ -489,6 +518,10 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.say_position();
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name) else { return };
+        if let Some(since) = ticket.due_since.filter(|_| done.outcome.is_some()) {
+            self.metrics.latency.0.observe(since.elapsed().as_secs_f64());
+        }
+        self.standings.note(row, self.planner.standing(row));
         let look = Look { row, view: None, is_event: true, is_unsure: false, heard };
         match self.planner.verdict(look) {
             Verdict::Nothing => (),

@@ -17,7 +17,7 @@
 //! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
 //! - `ownership`: which shards this process works on; `lease`: who else does; `tenure`: for how long it may.
 //! - [`clock`]: the time of day, and how far it can be trusted.
-//! - [`metrics`]: what is counted; `admin`: where it is served.
+//! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
 //! - [`events`]: what `kubectl describe node` shows.
 //! - [`preflight`]: what would not work anyway is said before the first list.
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
@@ -31,6 +31,7 @@ pub mod clock;
 mod daemon;
 pub mod engine;
 pub mod events;
+mod health;
 mod lease;
 pub mod limiter;
 pub mod logging;
@@ -43,6 +44,7 @@ pub mod preflight;
 pub mod queue;
 pub mod records;
 mod replica;
+mod requests;
 pub mod shutdown;
 pub mod source;
 mod sweep;

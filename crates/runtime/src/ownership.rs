@@ -27,8 +27,9 @@ use tokio::sync::mpsc;
 use crate::args::Share;
 use crate::call::{Error, Kind};
 use crate::clock::Clock;
+use crate::health::{HEARTBEAT, Health};
 use crate::lease::vigil::{Me, Step, Vigil, decide};
-use crate::lease::{self, All, Claim, Leases, RENEWAL, Seen, Shard};
+use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::pace;
 use crate::replica::Replica;
@@ -78,6 +79,7 @@ pub(crate) struct House<'a> {
     pub(crate) resumes: bool,
     pub(crate) clock: Arc<Clock>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -151,14 +153,19 @@ impl<'a> Keeper<'a> {
 
     async fn run(mut self) {
         let shutdown = &self.house.shutdown;
+        self.house.health.keeps_leases();
+        let pulse = self.house.health.pulse("the keeper of the leases");
         while !shutdown.is_requested() {
+            pulse.beat();
             self.tick().await;
-            let next = self.held.values().map(|held| held.renew_at).fold(self.look_at, Instant::min);
+            let latest = self.look_at.min(Instant::now() + HEARTBEAT);
+            let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => (),
                 () = shutdown.requested() => (),
             }
         }
+        drop(pulse);
         self.leave().await;
     }
 
@@ -169,7 +176,13 @@ impl<'a> Keeper<'a> {
             self.look_at = now + pace::around(look_every(&self.house.share));
             let is_first = self.all.is_empty();
             match self.leases.list().await {
-                Ok(all) => self.see(all, is_first).await,
+                Ok(all) => {
+                    self.see(all, is_first).await;
+                    // Where there are leases to be written, it takes that to say so.
+                    if self.held.is_empty() {
+                        self.recovered();
+                    }
+                }
                 Err(error) => {
                     self.failed(&error);
                     self.look_at = Instant::now() + pace::jittered(LOOK);
@@ -202,7 +215,23 @@ impl<'a> Keeper<'a> {
                 self.lose(&shard);
             }
         }
+        let covered = self.shards().filter(|shard| self.is_covered(shard, now)).count();
         self.house.metrics.shards_held.set(self.held.len() as i64);
+        self.house.metrics.shards_covered.set(covered as i64);
+        if self.failures == 0 {
+            self.house.health.kept_leases(self.held.len());
+        }
+    }
+
+    /// Whether somebody works on a shard, as far as can be seen from here.
+    fn is_covered(&self, shard: &Shard, now: Instant) -> bool {
+        match self.held.get(shard) {
+            Some(held) => held.landlord.tenure().holds(),
+            None => {
+                let is_held = self.all.get(shard).is_some_and(|seen| seen.claim.holder.is_some());
+                is_held && self.vigil.unchanged_for(shard, now) < LIFETIME
+            }
+        }
     }
 
     fn step(&self, shard: &Shard, now: Instant) -> Step {

@@ -88,6 +88,11 @@ impl Queue {
         self.failures.get(node).copied().unwrap_or_default()
     }
 
+    /// How often each Node has failed in a row, of those that have.
+    pub fn all_failures(&self) -> impl Iterator<Item = u32> {
+        self.failures.values().copied()
+    }
+
     /// Whether a write for this Node may be under way: it is being worked on, or that failed and nobody knows what came of
     /// it.
     pub fn is_unsettled(&self, node: &str) -> bool {

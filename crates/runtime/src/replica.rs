@@ -10,6 +10,7 @@ use crate::args::{Common, Share};
 use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
 use crate::events::Events;
+use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::ownership::Position;
@@ -38,6 +39,8 @@ pub struct Replica {
     pub events: Events,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// Whether it does.
+    pub(crate) health: Arc<Health>,
     /// For how long it may work.
     pub(crate) tenure: Tenure,
     /// Where a replica before it has left off.
@@ -65,6 +68,7 @@ impl Replica {
             clock: Arc::default(),
             events: Events::default(),
             metrics: Arc::default(),
+            health: Arc::default(),
             tenure: Tenure::unlimited(),
             resume: None,
             position: Arc::default(),

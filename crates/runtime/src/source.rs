@@ -50,6 +50,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// As the API server calls it.
+    pub(crate) const fn resource(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Records => "configmaps",
+        }
+    }
+
     const fn list(self) -> &'static str {
         match self {
             Self::Nodes => "list nodes",

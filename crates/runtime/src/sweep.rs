@@ -165,6 +165,7 @@ impl<'a> Sweeps<'a> {
         table: &Table,
     ) {
         let State::Listing { so_far } = self.state else { return };
+        self.replica.metrics.listed(kind, outcome.as_ref(), took);
         let took = so_far + took;
         let listed = match outcome {
             Ok(listed) => listed,
@@ -198,6 +199,7 @@ impl<'a> Sweeps<'a> {
         }
         (self.state, self.failures) = (State::Resting, 0);
         self.last = Some(Instant::now());
+        self.replica.health.listed();
         self.pace.note(took);
         (self.not_before, self.is_settled) = (self.last, is_settled);
         self.schedule();
@@ -289,6 +291,8 @@ impl<'a> Sweeps<'a> {
     pub(crate) fn not_watching(&mut self, kind: Kind, error: &Error) {
         if self.followed(kind).watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
+            self.replica.metrics.failed(error);
+            self.replica.metrics.watch_broke(kind);
             self.followed(kind).watching = Watching::Broken;
             self.hurry();
         }
@@ -301,6 +305,7 @@ impl<'a> Sweeps<'a> {
             "a watch can't go on where it was: what the API server has forgotten shows in a list only, and the last change of \
              a node that was deleted then may be lost"
         );
+        self.replica.metrics.watch_broke(kind);
         if kind == Kind::Nodes {
             self.replica.metrics.history_lost.inc();
         }

@@ -1,11 +1,12 @@
 //! The one place that writes records.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
-use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting};
+use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
 use label_storage::{Node, Record, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
@@ -14,6 +15,7 @@ use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
 use label_storage_runtime::table::{Name, STALE};
 
+use crate::counts::Counts;
 use crate::planner::{Task, Unchanged, takes_over};
 
 /// Who the API server remembers as the writer.
@@ -29,6 +31,7 @@ pub(crate) const WOULD_WRITE: &str = "would-write";
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
     pub(crate) retention: Duration,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Worker<Task> for Apply {
@@ -125,10 +128,14 @@ impl Apply {
         node: &str,
         plan: Plan,
         found: Option<Found>,
-        before: Recorded,
+        read: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
         let (records, name, params) = (self.replica.records.api(), record_name(node), params());
         let reason = plan.reason.as_str();
+        let before = match Found::stored(found.as_ref()) {
+            Stored::Record(record) => Some(record.labels.clone()),
+            Stored::Nothing | Stored::Unreadable => None,
+        };
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
@@ -145,14 +152,16 @@ impl Apply {
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 call::one("delete configmap", records.delete(&name, &delete)).await?;
+                self.counts.deleted(plan.reason);
                 tracing::info!(node, reason, "deleted");
                 return Ok((Some("deleted"), Reading::Absent));
             }
             Action::Nothing => {
                 tracing::debug!(node, reason, "nothing to write after a second look");
-                return Ok((None, before));
+                return Ok((None, read));
             }
         };
+        self.counts.stored(node, before.as_ref(), &record.labels);
         let (outcome, message) = match plan.reason {
             Reason::Departed => ("stamped", "gone, its labels are kept"),
             Reason::Returned => ("stamped", "back, to be restored"),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use label_storage_runtime::metrics::Metrics;
+use crate::counts::Counts;
 
 /// For how long a large loss has to last.
 const HOLD: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub(crate) const SAMPLES: usize = 8;
 /// Remembers a large loss for as long as it lasts.
 pub(crate) struct Evidence {
     loss: Option<Loss>,
-    metrics: Arc<Metrics>,
+    counts: Arc<Counts>,
 }
 
 #[derive(Debug)]
@@ -52,8 +52,8 @@ pub(crate) enum Judgement {
 }
 
 impl Evidence {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { loss: None, metrics }
+    pub(crate) fn new(counts: Arc<Counts>) -> Self {
+        Self { loss: None, counts }
     }
 
     /// Whether to believe that `missing` of `known` nodes are gone, where `known` are those with a record that does
@@ -75,8 +75,8 @@ impl Evidence {
                 "a large share of the nodes is missing: nothing is stamped or cleaned up until that has lasted and samples \
                  confirm it"
             );
-            self.metrics.brakings.inc();
-            self.metrics.brakes_engaged.inc();
+            self.counts.brakings.inc();
+            self.counts.brakes_engaged.inc();
             Loss { since: now, looks: 0, missing, is_confirmed: false }
         });
         loss.looks += 1;
@@ -102,8 +102,8 @@ impl Evidence {
     }
 
     /// What is counted.
-    pub(crate) fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.metrics)
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
     }
 
     /// Whether nothing is concluded from absence for now.
@@ -114,7 +114,7 @@ impl Evidence {
     fn release(&mut self, why: &str) {
         if self.loss.take().is_some() {
             tracing::info!(why, "the brake is off");
-            self.metrics.brakes_engaged.dec();
+            self.counts.brakes_engaged.dec();
         }
     }
 }
@@ -158,11 +158,11 @@ mod tests {
             assert_eq!(judge(now + HOLD), Judgement::AskForSamples, "nobody has answered");
             evidence.sampled(0, 0, now + HOLD);
             assert_eq!(evidence.judge(missing, known, now + HOLD), Judgement::AskForSamples, "nor now");
-            assert_eq!(evidence.metrics.brakes_engaged.get(), 1);
+            assert_eq!(evidence.counts.brakes_engaged.get(), 1);
             evidence.sampled(5, 0, now + HOLD);
             assert_eq!(evidence.judge(missing, known, now + HOLD), Judgement::Believed);
-            assert_eq!(evidence.metrics.brakes_engaged.get(), 0);
-            assert_eq!(evidence.metrics.brakings.get(), 1);
+            assert_eq!(evidence.counts.brakes_engaged.get(), 0);
+            assert_eq!(evidence.counts.brakings.get(), 1);
         }
     }
 

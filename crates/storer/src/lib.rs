@@ -10,9 +10,12 @@
 //! - `planner`: what is to be stored, and how urgently; it keeps the last labels of Nodes that were deleted.
 //! - `apply`: the one place that writes.
 //! - `waiting`: nodes that nobody restores.
+//! - `counts`: what is counted; `churn`: labels that do not come to rest.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
+mod churn;
+mod counts;
 mod evidence;
 mod planner;
 mod waiting;
@@ -25,6 +28,7 @@ use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
 
 use crate::apply::Apply;
+pub use crate::counts::Counts;
 use crate::planner::StorePlanner;
 
 /// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
@@ -63,12 +67,14 @@ impl Daemon for Args {
     // A node's last labels are in the event of its deletion and nowhere else.
     const RESUMES: bool = true;
 
-    async fn run(&self, replica: Replica) {
+    type Own = Counts;
+
+    async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         // Of the labels that it does not store it is not to know: they are no change, and no reason for a record.
         let replica = replica.blind_to_what_is_excluded();
-        let (clock, metrics) = (Arc::clone(&replica.clock), Arc::clone(&replica.metrics));
-        let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, metrics);
-        let apply = Apply { replica, retention: self.retention };
+        let (clock, counting) = (Arc::clone(&replica.clock), Arc::clone(&counts));
+        let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, counting);
+        let apply = Apply { replica, retention: self.retention, counts };
         apply.replica.run(planner, &apply).await;
     }
 }

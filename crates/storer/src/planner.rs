@@ -9,12 +9,12 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::clock::{Clock, Moment};
-use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Verdict};
-use label_storage_runtime::metrics::Metrics;
+use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
+use crate::counts::Counts;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::waiting::Waiting;
 
@@ -75,13 +75,13 @@ pub(crate) struct Unchanged {
 }
 
 impl StorePlanner {
-    pub(crate) fn new(retention: Duration, dry_run: bool, clock: Arc<Clock>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(retention: Duration, dry_run: bool, clock: Arc<Clock>, counts: Arc<Counts>) -> Self {
         Self {
             retention,
             clock,
             last_words: HashMap::new(),
             ahead: Ahead::new(PATIENCE),
-            evidence: Evidence::new(metrics),
+            evidence: Evidence::new(counts),
             waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
         }
@@ -167,6 +167,21 @@ impl Planner for StorePlanner {
         }
     }
 
+    fn standing(&self, row: &Row) -> Standing {
+        if self.last_words.contains_key(row.name()) {
+            return Standing::Due;
+        }
+        match self.reason(row) {
+            Some(Reason::FirstSeen | Reason::LabelsChanged) => Standing::Due,
+            Some(Reason::Restored) if !has_labels_of_record(row) => Standing::Due,
+            Some(Reason::AwaitingRestore | Reason::Returned) => Standing::Skipped(Skip::AwaitingRestore),
+            Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
+            Some(Reason::ViewOlderThanRecord) => Standing::Skipped(Skip::ViewOlderThanRecord),
+            None if self.evidence.is_braking() => Standing::Skipped(Skip::Brake),
+            _ => Standing::Settled,
+        }
+    }
+
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
@@ -245,8 +260,8 @@ impl Planner for StorePlanner {
     fn start_over(&mut self) {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
         let last_words = std::mem::take(&mut self.last_words);
-        let (clock, metrics) = (Arc::clone(&self.clock), self.evidence.metrics());
-        *self = Self { last_words, ..Self::new(self.retention, self.said.is_some(), clock, metrics) };
+        let (clock, counts) = (Arc::clone(&self.clock), self.evidence.counts());
+        *self = Self { last_words, ..Self::new(self.retention, self.said.is_some(), clock, counts) };
     }
 }
 

@@ -44,6 +44,10 @@ impl Planner for Everything {
         }
     }
 
+    fn standing(&self, row: &Row) -> Standing {
+        if row.node().is_some() { Standing::Due } else { Standing::Settled }
+    }
+
     fn deleted(&mut self, last: Node, _: &Row, _: bool) {
         self.deleted.push(last);
     }
@@ -189,7 +193,10 @@ async fn a_failure_is_told_of_and_keeps_nobody_awake() {
     let now = Instant::now();
     engine.tally.tell_if_due(&engine.queue, now);
     assert_eq!(engine.tally.due(), None);
+    engine.standings.tell_if_due(&engine.table, &engine.queue, &engine.sweeps, now);
     assert!(engine.wake_at(now) > now);
+    let told = replica.metrics.census.total();
+    assert_eq!((told.nodes, told.due, told.most_failures), (1, 1, 1));
 }
 
 #[tokio::test]

@@ -1,0 +1,114 @@
+//! Counts what is asked of the API server, and how long it takes to answer.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use tower::{Layer, Service};
+
+use crate::metrics::Metrics;
+
+/// Puts [`Counted`] around a client.
+#[derive(Debug, Clone)]
+pub(crate) struct CountLayer(pub(crate) Arc<Metrics>);
+
+impl<S> Layer<S> for CountLayer {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, metrics: Arc::clone(&self.0) }
+    }
+}
+
+/// A client whose requests are counted.
+#[derive(Debug, Clone)]
+pub(crate) struct Counted<S> {
+    inner: S,
+    metrics: Arc<Metrics>,
+}
+
+impl<S, B, A> Service<Request<B>> for Counted<S>
+where
+    S: Service<Request<B>, Response = Response<A>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query());
+        let (metrics, began) = (Arc::clone(&self.metrics), Instant::now());
+        let answering = self.inner.call(request);
+        async move {
+            let answer = answering.await;
+            let code = answer.as_ref().ok().map(|response| response.status().as_u16());
+            metrics.requested(verb, resource, code, began.elapsed());
+            answer
+        }
+        .boxed()
+    }
+}
+
+/// What a request does, and to which kind of objects: in words that are known in advance, since each is a series.
+fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, &'static str) {
+    const RESOURCES: [&str; 5] = ["nodes", "configmaps", "leases", "events", "namespaces"];
+    // /api/v1/nodes/NAME, /apis/GROUP/v1/namespaces/NAMESPACE/leases/NAME
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let skipped = if path.starts_with("/apis/") { 3 } else { 2 };
+    let mut parts: Vec<_> = parts.by_ref().skip(skipped).collect();
+    if parts.first() == Some(&"namespaces") && parts.len() > 2 {
+        parts.drain(..2);
+    }
+    let resource = parts.first().and_then(|part| RESOURCES.into_iter().find(|name| name == part));
+    let is_watch = query.is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
+    let verb = match *method {
+        Method::GET if is_watch => "watch",
+        Method::GET if parts.len() > 1 => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
+    };
+    (verb, resource.unwrap_or("other"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_apart() {
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
+        for (method, path, query, expected) in [
+            (Method::GET, "/api/v1/nodes", None, ("list", "nodes")),
+            (Method::GET, "/api/v1/nodes", Some("a=b&watch=true"), ("watch", "nodes")),
+            (Method::GET, "/api/v1/nodes/a", None, ("get", "nodes")),
+            (Method::PATCH, "/api/v1/nodes/a", None, ("patch", "nodes")),
+            (Method::GET, "/api/v1/namespaces/ns/configmaps", None, ("list", "configmaps")),
+            (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ("delete", "configmaps")),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ("create", "events")),
+            (Method::PUT, lease, None, ("update", "leases")),
+            (Method::GET, "/api/v1/namespaces/ns", None, ("get", "namespaces")),
+            (
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                None,
+                ("create", "other"),
+            ),
+            (Method::GET, "/version", None, ("list", "other")),
+            (Method::GET, "", None, ("list", "other")),
+        ] {
+            assert_eq!(describe(&method, path, query), expected, "{method} {path}");
+        }
+    }
+}

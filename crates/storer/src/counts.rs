@@ -1,0 +1,133 @@
+//! What the storer counts.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use label_storage::Labels;
+use label_storage::store::Reason;
+use label_storage_runtime::metrics::census::{Defined, Gauges};
+use label_storage_runtime::metrics::{Counter, Metrics, One, Own};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::churn::Churn;
+
+/// What the storer counts beside what both daemons do.
+#[derive(Debug, Default)]
+pub struct Counts {
+    labels_stored: Counter,
+    labels_removed: Counter,
+    writes: Family<One, Counter>,
+    cleanups: Family<One, Counter>,
+    flips: Counter,
+    churn: Mutex<Churn>,
+    /// Shards of this process whose Nodes seem to be gone in too large a share to be believed.
+    pub(crate) brakes_engaged: Gauge,
+    /// How often that was so.
+    pub(crate) brakings: Counter,
+}
+
+impl Counts {
+    /// A record was created, or replaced.
+    pub(crate) fn stored(&self, node: &str, before: Option<&Labels>, after: &Labels) {
+        let action = if before.is_some() { "updated" } else { "created" };
+        self.writes.get_or_create(&[("action", action)]).inc();
+        let nothing = Labels::new();
+        let (is_new, before) = (before.is_none(), before.unwrap_or(&nothing));
+        let set = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
+        self.labels_stored.inc_by(set.count() as u64);
+        let removed = before.keys().filter(|key| !after.contains_key(*key));
+        self.labels_removed.inc_by(removed.count() as u64);
+        if is_new {
+            return;
+        }
+        let mut churn = self.churn.lock().unwrap_or_else(PoisonError::into_inner);
+        let flips = churn.note(node, before, after, Instant::now());
+        self.flips.inc_by(flips);
+    }
+
+    /// A record was deleted.
+    pub(crate) fn deleted(&self, reason: Reason) {
+        self.writes.get_or_create(&[("action", "deleted")]).inc();
+        self.cleanups.get_or_create(&[("reason", reason.as_str())]).inc();
+    }
+}
+
+const GAUGES: &[Defined] = &[(
+    "nodes_stored",
+    "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
+    |all| all.nodes.saturating_sub(all.behind) as f64,
+)];
+
+impl Own for Counts {
+    fn register(&self, registry: &mut Registry, common: &Metrics) {
+        // So that they are there, at 0, before the first one.
+        for action in ["created", "updated", "deleted"] {
+            let _ = self.writes.get_or_create(&[("action", action)]);
+        }
+        for reason in [Reason::RetentionOver, Reason::EmptyForGood] {
+            let _ = self.cleanups.get_or_create(&[("reason", reason.as_str())]);
+        }
+        registry.register_collector(Box::new(Gauges::new(&common.census, GAUGES)));
+        registry.register(
+            "store_latency_seconds",
+            "From when a node was seen to differ from its record until it was stored",
+            common.latency.0.clone(),
+        );
+        registry.register(
+            "labels_stored",
+            "Labels that were added to records, or changed in them",
+            self.labels_stored.clone(),
+        );
+        registry.register(
+            "labels_removed",
+            "Labels that were taken out of records, because they were removed from their node",
+            self.labels_removed.clone(),
+        );
+        registry.register(
+            "record_writes",
+            "Records that were written, by what was done",
+            self.writes.clone(),
+        );
+        registry.register("cleanups", "Records that were deleted, by the reason", self.cleanups.clone());
+        registry.register(
+            "label_flips",
+            "Labels of a node that were set back to what they were before, within an hour: something sets them \
+             against each other",
+            self.flips.clone(),
+        );
+        registry.register(
+            "brake_engaged",
+            "Shards of this replica in which so many nodes are missing that nothing is concluded from it",
+            self.brakes_engaged.clone(),
+        );
+        registry.register(
+            "brake_engagements",
+            "Times that a large share of the nodes was suddenly missing from a list",
+            self.brakings.clone(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_counted_by_label() {
+        let labels = |all: &[(&str, &str)]| -> Labels {
+            all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let counts = Counts::default();
+        let (first, second) = (labels(&[("a", "1"), ("b", "1")]), labels(&[("a", "2"), ("c", "1")]));
+        counts.stored("n", None, &first);
+        counts.stored("n", Some(&first), &second);
+        counts.stored("n", Some(&second), &first);
+        assert_eq!((counts.labels_stored.get(), counts.labels_removed.get()), (2 + 2 + 2, 2));
+        assert_eq!(counts.flips.get(), 3, "a is 1 again, b is there again, c is gone again");
+        let writes = |action| counts.writes.get_or_create(&[("action", action)]).get();
+        assert_eq!((writes("created"), writes("updated")), (1, 2));
+    }
+}

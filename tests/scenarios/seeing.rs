@@ -1,0 +1,139 @@
+//! What people and machines see who watch over the daemons: health, metrics, the log.
+
+use anyhow::{Context, Result};
+use faults::{Fault, Request};
+use futures::future::try_join_all;
+
+use crate::scenario::{Labels, Scenario, labels};
+
+/// Any port that is free.
+const ADMIN: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
+
+pub async fn a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease(s: &Scenario) -> Result<()> {
+    let is_open = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let opened = std::sync::Arc::clone(&is_open);
+    let proxy = s.proxy(move |request: &Request| {
+        let is_shut = !opened.load(std::sync::atomic::Ordering::Relaxed);
+        let is_list = request.resource == "nodes" && request.name.is_none();
+        if is_shut && is_list { Fault::Status { code: 500, retry_after: None } } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let storer = s.daemon_through(&proxy, "storer", &ADMIN)?;
+    let unlisted = (503, "nodes and records have not been listed yet\n".to_owned());
+    s.eventually("not ready", unlisted, async || storer.ask("GET", "/readyz", "").await).await?;
+    assert_eq!(storer.ask("GET", "/livez", "").await?, (200, "ok\n".to_owned()));
+    is_open.store(true, std::sync::atomic::Ordering::Relaxed);
+    let ok = (200, "ok\n".to_owned());
+    s.eventually("ready", ok.clone(), async || storer.ask("GET", "/readyz", "").await).await?;
+    // Nobody answers any more: it can't do its work, and to start it again would not help.
+    proxy.set_script(|_: &Request| Fault::ResetBefore);
+    s.eventually("why it is not ready", true, async || {
+        let (code, why) = storer.ask("GET", "/readyz", "").await?;
+        Ok(code == 503 && why.starts_with("leases can't be kept"))
+    })
+    .await?;
+    assert_eq!(storer.ask("GET", "/livez", "").await?, ok);
+    proxy.set_script(|_: &Request| Fault::None);
+    s.eventually("ready again", ok, async || storer.ask("GET", "/readyz", "").await).await
+}
+
+pub async fn what_happens_is_counted(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = (s.storer(&ADMIN)?, s.restorer(&ADMIN)?);
+    let nodes: Vec<_> = ["a", "b", "c"].map(|name| s.node(name)).into();
+    let kept = labels([("pool", "gold"), ("zone", "1")]);
+    try_join_all(nodes.iter().map(|node| s.create(node, kept.clone()))).await?;
+    storer.eventually_counted(s, "nodes_stored", &[], 3.0).await?;
+    for (name, labels, value) in [
+        ("nodes", &[][..], 3.0),
+        ("records", &[], 3.0),
+        ("record_writes_total", &["action=\"created\""], 3.0),
+        ("labels_stored_total", &[], 6.0),
+        ("reconciliations_total", &["outcome=\"stored\""], 3.0),
+        ("store_latency_seconds_count", &[], 3.0),
+        ("shards", &[], 1.0),
+        ("shards_held", &[], 1.0),
+        ("shards_covered", &[], 1.0),
+        ("build_info", &["version=\""], 1.0),
+        ("api_requests_total", &["verb=\"create\"", "resource=\"configmaps\"", "code=\"201\""], 3.0),
+    ] {
+        storer.eventually_counted(s, name, labels, value).await?;
+    }
+    assert!(storer.metric("list_bytes_total", &["resource=\"nodes\""]).await? > 0.0);
+    let taken = "api_request_duration_seconds_count";
+    assert!(storer.metric(taken, &["verb=\"list\"", "resource=\"nodes\""]).await? > 0.0);
+
+    // One of them goes and comes back, with a label of its own.
+    s.delete(&nodes[0]).await?;
+    s.create(&nodes[0], labels([("zone", "2")])).await?;
+    s.eventually_labelled(&nodes[0], labels([("pool", "gold"), ("zone", "2")])).await?;
+    for (name, value) in [
+        ("nodes_restored_total", 1.0),
+        ("labels_restored_total", 1.0),
+        ("restore_latency_seconds_count", 1.0),
+        ("restores_pending", 0.0),
+        ("restore_pending_oldest_seconds", 0.0),
+    ] {
+        restorer.eventually_counted(s, name, &[], value).await?;
+    }
+    // And one loses a label for good.
+    s.label(&nodes[1], [("zone", None)]).await?;
+    storer.eventually_counted(s, "labels_removed_total", &[], 1.0).await?;
+    storer.eventually_counted(s, "nodes_stored", &[], 3.0).await
+}
+
+pub async fn a_label_that_does_not_come_to_rest_is_noticed(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&ADMIN)?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    for pool in ["gold", "silver", "gold", "silver"] {
+        s.label(&node, [("pool", Some(pool))]).await?;
+        s.eventually_stored(&node, labels([("pool", pool)])).await?;
+    }
+    storer.eventually_counted(s, "label_flips_total", &[], 2.0).await?;
+    assert!(storer.has_logged(&["WARN", "set back to what it was before", "pool"]));
+    Ok(())
+}
+
+pub async fn nodes_that_are_not_restored_are_told_of(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let storer = s.storer(&ADMIN)?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    storer.eventually_counted(s, "nodes_skipped", &["reason=\"awaiting-restore\""], 1.0).await?;
+    // A restorer that is not allowed to.
+    let proxy = s.proxy(|request: &Request| match request.verb {
+        faults::Verb::Patch => Fault::Status { code: 500, retry_after: None },
+        _ => Fault::None,
+    });
+    let proxy = proxy.await?;
+    let restorer = s.daemon_through(&proxy, "restorer", &ADMIN)?;
+    restorer.eventually_counted(s, "restores_pending", &[], 1.0).await?;
+    s.eventually("its age and its failures", true, async || {
+        let age = restorer.metric("restore_pending_oldest_seconds", &[]).await?;
+        let failed = restorer.metric("restore_attempts_most", &[]).await?;
+        let errors = restorer.metric("errors_total", &["kind=\"unclear\""]).await?;
+        Ok(age > 0.0 && failed >= 1.0 && errors >= 1.0)
+    })
+    .await?;
+    proxy.set_script(|_: &Request| Fault::None);
+    restorer.eventually_counted(s, "restores_pending", &[], 0.0).await
+}
+
+pub async fn the_log_level_can_be_changed_while_it_runs(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&[ADMIN[0], ADMIN[1], "--log-level", "info"])?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    assert_eq!(storer.decisions(&node), 0);
+    assert_eq!(storer.ask("PUT", "/log-level", "debug").await?, (200, "debug\n".to_owned()));
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually("a decision", true, async || Ok(storer.decisions(&node) > 0)).await?;
+    assert_eq!(storer.ask("PUT", "/log-level", "quiet").await?.0, 400);
+    assert_eq!(storer.ask("PUT", "/log-level", "info").await?.0, 200);
+    let (before, log) = (storer.ask("GET", "/log-level", "").await?, storer.log());
+    assert_eq!(before, (200, "info\n".to_owned()));
+    log.lines().find(|line| line.contains("the log level was changed")).context("not logged")?;
+    Ok(())
+}
