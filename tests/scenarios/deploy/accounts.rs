@@ -200,9 +200,12 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
         records.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
     }
 
-    // One replica of each at first, whose leases are of no use to the two that follow. One that lists alone asks for each
-    // node before it restores it; one that watches may have been told.
-    let first = [replica(s, storer, 0, 1, &[]).await?, replica(s, restorer, 0, 1, &["--watch=false"]).await?];
+    // One replica of each at first, whose leases are of no use to the two that follow.
+    let first = [replica(s, storer, 0, 1, &[]).await?, replica(s, restorer, 0, 1, &[]).await?];
+    for daemon in &first {
+        let is_up = async || Ok(daemon.has_logged(&["listed all nodes and records"]));
+        s.eventually("it has listed all", true, is_up).await?;
+    }
     let [moving, emptied] = ["moving", "emptied"].map(|name| s.node(name));
     s.create(&moving, labels([("pool", "silver")])).await?;
     s.create(&emptied, labels([("pool", "silver")])).await?;
@@ -235,6 +238,25 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
             daemons.push(replica(s, set, index, 2, &["--lease-retirement=1s"]).await?);
         }
     }
+    // A record that comes after its node, such as from a backup: the restorer asks how the node looks by now.
+    let late = s.node("late");
+    s.create(&late, Labels::new()).await?;
+    let restorers: Vec<_> = daemons.iter().filter(|daemon| daemon.process.name() == "restorer").collect();
+    for restorer in restorers {
+        let is_up = async || Ok(restorer.has_logged(&["listed all nodes and records"]));
+        s.eventually("it has listed all", true, is_up).await?;
+    }
+    let record = json!({
+        "metadata": {
+            "name": record_name(&late),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {"label-storage/node": late, "label-storage/node-uid": "of-another-cluster"},
+        },
+        "data": {"pool": "late"},
+    });
+    records.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    s.eventually_labelled(&late, labels([("pool", "late")])).await?;
+
     s.label(&moving, [("pool", Some("gold"))]).await?;
     stored(&moving, Some(labels([("pool", "gold")]))).await?;
     s.label(&emptied, [("pool", None)]).await?;
