@@ -191,6 +191,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        restoring:
+            a_record_that_came_after_the_first_list_of_records_is_found_soon;
         excluding:
             what_is_excluded_is_not_waited_for;
         events:
