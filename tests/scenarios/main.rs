@@ -28,6 +28,7 @@ mod faults;
 mod hostile;
 mod interference;
 mod lies;
+mod monitoring;
 mod ownership;
 mod races;
 mod records;
@@ -227,6 +228,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
+        monitoring:
+            every_query_finds_what_the_daemons_tell_of
+            the_documentation_lists_exactly_what_the_daemons_tell_of;
     }
     trials! {
         control_planes.whole, [Mode::Watching];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -396,12 +397,16 @@ impl Daemon {
         self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
     }
 
-    /// What it says on its admin port; it must have been started with an `--admin-address`.
-    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    /// Where its admin port is, as its log says.
+    pub fn admin_address(&self) -> Result<SocketAddr> {
         let log = self.log();
         let line = log.lines().find(|line| line.contains("serving health and metrics")).context("not yet")?;
-        let address = line.rsplit_once("address=").context("an address")?.1.trim();
-        let mut stream = TcpStream::connect(address).await?;
+        Ok(line.rsplit_once("address=").context("an address")?.1.trim().parse()?)
+    }
+
+    /// What it says on its admin port; it must have been started with an `--admin-address`.
+    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+        let mut stream = TcpStream::connect(self.admin_address()?).await?;
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(format!("{head}{body}").as_bytes()).await?;

@@ -16,7 +16,7 @@ use crate::trials;
 use crate::updates::Updates;
 
 /// Between the end of one thing and the measurement of the next.
-const SETTLE: Duration = Duration::from_secs(5);
+pub(crate) const SETTLE: Duration = Duration::from_secs(5);
 
 /// Needs the records of all Nodes. Starts so many storers and restorers anew: so their memory at its peak is that of
 /// loading all records and watching, not that of writing them.
@@ -70,7 +70,7 @@ pub(crate) async fn measure(
     Ok(Load { nodes, replicas, idle, busy, echo, label_change, back })
 }
 
-async fn pass_time(what: &str, time: Duration) {
+pub(crate) async fn pass_time(what: &str, time: Duration) {
     let seconds = time.as_secs();
     let mut progress = Progress::new(what, seconds);
     for second in 1..=seconds {
@@ -80,13 +80,14 @@ async fn pass_time(what: &str, time: Duration) {
     progress.clear();
 }
 
-struct Daemons {
-    storers: Vec<Guarded>,
-    restorers: Vec<Guarded>,
+/// All replicas that are measured.
+pub(crate) struct Daemons {
+    pub(crate) storers: Vec<Guarded>,
+    pub(crate) restorers: Vec<Guarded>,
 }
 
 /// The CPU time of some processes between two moments.
-struct Meter {
+pub(crate) struct Meter {
     began: Instant,
     storers: Group,
     restorers: Group,
@@ -96,7 +97,7 @@ struct Meter {
 }
 
 impl Meter {
-    fn start(stage: &Stage, daemons: &Daemons) -> anyhow::Result<Self> {
+    pub(crate) fn start(stage: &Stage, daemons: &Daemons) -> anyhow::Result<Self> {
         let group = |daemons: &[Guarded]| Group::new(daemons.iter().map(|daemon| Process(daemon.pid())));
         Ok(Self {
             storers: group(&daemons.storers)?,
@@ -108,7 +109,7 @@ impl Meter {
         })
     }
 
-    fn stop(self, rate: f64) -> anyhow::Result<Window> {
+    pub(crate) fn stop(self, rate: f64) -> anyhow::Result<Window> {
         let time = self.began.elapsed();
         Ok(Window {
             seconds: time.as_secs_f64(),

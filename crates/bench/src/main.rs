@@ -8,6 +8,7 @@
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
 //!     ├─ mass_return, cold_start
 //!     ├─ take_over
+//!     ├─ picture: a mass return as Prometheus sees it
 //!     ├─ load: latency and replicas ─ trials, updates
 //!     └─ report ─ limits, table, plots
 //! ```
@@ -19,6 +20,7 @@ mod load;
 mod machine;
 mod mass_return;
 mod ours;
+mod picture;
 mod plots;
 mod poll;
 mod probe;
@@ -72,7 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_JSON", value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write plots of cost against nodes to this folder, as SVG
+    /// Write plots of cost against nodes, and the picture, to this folder, as SVG
     #[arg(long, env = "BENCH_PLOTS", value_name = "DIR")]
     plots: Option<PathBuf>,
 }
@@ -92,6 +94,8 @@ pub(crate) enum Scenario {
     Replicas,
     /// Replicas that are killed or asked to end, until others do their work
     TakeOver,
+    /// A mass return as the dashboard shows it, from a real Prometheus, and what the daemons use meanwhile
+    Picture,
 }
 
 impl Arguments {

@@ -1,4 +1,6 @@
-//! Plots of cost against nodes, as SVG.
+//! Plots of cost against nodes, as SVG, and the picture of a mass return.
+
+mod picture;
 
 use std::ops::Range;
 use std::path::Path;
@@ -28,13 +30,18 @@ const PLOTS: [Plot; 5] = [
 /// Writes all plots into a folder, which is made if need be.
 pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("can't make the folder {}", folder.display()))?;
+    let keep = |name: &str, svg: String| {
+        let file = folder.join(name);
+        std::fs::write(&file, svg).with_context(|| format!("can't write {}", file.display()))
+    };
+    if let Some(taken) = &report.picture {
+        keep("mass-return.svg", picture::draw(taken)?)?;
+    }
     if report.poll.is_empty() {
         return Ok(());
     }
     for (name, title, figure) in PLOTS {
-        let svg = draw(report, title, figure)?;
-        let file = folder.join(name);
-        std::fs::write(&file, svg).with_context(|| format!("can't write {}", file.display()))?;
+        keep(name, draw(report, title, figure)?)?;
     }
     Ok(())
 }

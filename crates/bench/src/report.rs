@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::picture::Picture;
 use crate::probe::{Cost, Way};
 use crate::process::total_memory;
 use crate::stats::Latencies;
@@ -18,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) latency: Option<Load>,
     pub(crate) replicas: Vec<Load>,
     pub(crate) take_over: Vec<TakeOver>,
+    pub(crate) picture: Option<Picture>,
     pub(crate) must_reach: Vec<crate::limits::Limit>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,

@@ -10,12 +10,16 @@ use anyhow::Context;
 
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
-use crate::{Arguments, Scenario, cold_start, limits, load, mass_return, plots, poll, table, take_over};
+use crate::{
+    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, table, take_over,
+};
 
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
 /// Where all nodes go and return.
 const MASS_RETURN: [u32; 2] = [5_000, 20_000];
+/// Where the picture is taken.
+const PICTURE: [u32; 1] = [2_000];
 /// How many replicas share the nodes. Without any, what the API server does anyway is measured.
 const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
@@ -89,6 +93,7 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     polls.push(arguments.nodes);
     add(Scenario::Poll, &polls);
     add(Scenario::MassReturn, &MASS_RETURN);
+    add(Scenario::Picture, &PICTURE);
     for scenario in [Scenario::ColdStart, Scenario::Latency, Scenario::Replicas, Scenario::TakeOver] {
         add(scenario, &[arguments.nodes]);
     }
@@ -110,6 +115,7 @@ async fn one(
             report.latency = Some(load::measure(stage, 1, arguments.trials, arguments).await?);
         }
         Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
+        Scenario::Picture => report.picture = Some(picture::measure(stage, arguments).await?),
         Scenario::Replicas => {
             cold_start::ensure_records(stage).await?;
             for replicas in REPLICAS {
@@ -140,15 +146,15 @@ mod tests {
     #[test]
     fn sizes_grow_up_to_the_largest() {
         let sizes: Vec<u32> = steps_of("bench").into_iter().map(|(size, _)| size).collect();
-        assert_eq!(sizes, [1_000, 5_000, 10_000, 20_000, 30_000, 100_000]);
+        assert_eq!(sizes, [1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 100_000]);
         let sizes: Vec<u32> = steps_of("bench --nodes 12000").into_iter().map(|(size, _)| size).collect();
-        assert_eq!(sizes, [1_000, 5_000, 10_000, 12_000]);
+        assert_eq!(sizes, [1_000, 2_000, 5_000, 10_000, 12_000]);
     }
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Poll, Replicas, TakeOver};
-        let all = vec![Poll, MassReturn, ColdStart, Latency, Replicas, TakeOver];
+        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Replicas, TakeOver};
+        let all = vec![Poll, MassReturn, Picture, ColdStart, Latency, Replicas, TakeOver];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
     }

@@ -109,10 +109,23 @@ impl Stage {
         index: u32,
         replicas: u32,
     ) -> anyhow::Result<Guarded> {
+        self.daemon_with(kind, namespace, index, replicas, &[])
+    }
+
+    /// The same, with flags of one's own.
+    pub(crate) fn daemon_with(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        index: u32,
+        replicas: u32,
+        flags: &[&str],
+    ) -> anyhow::Result<Guarded> {
         let kubeconfig = Some(self.sandbox.kubeconfig());
         let mut command = itself::command(kind, kubeconfig).context("can't find this program's own file")?;
         command.args(["--namespace", namespace]);
         command.args(["--replica-index", &index.to_string(), "--replicas", &replicas.to_string()]);
+        command.args(flags);
         self.started += 1;
         let log = self.sandbox.data_folder().join(format!("{:02}-{kind}-{index}.log", self.started));
         Ok(Guarded::spawn(&format!("{kind}-{index}"), &command, &log)?)

@@ -18,8 +18,14 @@ pub(crate) fn render(report: &Report) -> String {
         memory as f64 / 1e9
     );
     let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
-    let loads =
-        [latency(report), usage(report), replicas(report), take_overs(report), limits(&report.must_reach)];
+    let loads = [
+        latency(report),
+        usage(report),
+        replicas(report),
+        take_overs(report),
+        picture(report),
+        limits(&report.must_reach),
+    ];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{table}");
@@ -256,6 +262,49 @@ fn usage(report: &Report) -> Table {
         };
         row("idle", &load.idle);
         row("updates", &load.busy);
+    }
+    table
+}
+
+fn picture(report: &Report) -> Table {
+    let mut table = Table::new(
+        "The picture: CPU in % of a core, all replicas together and the one that used most; peak of the largest since its start",
+        [
+            "",
+            "replicas",
+            "nodes",
+            "seconds",
+            "storer CPU %",
+            "max %",
+            "RSS MB",
+            "peak MB",
+            "restorer CPU %",
+            "max %",
+            "RSS MB",
+            "peak MB",
+            "API-server CPU %",
+        ],
+    );
+    let percent = |share: f64| format!("{:.1}", share * 100.0);
+    if let Some(picture) = &report.picture {
+        for (when, window) in [("idle", &picture.idle), ("mass return", &picture.busy)] {
+            let [storers, restorers] = [window.storers, window.restorers];
+            table.row([
+                when.to_owned(),
+                picture.replicas.to_string(),
+                thousands(picture.nodes as u64),
+                format!("{:.0}", window.seconds),
+                percent(storers.cpu),
+                percent(storers.max_cpu),
+                megabytes(storers.rss as f64),
+                megabytes(storers.max_peak as f64),
+                percent(restorers.cpu),
+                percent(restorers.max_cpu),
+                megabytes(restorers.rss as f64),
+                megabytes(restorers.max_peak as f64),
+                percent(window.api_server.cpu),
+            ]);
+        }
     }
     table
 }

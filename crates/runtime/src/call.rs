@@ -44,6 +44,10 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// One of each.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Moved, Self::Busy(Duration::ZERO), Self::Unclear, Self::NotConnected, Self::Refused];
+
     /// A word for metrics; part of what users build upon, so it stays.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

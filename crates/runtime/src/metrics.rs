@@ -18,7 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use self::census::{Census, Gauges};
-use crate::call::Error;
+use crate::call::{self, Error};
 use crate::source::{self, Listed};
 
 /// Something that only grows.
@@ -165,9 +165,19 @@ impl Metrics {
 
     /// Puts all of them into a registry, for a replica of this index and of so many.
     pub(crate) fn register(&self, registry: &mut Registry, index: u32, replicas: u32) {
-        // So that it is there, at 0, before the first one.
+        // So that they are there, at 0, before the first one: a family without any is not told of at all, and what begins with 1
+        // does not count as an increase.
         for kind in [source::Kind::Nodes, source::Kind::Records] {
             let _ = self.watch_restarts.get_or_create(&[("resource", kind.resource())]);
+        }
+        for kind in call::Kind::ALL {
+            let _ = self.errors.get_or_create(&[("kind", kind.as_str())]);
+        }
+        for outcome in ["nothing", "failed"] {
+            let _ = self.reconciliations.get_or_create(&[("outcome", outcome)]);
+        }
+        for outcome in ["written", "summarised", "failed"] {
+            let _ = self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]);
         }
         let constant = |value: u32| {
             let gauge = Gauge::<i64>::default();

@@ -52,6 +52,10 @@ pub enum Binary {
     Kubectl,
     /// Renders and installs the chart.
     Helm,
+    /// Scrapes the daemons.
+    Prometheus,
+    /// Checks and tests Prometheus's rules.
+    Promtool,
 }
 
 impl Binary {
@@ -67,6 +71,8 @@ impl Binary {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
+            Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -77,6 +83,7 @@ impl Binary {
                 &modules::CONTROL_PLANE
             }
             Self::Helm => &modules::HELM,
+            Self::Prometheus | Self::Promtool => &modules::PROMETHEUS,
         }
     }
 
@@ -88,6 +95,19 @@ impl Binary {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::Prometheus => "github.com/prometheus/prometheus/cmd/prometheus",
+            Self::Promtool => "github.com/prometheus/prometheus/cmd/promtool",
+        }
+    }
+
+    /// How to ask the one on `PATH` for its version, and the least that will do. `None` for what is never taken from there.
+    fn on_path(self) -> Option<(&'static [&'static str], (u32, u32))> {
+        match self {
+            // Since then helm does all that the chart and its tests need.
+            Self::Helm => Some((&["version", "--template", "{{.Version}}"], (3, 14))),
+            // Before, the samples at both ends of a range counted, and rates were others.
+            Self::Prometheus | Self::Promtool => Some((&["--version"], (3, 0))),
+            Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => None,
         }
     }
 }
@@ -101,17 +121,15 @@ impl fmt::Display for Binary {
 /// Finds a program wherever it may come from, builds it if it is nowhere, and says on stderr which it is if it is the
 /// user's own.
 pub fn find(binary: Binary) -> Result<PathBuf, Error> {
-    match binary {
-        Binary::Helm => match helm_on_path() {
-            Some(version) => {
-                eprintln!("using the helm on PATH, {version}");
-                Ok(binary.file_name().into())
-            }
-            None => built(binary.module(), &[binary]).map(|folder| folder.join(binary.file_name())),
-        },
-        Binary::Etcd | Binary::KubeApiserver | Binary::KubeControllerManager | Binary::Kubectl => {
-            Ok(Assets::find(&[binary])?.path(binary))
+    let Some((question, least)) = binary.on_path() else {
+        return Ok(Assets::find(&[binary])?.path(binary));
+    };
+    match version_on_path(binary, question).filter(|version| is_new_enough(version, least)) {
+        Some(version) => {
+            eprintln!("using the {binary} on PATH, {version}");
+            Ok(binary.file_name().into())
         }
+        None => built(binary.module(), &[binary]).map(|folder| folder.join(binary.file_name())),
     }
 }
 
@@ -171,21 +189,22 @@ fn cache_folder(module: &Module) -> Result<PathBuf, Error> {
     Ok(cache.join("label-storage").join(module.folder).join(module.key()))
 }
 
-/// The version of the helm on `PATH`, if it is there and new enough.
-fn helm_on_path() -> Option<String> {
-    let mut helm = Command::new(Binary::Helm.file_name());
-    let output = helm.args(["version", "--template", "{{.Version}}"]).stderr(Stdio::null()).output().ok()?;
-    let version = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    (output.status.success() && is_new_enough(&version)).then_some(version)
+/// What the program on `PATH` says of its version, if it is there: `v3.14.2`, or `promtool, version 3.5.0 (branch: ...)`.
+fn version_on_path(binary: Binary, question: &[&str]) -> Option<String> {
+    let output = Command::new(binary.file_name()).args(question).stderr(Stdio::null()).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let mut words = said.split_whitespace().skip_while(|word| numbers(word).is_none());
+    words.next().map(str::to_owned)
 }
 
-/// Since v3.14 helm does all that the chart and its tests need.
-fn is_new_enough(helm: &str) -> bool {
-    let mut numbers = helm.trim_start_matches('v').split('.').map(|number| number.parse::<u32>().ok());
-    let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
-        return false;
-    };
-    (major, minor) >= (3, 14)
+fn is_new_enough(version: &str, least: (u32, u32)) -> bool {
+    numbers(version).is_some_and(|numbers| numbers >= least)
+}
+
+/// The first two numbers of a version such as `v3.14.2`.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// An environment variable that holds a path. Empty is as good as unset, as in a shell's `${X:-}`.
@@ -207,7 +226,7 @@ mod tests {
             ("v2.17.0", false),
             ("", false),
         ] {
-            assert_eq!(is_new_enough(version), enough, "{version}");
+            assert_eq!(is_new_enough(version, (3, 14)), enough, "{version}");
         }
     }
 }

@@ -99,7 +99,7 @@ fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> 
     let afterwards = Afterwards { remove: Some(work.path()), ..Afterwards::default() };
     let go = |arguments: &[&str]| {
         let mut go = Command::new("go");
-        go.args(arguments).arg(binary.package());
+        go.args(arguments).args(["-tags", module.tags]).arg(binary.package());
         go.current_dir(sources);
         go.env("CGO_ENABLED", "0").env("GOTMPDIR", work.path());
         // A caller's cross-compilation or workspace is not meant for this module.

@@ -3,11 +3,13 @@
 //! ```text
 //!   assets    where the binaries are: KUBEBUILDER_ASSETS, or the cache, or ...
 //!     ├─ go_build    ... built with Go into the cache, once
-//!     └─ modules     from what: the control plane, helm
+//!     └─ modules     from what: the control plane, helm, Prometheus
 //!   control_plane    starts them, waits until they serve, stops them in order
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
 //!     └─ ready          asks the API server whether it serves
 //!   etcd       what only etcd can be asked
+//!   prometheus    a Prometheus that scrapes what it is told to
+//!     └─ dashboard    what a Grafana dashboard would ask it
 //!   process    runs each under a guard, so that nothing outlives the owner
 //!   itself     this program once more, as a daemon
 //!   progress   how far a long step is, for a terminal and for a log
@@ -25,12 +27,14 @@
 pub mod assets;
 mod control_plane;
 mod credentials;
+pub mod dashboard;
 pub mod etcd;
 pub mod go_build;
 pub mod itself;
 mod modules;
 pub mod process;
 pub mod progress;
+pub mod prometheus;
 mod ready;
 pub mod shell;
 

@@ -16,6 +16,8 @@ pub(crate) struct Module {
     main: &'static str,
     /// The variable that holds the version in what is built, which can't know it otherwise.
     version_variable: &'static str,
+    /// Build tags, separated by commas: what is left out of what is built.
+    pub(crate) tags: &'static str,
     /// How long the first build takes on 2 cores.
     pub(crate) takes: &'static str,
     /// What to do if it can't be built.
@@ -30,6 +32,7 @@ pub(crate) const CONTROL_PLANE: Module = Module {
     go_sum: include_str!("../control-plane/go.sum"),
     main: "k8s.io/kubernetes",
     version_variable: "k8s.io/component-base/version.gitVersion",
+    tags: "",
     takes: "7 minutes",
     instead: "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, e.g. from envtest's setup-envtest",
 };
@@ -42,8 +45,23 @@ pub(crate) const HELM: Module = Module {
     go_sum: include_str!("../helm/go.sum"),
     main: "helm.sh/helm/v4",
     version_variable: "helm.sh/helm/v4/internal/version.version",
+    tags: "",
     takes: "4 minutes",
     instead: "install helm v3.14 or later",
+};
+
+/// What scrapes the daemons, and what checks its rules. Its web pages are no part of the module, so this one has none.
+pub(crate) const PROMETHEUS: Module = Module {
+    folder: "prometheus",
+    what: "Prometheus",
+    go_mod: include_str!("../prometheus/go.mod"),
+    go_sum: include_str!("../prometheus/go.sum"),
+    main: "github.com/prometheus/prometheus",
+    version_variable: "github.com/prometheus/common/version.Version",
+    // Those who use it here know what there is to scrape; finding it in all the clouds there are is half of the build.
+    tags: "remove_all_sd",
+    takes: "4 minutes",
+    instead: "install prometheus and promtool v3 or later",
 };
 
 impl Module {

@@ -36,8 +36,12 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::RecordUnreadable, Self::ViewOlderThanRecord, Self::AwaitingRestore, Self::Brake];
+
     /// A word for metrics; part of what users build upon, so it stays.
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::RecordUnreadable => "record-unreadable",
             Self::ViewOlderThanRecord => "view-older-than-record",

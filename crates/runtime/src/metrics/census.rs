@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::engine::Skip;
 use crate::source::Kind;
 
 /// How the Nodes of one shard stand, or of several.
@@ -164,8 +165,9 @@ pub(super) struct Families(pub(super) Arc<Census>);
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let total = self.0.total();
-        let skipped =
-            ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", total.skipped);
+        let of_none = Skip::ALL.map(|skip| (skip.as_str(), 0));
+        let skipped: BTreeMap<_, _> = of_none.into_iter().chain(total.skipped).collect();
+        let skipped = ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", skipped);
         let of_none = [Kind::Nodes, Kind::Records].map(|kind| (kind.resource(), 0));
         let watching: BTreeMap<_, _> = of_none.into_iter().chain(total.watching).collect();
         let watching = ("watching", "Shards whose changes are told of as they happen", "resource", watching);

@@ -145,20 +145,28 @@ fn a_port_that_was_taken_in_the_meantime_is_tried_again_with_another() {
 }
 
 #[test]
-fn a_helm_that_is_new_enough_is_used_and_another_is_built() {
-    for (version, is_built) in [("v3.14.2", false), ("v3.13.0", true)] {
+fn a_tool_that_is_new_enough_is_used_and_another_is_built() {
+    let said = "promtool, version {version} (branch: HEAD, revision: 0123)";
+    for (tool, answer, version, is_built) in [
+        ("helm", "{version}", "v3.14.2", false),
+        ("helm", "{version}", "v3.13.0", true),
+        ("promtool", said, "3.5.0", false),
+        ("promtool", said, "2.42.0+ds", true),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         script(folder.path(), "go", GO);
-        script(folder.path(), "helm", &format!("#!/bin/sh\nprintf {version}\n"));
-        let output = sandbox(folder.path(), folder.path()).args(["tool", "helm"]).output().unwrap();
+        let answer = answer.replace("{version}", version);
+        script(folder.path(), tool, &format!("#!/bin/sh\nprintf '{answer}'\n"));
+        let output = sandbox(folder.path(), folder.path()).args(["tool", tool]).output().unwrap();
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         if is_built {
             let built = fs::read_to_string(stdout.trim_end()).unwrap();
-            assert_eq!(built, "helm.sh/helm/v4/cmd/helm\n", "{stderr}");
+            assert!(built.ends_with(&format!("/cmd/{tool}\n")), "{built}: {stderr}");
         } else {
-            assert_eq!((&*stdout, &*stderr), ("helm\n", "using the helm on PATH, v3.14.2\n"));
+            let expected = (format!("{tool}\n"), format!("using the {tool} on PATH, {version}\n"));
+            assert_eq!((stdout.into_owned(), stderr.into_owned()), expected);
         }
     }
 }
