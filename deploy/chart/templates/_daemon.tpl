@@ -40,6 +40,8 @@ spec:
       terminationGracePeriodSeconds: 20
       # A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
       enableServiceLinks: false
+      # They look up no names: the API server's address is in the environment. So they don't need the cluster's DNS to be there.
+      dnsPolicy: Default
       securityContext:
         runAsNonRoot: true
         runAsUser: 65532
