@@ -1,33 +1,46 @@
-# Both daemons in one image. Build it with
+# syntax=docker/dockerfile:1
+# Both daemons in one image. For this machine:
 #
 #     docker build -t label-storage -t label-storage:0.1.0 .
 #
-# The second name is the one that the manifests in deploy/ use.
+# The second name is the one that the manifests in deploy/ use. For both architectures, the same to the byte whoever builds it,
+# with a list of what is in it:
+#
+#     docker buildx build --platform linux/amd64,linux/arm64 --sbom=true \
+#         --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
+#         --output type=oci,dest=label-storage.tar,rewrite-timestamp=true .
+#
+# That takes the same compilers: Rust is pinned with the base image; clang, which compiles the little C that ring has, is
+# what that release of Debian has at the time. build.sh says which ones it used.
+ARG RUST_IMAGE=rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
 
-FROM rust:1.95-alpine AS build
+# On the builder's own architecture, whatever the image is for: Rust compiles for either, and nothing is emulated.
+FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+
+# A version of a Debian package can't be asked for once the next one is there: then the build would fail for no good reason.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends clang-19 \
+    && rm -rf /var/lib/apt/lists/*
+RUN rustup target add x86_64-unknown-linux-musl aarch64-unknown-linux-musl \
+    && cargo install --locked --version 0.7.7 cargo-auditable \
+    && rm -rf "$CARGO_HOME/registry"
+
 WORKDIR /src
-
 # Every member of the workspace: Cargo.lock covers them all, and --locked refuses a lock file that does not fit.
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY tests tests
+COPY deploy/image/build.sh deploy/image/build.sh
 
 # The two caches keep downloaded and compiled dependencies from one build to the next, for each architecture apart.
-# They are not part of the layer, so the binaries are copied out of them in the same step.
-# The target is named although it is the host's own: so RUSTFLAGS holds for the binaries, not for build scripts and macros.
-# The final image has no dynamic loader: a binary that asks for a library must fail here, not in the cluster.
+# They are not part of the layer: build.sh copies the programs out of them.
 ARG TARGETARCH
-ENV RUSTFLAGS="-C target-feature=+crt-static"
-RUN --mount=type=cache,id=label-storage-registry-${TARGETARCH},target=/usr/local/cargo/registry,sharing=locked \
+ARG SOURCE_DATE_EPOCH=0
+RUN --mount=type=cache,id=label-storage-registry,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=label-storage-target-${TARGETARCH},target=/src/target,sharing=locked \
-    target="$(uname -m)-unknown-linux-musl" \
-    && cargo build --release --locked --package storer --package restorer --bin storer --bin restorer --target "$target" \
-    && mkdir /out \
-    && cp "target/$target/release/storer" "target/$target/release/restorer" /out/ \
-    && for binary in /out/storer /out/restorer; do \
-         needed="$(readelf --dynamic "$binary")" || exit 1; \
-         case "$needed" in *NEEDED*) echo "$binary is not static" >&2; exit 1 ;; esac; \
-       done
+    CLANG=clang-19 deploy/image/build.sh "$TARGETARCH" /out
 
 FROM scratch
 

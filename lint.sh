@@ -41,6 +41,20 @@ else
     skip "shell scripts: shellcheck is not installed"
 fi
 
+if command -v hadolint >/dev/null; then
+    step "image: hadolint"
+    hadolint Dockerfile
+else
+    skip "image: hadolint is not installed"
+fi
+
+if command -v actionlint >/dev/null; then
+    step "workflows: actionlint"
+    actionlint
+else
+    skip "workflows: actionlint is not installed"
+fi
+
 if command -v helm >/dev/null || command -v go >/dev/null; then
     HELM=$(cargo run --quiet --locked --package sandbox --bin sandbox -- tool helm)
     export HELM

@@ -1,6 +1,8 @@
 //! What operators see is checked as far as it can be without a cluster: the alert rules, the dashboard and the runbook. That their
 //! queries find what the daemons tell of is a scenario (`scenarios/monitoring.rs`).
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,10 +4,12 @@
 //! - [`accounts`]: what the daemons' accounts may do is what the daemons do.
 //! - [`pods`]: what becomes of the StatefulSets.
 //! - [`policies`]: what the admission policies refuse, and what they let pass.
+//! - [`local`]: what deploy/local/local.sh brings up beside them.
 //! - [`chart`]: installing, upgrading and uninstalling with the real helm.
 
 mod accounts;
 mod chart;
+mod local;
 mod manifests;
 mod pods;
 mod policies;
@@ -16,6 +18,7 @@ pub use accounts::{
     every_permission_is_used_and_none_is_missing, the_daemons_have_a_priority_level_of_their_own,
 };
 pub use chart::{all_values_together_are_accepted, upgrade_and_uninstall_keep_the_records};
+pub use local::prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show;
 pub use pods::the_pods_pass_admission_and_know_their_place;
 pub use policies::{
     a_namespace_with_records_can_be_deleted, only_the_storer_and_those_who_may_write_records,

@@ -191,6 +191,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        restoring:
+            a_record_that_came_after_the_first_list_of_records_is_found_soon;
         excluding:
             what_is_excluded_is_not_waited_for;
         events:
@@ -237,6 +239,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         deploy:
             every_permission_is_used_and_none_is_missing
             the_pods_pass_admission_and_know_their_place
+            prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show
             all_values_together_are_accepted
             upgrade_and_uninstall_keep_the_records
             replicas_and_shards_can_not_drift_apart

@@ -1,8 +1,11 @@
 //! A node returns, and its labels with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use faults::{Fault, Request, Verb};
 use k8s_openapi::api::core::v1::Node;
 use label_storage::node::RESTORED;
 use serde_json::json;
@@ -211,5 +214,29 @@ pub async fn records_made_since_the_last_audit_are_found(s: &Scenario) -> Result
     for node in &nodes {
         s.eventually_labelled(node, kept.clone()).await?;
     }
+    Ok(())
+}
+
+pub async fn a_record_that_came_after_the_first_list_of_records_is_found_soon(s: &Scenario) -> Result<()> {
+    let (node, kept) = (s.node("a"), labels([("pool", "gold")]));
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&is_open);
+    let proxy = s.proxy(move |request: &Request| {
+        let is_list = request.verb == Verb::List && request.resource == "nodes";
+        let is_shut = is_list && !opened.load(Ordering::Relaxed);
+        if is_shut { Fault::Status { code: 500, retry_after: None } } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let restorer = s.daemon_through(&proxy, "restorer", &["--watch=false", "--audit-interval", "1h"])?;
+    let has_listed = async || Ok(restorer.has_logged(&["listed", "Records"]));
+    s.eventually("records are listed", true, has_listed).await?;
+    let storer = s.storer(&[])?;
+    s.create(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept.clone()).await?;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    is_open.store(true, Ordering::Relaxed);
+    s.eventually_labelled(&node, kept).await?;
+    drop(storer);
     Ok(())
 }

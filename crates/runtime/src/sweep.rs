@@ -138,7 +138,9 @@ impl<'a> Sweeps<'a> {
             return;
         }
         let is_blind = self.replica.args.watch && !self.is_watching(Kind::Records);
-        let records = !self.has_listed_records || self.watches_all() || is_blind || now >= self.audit_due;
+        let is_due = !self.has_listed_records || now >= self.audit_due;
+        // What the first list of Nodes has may have got its record after the first list of those.
+        let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.state = State::Listing { so_far: Duration::ZERO };
         while self.tasks.try_join_next().is_some() {}
         let lists = [records.then_some(Kind::Records), Some(Kind::Nodes)].into_iter().flatten();

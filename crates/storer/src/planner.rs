@@ -137,6 +137,7 @@ impl Planner for StorePlanner {
     fn verdict(&mut self, look: Look<'_>) -> Verdict {
         let (row, node) = (look.row, look.row.name());
         if self.last_words.contains_key(node) {
+            tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
             return Verdict::Now(Urgency::Urgent);
         }
         let Some(reason) = self.reason(row) else { return Verdict::Nothing };

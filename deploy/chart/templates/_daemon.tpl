@@ -40,31 +40,29 @@ spec:
       terminationGracePeriodSeconds: 20
       # A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
       enableServiceLinks: false
+      # They look up no names: the API server's address is in the environment. So they don't need the cluster's DNS to be there.
+      dnsPolicy: Default
       securityContext:
         runAsNonRoot: true
         runAsUser: 65532
         runAsGroup: 65532
         seccompProfile:
           type: RuntimeDefault
-      # The end of one machine, or of one zone, should not take every replica along. Only where possible: a cluster of one node is
-      # served too.
-      topologySpreadConstraints:
-        {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-        - maxSkew: 1
-          topologyKey: {{ $key }}
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector:
-            matchLabels:
-              {{- $selector | nindent 14 }}
-        {{- end }}
       {{- with $root.Values.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $root.Values.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
+      # The end of one machine, or of one zone, should not take every replica along. Only where possible: a cluster of one node is
+      # served too. Not by topologySpreadConstraints: the scheduler leaves out of those every node that lacks one of their labels, so that
+      # in a cluster without zones the nodes would not count either.
+      {{- $terms := list }}
+      {{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
+      {{- $term := dict "topologyKey" $key "labelSelector" (dict "matchLabels" (fromYaml $selector)) }}
+      {{- $terms = append $terms (dict "weight" $weight "podAffinityTerm" $term) }}
       {{- end }}
+      {{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $terms) }}
+      affinity:
+        {{- toYaml (merge (deepCopy $root.Values.affinity) $apart) | nindent 8 }}
       {{- with $root.Values.tolerations }}
       # By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
       # after half a minute, not after the five that are Kubernetes' own default.

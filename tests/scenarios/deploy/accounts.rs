@@ -7,8 +7,9 @@ use anyhow::{Context, Result, ensure};
 use http::Request;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
-use kube::api::PostParams;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use label_storage::name::record_name;
 use serde_json::{Value, json};
@@ -76,8 +77,6 @@ fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
             }
         }
     }
-    // The daemons write no Events yet.
-    granted.retain(|permission| permission.group != "events.k8s.io");
     ensure!(granted.len() > 20, "few permissions: {granted:#?}");
     Ok(granted)
 }
@@ -126,8 +125,6 @@ async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&
     let kind = text(&set["metadata"]["name"]);
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let mut args = texts(&container["args"]);
-    // What the daemons do not know yet.
-    args.retain(|arg| !arg.starts_with("--events") && !arg.starts_with("--exclude-labels"));
     ensure!(args.iter().any(|arg| arg == "--admin-address=0.0.0.0:8080"), "{args:?}");
     args.push("--admin-address=127.0.0.1:0".to_owned());
     args.push(format!("--nodes={}.*", s.namespace));
@@ -182,6 +179,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     };
     let (storer, restorer) = (set("storer")?, set("restorer")?);
     let records: Api<ConfigMap> = Api::namespaced(s.client.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(s.client.clone(), "default");
     let stored = async |node: &str, expected: Option<Labels>| {
         let name = record_name(node);
         s.eventually_after(&format!("record of {node}"), expected.clone(), async || {
@@ -190,34 +188,87 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
         .await
     };
 
+    // Records that can't be read, and more of them than there are Events for.
+    let spoilt: Vec<_> = (0..120).map(|number| s.node(&format!("spoilt-{number}"))).collect();
+    for node in &spoilt {
+        s.create(node, labels([("pool", "silver")])).await?;
+        let record = json!({"metadata": {
+            "name": record_name(node),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {"label-storage/node": "somebody"},
+        }});
+        records.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    }
+
     // One replica of each at first, whose leases are of no use to the two that follow.
     let first = [replica(s, storer, 0, 1, &[]).await?, replica(s, restorer, 0, 1, &[]).await?];
+    for daemon in &first {
+        let is_up = async || Ok(daemon.has_logged(&["listed all nodes and records"]));
+        s.eventually("it has listed all", true, is_up).await?;
+    }
     let [moving, emptied] = ["moving", "emptied"].map(|name| s.node(name));
     s.create(&moving, labels([("pool", "silver")])).await?;
     s.create(&emptied, labels([("pool", "silver")])).await?;
     stored(&moving, Some(labels([("pool", "silver")]))).await?;
     stored(&emptied, Some(labels([("pool", "silver")]))).await?;
+    s.delete(&moving).await?;
+    s.create(&moving, Labels::new()).await?;
+    s.eventually_labelled(&moving, labels([("pool", "silver")])).await?;
+    for kind in DAEMONS {
+        let teller = format!("label-storage/{kind}");
+        s.eventually(&format!("the {kind} tells of spoilt records"), true, async || {
+            let events = events.list(&ListParams::default()).await?.items;
+            let is_ours = |event: &&Event| event.reporting_controller.as_ref() == Some(&teller);
+            Ok(events.iter().filter(is_ours).count() >= 50)
+        })
+        .await?;
+    }
+    // At the end they tell how many more there are.
     for daemon in &first {
         daemon.process.stop();
     }
+    let [spoilt, others @ ..] = &spoilt[..] else { unreachable!() };
+    for node in others {
+        s.delete(node).await?;
+    }
 
-    // They find a node that has returned meanwhile.
-    s.delete(&moving).await?;
-    s.create(&moving, Labels::new()).await?;
     let mut daemons = Vec::new();
     for set in [storer, restorer] {
         for index in 0..2 {
             daemons.push(replica(s, set, index, 2, &["--lease-retirement=1s"]).await?);
         }
     }
-    s.eventually_labelled(&moving, labels([("pool", "silver")])).await?;
+    // A record that comes after its node, such as from a backup: the restorer asks how the node looks by now.
+    let late = s.node("late");
+    s.create(&late, Labels::new()).await?;
+    let restorers: Vec<_> = daemons.iter().filter(|daemon| daemon.process.name() == "restorer").collect();
+    for restorer in restorers {
+        let is_up = async || Ok(restorer.has_logged(&["listed all nodes and records"]));
+        s.eventually("it has listed all", true, is_up).await?;
+    }
+    let record = json!({
+        "metadata": {
+            "name": record_name(&late),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {"label-storage/node": late, "label-storage/node-uid": "of-another-cluster"},
+        },
+        "data": {"pool": "late"},
+    });
+    records.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    s.eventually_labelled(&late, labels([("pool", "late")])).await?;
+
     s.label(&moving, [("pool", Some("gold"))]).await?;
     stored(&moving, Some(labels([("pool", "gold")]))).await?;
     s.label(&emptied, [("pool", None)]).await?;
     stored(&emptied, None).await?;
 
     let log = s.sandbox.audit_log();
+    let (spoilt, mut changes) = (record_name(spoilt), 0);
     s.eventually("all that is granted is used", BTreeSet::new(), async || {
+        // It changes, and still can't be read: one Event that says so twice.
+        changes += 1;
+        let change = json!({"data": {"pool": changes.to_string()}});
+        records.patch(&spoilt, &PatchParams::default(), &Patch::Merge(change)).await?;
         Ok(granted.difference(&Audit::read(&log, NAMESPACE)?.used).cloned().collect())
     })
     .await?;

@@ -42,7 +42,13 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     }
     // The API server knows no such kinds without the operator.
     let kinds: Vec<_> = operators.iter().map(|document| &document["kind"]).collect();
-    assert!(kinds.contains(&&json!("ServiceMonitor")), "{kinds:?}");
+    for kind in ["ServiceMonitor", "PrometheusRule"] {
+        assert!(kinds.contains(&&json!(kind)), "{kinds:?}");
+    }
+    let rules = operators.iter().find(|document| document["kind"] == "PrometheusRule");
+    let groups = rules.and_then(|rules| rules["spec"]["groups"].as_array()).map_or(0, Vec::len);
+    assert!(groups > 0, "no groups of rules");
+    assert!(of_kind(&documents, "ConfigMap").next().is_some(), "no dashboard");
 
     let storer = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == "storer");
     let container = &storer.context("a storer")?["spec"]["template"]["spec"]["containers"][0];

@@ -27,7 +27,17 @@ fn documents(text: &str) -> Result<Vec<Value>> {
 
 /// What `kubectl apply -f deploy/label-storage.yaml` takes.
 pub fn committed() -> Result<Vec<Value>> {
-    documents(&std::fs::read_to_string(deploy().join("label-storage.yaml"))?)
+    file("label-storage.yaml")
+}
+
+/// What `kubectl apply -f` takes, of a file in deploy/.
+pub fn file(path: &str) -> Result<Vec<Value>> {
+    documents(&text(path)?).context(path.to_owned())
+}
+
+/// A file in deploy/.
+pub fn text(path: &str) -> Result<String> {
+    std::fs::read_to_string(deploy().join(path)).with_context(|| format!("deploy/{path}"))
 }
 
 /// Runs helm, with the chart's folder where an argument is `CHART`; returns what it prints.

@@ -43,13 +43,21 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
             }),
             "{name}"
         );
-        let topologies: Vec<_> = spec["topologySpreadConstraints"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|constraint| constraint["topologyKey"].clone())
-            .collect();
-        assert_eq!(topologies, ["topology.kubernetes.io/zone", "kubernetes.io/hostname"], "{name}");
+        // Constraints would leave out nodes without a zone, and then spread over no nodes at all.
+        assert!(spec["topologySpreadConstraints"].is_null(), "{name}");
+        let preferred =
+            &spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+        let apart: Vec<_> = preferred.as_array().into_iter().flatten().collect();
+        let apart: Vec<_> = apart.iter().map(|it| (&it["weight"], &it["podAffinityTerm"])).collect();
+        let term = |key: &str| {
+            let labels = json!({
+                "app.kubernetes.io/name": daemon,
+                "app.kubernetes.io/part-of": "label-storage",
+            });
+            json!({"topologyKey": key, "labelSelector": {"matchLabels": labels}})
+        };
+        let (host, zone) = (term("kubernetes.io/hostname"), term("topology.kubernetes.io/zone"));
+        assert_eq!(apart, [(&json!(100), &host), (&json!(50), &zone)], "{name}");
 
         let container = &spec["containers"][0];
         assert_eq!(spec["containers"].as_array().map(Vec::len), Some(1), "{name}");
