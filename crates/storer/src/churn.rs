@@ -29,19 +29,23 @@ pub(crate) struct Churn {
 struct Change {
     before: u64,
     at: Instant,
+    /// Whether it undid the change before. Once may be a change of mind, or a label that was meant to be there for a while.
+    is_back: bool,
 }
 
 impl Churn {
-    /// Takes note of a change of a Node's labels. Returns how many of them are what they were before the change before.
+    /// Takes note of a change of a Node's labels. Returns how many of them go to and fro: this change undoes the last one, which
+    /// undid the one before.
     pub(crate) fn note(&mut self, node: &str, before: &Labels, after: &Labels, now: Instant) -> u64 {
         let keys = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key)));
         let mut flips = 0;
         for key in keys.filter(|key| before.get(*key) != after.get(*key)) {
             let label = xxh3_64(format!("{node} {key}").as_bytes());
-            let change = Change { before: digest(before.get(key)), at: now };
-            let last = self.young.insert(label, change).or_else(|| self.old.remove(&label));
-            let is_recent = |last: &Change| now.saturating_duration_since(last.at) <= WINDOW;
-            if last.filter(is_recent).is_some_and(|last| last.before == digest(after.get(key))) {
+            let last = self.young.remove(&label).or_else(|| self.old.remove(&label));
+            let last = last.filter(|last| now.saturating_duration_since(last.at) <= WINDOW);
+            let is_back = last.is_some_and(|last| last.before == digest(after.get(key)));
+            self.young.insert(label, Change { before: digest(before.get(key)), at: now, is_back });
+            if is_back && last.is_some_and(|last| last.is_back) {
                 flips += 1;
                 self.tell(node, key, now);
             }
@@ -55,11 +59,7 @@ impl Churn {
     fn tell(&mut self, node: &str, key: &str, now: Instant) {
         if self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_EVERY) {
             self.told_at = Some(now);
-            tracing::warn!(
-                node,
-                key,
-                "a label was set back to what it was before: does something else set it, too?"
-            );
+            tracing::warn!(node, key, "a label goes to and fro: does something else set it, too?");
         }
     }
 }
@@ -77,23 +77,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_back_is_a_flip_and_what_goes_on_is_not() {
+    fn what_goes_to_and_fro_is_churn_and_what_is_undone_once_is_not() {
         let (mut churn, now) = (Churn::default(), Instant::now());
         let (gold, silver, none) = (labels("gold"), labels("silver"), Labels::new());
         assert_eq!(churn.note("a", &none, &gold, now), 0);
         assert_eq!(churn.note("a", &gold, &silver, now), 0);
-        assert_eq!(churn.note("b", &silver, &gold, now), 0, "another node");
-        assert_eq!(churn.note("a", &silver, &gold, now), 1);
+        assert_eq!(churn.note("a", &silver, &gold, now), 0, "a change of mind");
+        assert_eq!(churn.note("b", &gold, &silver, now), 0, "another node");
         assert_eq!(churn.note("a", &gold, &silver, now), 1);
-        assert_eq!(churn.note("a", &silver, &none, now), 0);
-        assert_eq!(churn.note("a", &none, &silver, now), 1);
+        assert_eq!(churn.note("a", &silver, &gold, now), 1);
+        assert_eq!(churn.note("a", &gold, &none, now), 0, "something else");
+        assert_eq!(churn.note("a", &none, &gold, now), 0);
+        assert_eq!(churn.note("a", &gold, &none, now), 1, "there, and not, and there, and not");
     }
 
     #[test]
-    fn a_change_of_mind_is_none() {
+    fn what_takes_its_time_is_none() {
         let (mut churn, now) = (Churn::default(), Instant::now());
-        churn.note("a", &labels("gold"), &labels("silver"), now);
-        assert_eq!(churn.note("a", &labels("silver"), &labels("gold"), now + WINDOW * 2), 0);
+        for (hours, (before, after)) in
+            (0..).zip([("gold", "silver"), ("silver", "gold")].into_iter().cycle().take(9))
+        {
+            assert_eq!(churn.note("a", &labels(before), &labels(after), now + WINDOW * 2 * hours), 0);
+        }
     }
 
     #[test]
@@ -104,6 +109,7 @@ mod tests {
             assert!(churn.young.len() + churn.old.len() <= MOST);
         }
         let last = (MOST * 2 - MOST / 4).to_string();
-        assert_eq!(churn.note(&last, &labels("silver"), &labels("gold"), now), 1);
+        assert_eq!(churn.note(&last, &labels("silver"), &labels("gold"), now), 0);
+        assert_eq!(churn.note(&last, &labels("gold"), &labels("silver"), now), 1);
     }
 }

@@ -94,8 +94,8 @@ impl Own for Counts {
         registry.register("cleanups", "Records that were deleted, by the reason", self.cleanups.clone());
         registry.register(
             "label_flips",
-            "Labels of a node that were set back to what they were before, within an hour: something sets them \
-             against each other",
+            "Changes of labels that undo the last change, which undid the one before, all within an hour: two set them against \
+             each other",
             self.flips.clone(),
         );
         registry.register(
@@ -125,9 +125,10 @@ mod tests {
         counts.stored("n", None, &first);
         counts.stored("n", Some(&first), &second);
         counts.stored("n", Some(&second), &first);
-        assert_eq!((counts.labels_stored.get(), counts.labels_removed.get()), (2 + 2 + 2, 2));
-        assert_eq!(counts.flips.get(), 3, "a is 1 again, b is there again, c is gone again");
+        counts.stored("n", Some(&first), &second);
+        assert_eq!((counts.labels_stored.get(), counts.labels_removed.get()), (2 + 2 + 2 + 2, 3));
+        assert_eq!(counts.flips.get(), 3, "a is 2 again, b is gone again, c is there again");
         let writes = |action| counts.writes.get_or_create(&[("action", action)]).get();
-        assert_eq!((writes("created"), writes("updated")), (1, 2));
+        assert_eq!((writes("created"), writes("updated")), (1, 3));
     }
 }
