@@ -49,7 +49,7 @@ impl Clerk {
     }
 
     pub(super) async fn run(mut self, mut received: mpsc::Receiver<News>, closing: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK);
+        let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
         while !closing.is_cancelled() {
             tokio::select! {
                 Some(news) = received.recv() => self.take(news).await,
