@@ -55,8 +55,8 @@ pub(crate) struct Admin {
     pub(crate) levels: Levels,
 }
 
-/// Serves on this address for as long as the process lives. Says where, since port 0 is any that is free.
-pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<()> {
+/// Serves on this address for as long as the process lives. Says and returns where, since port 0 is any that is free.
+pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("can't listen on {address}: choose another --admin-address"))?;
@@ -84,7 +84,7 @@ pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<(
             }
         }
     });
-    Ok(())
+    Ok(address)
 }
 
 fn router(admin: Arc<Admin>) -> Router {
@@ -162,6 +162,7 @@ async fn set_level(
 mod tests {
     use http_body_util::BodyExt;
     use prometheus_client::registry::Registry;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tower::ServiceExt;
 
     use super::*;
@@ -213,6 +214,30 @@ mod tests {
         assert!(samples.contains(&"label_storage_shards{daemon=\"storer\"} 3"), "{text}");
         assert!(samples.iter().all(|line| line.contains("daemon=\"storer\"")), "{text}");
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// Whoever takes his time loses the connection, in the middle of a head or of a body.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_has_little_time() {
+        let address = serve("127.0.0.1:0".parse().expect("an address"), admin()).await.expect("a port");
+        for half in [
+            "",
+            "GET /livez HTTP/1.1\r\nHost:",
+            "PUT /log-level HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nde",
+        ] {
+            let mut stream = TcpStream::connect(address).await.expect("a connection");
+            stream.write_all(half.as_bytes()).await.expect("sent");
+            let mut answer = String::new();
+            // Ends only when the other side does.
+            let ended = tokio::time::timeout(ALL * 2, stream.read_to_string(&mut answer)).await;
+            assert!(ended.is_ok(), "{half}");
+            assert!(!answer.contains("200 OK"), "{half}: {answer}");
+        }
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer, and its end");
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     }
 
     #[tokio::test]
