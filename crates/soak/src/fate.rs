@@ -238,6 +238,10 @@ impl Fate {
         self.tell(revision, format!("node {} is deleted, is heard {is_heard}", short(&last.uid)));
         self.changed = None;
         self.remember(SeenNode { revision, ..last.clone() });
+        if self.record.is_none() && last.labels.is_empty() {
+            // There is nothing to be stored.
+            return;
+        }
         let otherwise = self.otherwise(&last);
         let is_at_stake = |(key, values): (&String, &Values)| match self.expected.get(key) {
             Some(expected) => !values.is_subset(expected),
@@ -320,12 +324,14 @@ impl Fate {
         }
         let version = seen.record.node_version.map_or(0, |version| version.0);
         let uid = seen.record.uid.as_ref().map(ToString::to_string).unwrap_or_default();
+        // A view from before the deletion will do, where nothing was changed between the two.
+        let has_all = |unstored: &Unstored| uid == unstored.uid && seen.record.labels == unstored.last;
         let (closed, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored)
             .into_iter()
-            .partition(|unstored| version >= unstored.deleted_at);
+            .partition(|unstored| version >= unstored.deleted_at || has_all(unstored));
         self.unstored = open;
         for unstored in closed {
-            let are_kept = uid == unstored.uid && version == unstored.deleted_at;
+            let are_kept = uid == unstored.uid && version == unstored.deleted_at || has_all(&unstored);
             if are_kept && !unstored.is_excused {
                 ledger.last_words_kept += 1;
             }

@@ -248,3 +248,34 @@ fn what_an_earlier_incarnation_said_last_comes_back_too_where_it_is_stored_late(
     world.node("u2", &[("k", "1"), ("late", "1")], Some(2));
     assert_eq!((world.wrongs(), world.ledger.undetermined.removed_unrestored), (vec![], 1));
 }
+
+#[test]
+fn a_last_change_that_is_stored_from_a_view_before_the_deletion_is_stored() {
+    let mut world = World::stored();
+    let changed = world.node("u1", &[("k", "2")], None);
+    world.delete(true);
+    world.ledger.is_fair = true;
+    world.record("u1", changed, &[("k", "2")], false);
+    world.later(60);
+    world.record("u1", changed, &[("k", "2")], true);
+    world.node("u2", &[], None);
+    let restored = world.node("u2", &[("k", "2")], Some(2));
+    world.record("u2", restored, &[("k", "2")], false);
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+    assert_eq!(world.ledger.last_words_kept, 1);
+}
+
+#[test]
+fn a_node_without_labels_and_without_a_record_leaves_nothing_behind() {
+    let mut world = World::stored();
+    let removed = world.node("u1", &[], None);
+    world.record("u1", removed, &[], false);
+    world.revision += 1;
+    world.fate.record_deleted(world.revision, &mut world.ledger);
+    world.delete(true);
+    world.ledger.is_fair = true;
+    world.later(60);
+    let labelled = world.node("u2", &[("k", "2")], None);
+    world.record("u2", labelled, &[("k", "2")], false);
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+}
