@@ -275,7 +275,7 @@ fn a_node_without_labels_and_without_a_record_leaves_nothing_behind() {
     world.delete(true);
     world.ledger.is_fair = true;
     world.later(60);
-    let labelled = world.node("u2", &[("k", "2")], None);
-    world.record("u2", labelled, &[("k", "2")], false);
+    let labelled = world.node("u2", &[("other", "2")], None);
+    world.record("u2", labelled, &[("other", "2")], false);
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
 }
