@@ -14,7 +14,7 @@ use crate::observer::{self, Audience};
 use crate::pace::{self, Pace};
 use crate::replica::Replica;
 use crate::source::{Kind, Listed, Source};
-use crate::table::{Name, Table};
+use crate::table::{Count, Name, Table};
 
 /// The lists and watches of one replica. Dropped, they end.
 pub(crate) struct Sweeps<'a> {
@@ -188,7 +188,7 @@ impl<'a> Sweeps<'a> {
             return;
         }
         if self.last.is_none() || self.failures > 0 {
-            let (nodes, records) = table.count();
+            let Count { nodes, records, .. } = table.count();
             let failures = self.failures;
             tracing::info!(
                 all_nodes = listed.items,

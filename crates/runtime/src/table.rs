@@ -158,6 +158,17 @@ pub struct Table {
     lists: u32,
 }
 
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Nodes.
+    pub nodes: usize,
+    /// Records.
+    pub records: usize,
+    /// Records among them that can't be read.
+    pub unreadable: usize,
+}
+
 /// How many Nodes are missing that should be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
@@ -206,10 +217,15 @@ impl Table {
         self.rows.iter()
     }
 
-    /// How many Nodes are there, and how many records.
-    pub fn count(&self) -> (usize, usize) {
-        let nodes = self.rows.iter().filter(|row| row.node.is_there()).count();
-        (nodes, self.rows.iter().filter(|row| row.record.is_there()).count())
+    /// How many Nodes there are, and how many records.
+    pub fn count(&self) -> Count {
+        let mut count = Count::default();
+        for row in &self.rows {
+            count.nodes += usize::from(row.node.is_there());
+            count.records += usize::from(row.record.is_there());
+            count.unreadable += usize::from(row.stored() == Stored::Unreadable);
+        }
+        count
     }
 
     /// Takes note of a Node, and says whether that is news.

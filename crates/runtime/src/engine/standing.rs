@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use label_storage::store::Stored;
-
 use crate::metrics::census::{Seat, Snapshot};
 use crate::queue::Queue;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Name, Row, Table};
+use crate::table::{Count, Name, Row, Table};
 
 /// How a Node stands, for whoever watches over this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +130,9 @@ impl Standings {
     }
 
     fn snapshot(&self, table: &Table, queue: &Queue, sweeps: &Sweeps<'_>) -> Snapshot {
-        let (nodes, records) = table.count();
-        let mut snapshot = Snapshot { nodes, records, queued: queue.len(), ..Snapshot::default() };
+        let Count { nodes, records, unreadable } = table.count();
+        let queued = queue.len();
+        let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
         let mut skipped = BTreeMap::new();
         for Exception { standing, since, is_there } in self.exceptions.values() {
             let is_behind = match standing {
@@ -154,9 +153,8 @@ impl Standings {
             snapshot.failing += usize::from(failures >= FAILING);
             snapshot.most_failures = snapshot.most_failures.max(failures);
         }
-        let unreadable = table.iter().filter(|row| row.stored() == Stored::Unreadable).count();
         let watched = [Kind::Nodes, Kind::Records].into_iter().filter(|kind| sweeps.is_watching(*kind));
         let watching = watched.map(|kind| (kind.resource(), 1)).collect();
-        Snapshot { skipped, unreadable, watching, ..snapshot }
+        Snapshot { skipped, watching, ..snapshot }
     }
 }

@@ -23,6 +23,12 @@ fn record() -> Stored<RecordSummary> {
     })
 }
 
+/// How many Nodes there are, and how many records.
+fn count(table: &Table) -> (usize, usize) {
+    let Count { nodes, records, .. } = table.count();
+    (nodes, records)
+}
+
 #[test]
 fn only_what_is_newer_counts() {
     let mut table = Table::default();
@@ -51,7 +57,7 @@ fn what_a_list_lacked_the_next_may_have_again() {
         }
         table.end_list_of_nodes(list, version(at));
         table.end_list_of_records(list, version(at));
-        table.count()
+        count(table)
     };
     assert_eq!(list(&mut table, true, 10), (1, 1));
     assert_eq!(list(&mut table, false, 20), (0, 0));
@@ -119,7 +125,7 @@ fn what_there_is_nothing_to_know_of_is_forgotten() {
     table.see_record("record", version(1), record());
     table.lose_node("gone", version(2));
     table.lose_node("busy", version(2));
-    assert_eq!(table.count(), (1, 1));
+    assert_eq!(count(&table), (1, 1));
     table.forget_gone(|name| &**name == "busy");
     let names: Vec<_> = table.iter().map(|row| row.name().to_string()).collect();
     assert_eq!(names, ["node", "busy", "record"]);
