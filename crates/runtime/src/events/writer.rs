@@ -39,25 +39,14 @@ impl Writer {
 
     /// Writes one about a Node, and returns its name.
     pub(super) async fn write(&self, news: &News) -> Result<String, Error> {
-        let node = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(news.node.clone()),
-            uid: Some(news.uid.clone()),
-            ..ObjectReference::default()
-        };
+        let node = ObjectReference { uid: Some(news.uid.clone()), ..reference("Node", &news.node) };
         self.create(&self.about_nodes, self.event(news.reason, node, news.note.clone())).await
     }
 
     /// Writes one about many Nodes, where the records are: none of them has more to do with it than any other.
     pub(super) async fn sum_up(&self, summary: &Summary) -> Result<String, Error> {
-        let namespace = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(self.namespace.clone()),
-            namespace: Some(self.namespace.clone()),
-            ..ObjectReference::default()
-        };
+        let name = &self.namespace;
+        let namespace = ObjectReference { namespace: Some(name.clone()), ..reference("Namespace", name) };
         let note = summary.reason.of_many(summary.count, summary.within);
         self.create(&self.about_many, self.event(summary.reason, namespace, note)).await
     }
@@ -95,4 +84,9 @@ impl Writer {
             ..Event::default()
         }
     }
+}
+
+fn reference(kind: &str, name: &str) -> ObjectReference {
+    let (api_version, kind, name) = (Some("v1".to_owned()), Some(kind.to_owned()), Some(name.to_owned()));
+    ObjectReference { api_version, kind, name, ..ObjectReference::default() }
 }
