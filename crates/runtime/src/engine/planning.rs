@@ -1,0 +1,124 @@
+//! What a daemon is to the engine: it says what is to be done with a Node, and does it.
+
+use std::time::Duration;
+
+use label_storage::store::Stored;
+use label_storage::summary::{NodeSummary, RecordSummary};
+use label_storage::{Node, ResourceVersion};
+
+use super::standing::Standing;
+use crate::call::Error;
+use crate::queue::Urgency;
+use crate::table::{Name, Row, Table};
+
+/// What a daemon makes of what is seen.
+pub trait Planner {
+    /// What is to be done with one Node.
+    type Task;
+
+    /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
+    fn verdict(&mut self, look: Look<'_>) -> Verdict;
+
+    /// How a Node stands, from what is known of it alone.
+    fn standing(&self, row: &Row) -> Standing;
+
+    /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
+    /// be under way.
+    fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
+
+    /// A Node's turn has come: what is to be done with it? An error: not yet, its turn is to come again after this time.
+    fn task(&mut self, look: Look<'_>) -> Result<Self::Task, Duration>;
+
+    /// What became of that. `None`: it failed, and will be tried again.
+    fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
+
+    /// The first deletion that is not seen to yet, if there is one.
+    fn owes_since(&self) -> Option<ResourceVersion> {
+        None
+    }
+
+    /// A list of all Nodes came to its end: what is absent from it, and what does that leave open?
+    fn listed(&mut self, table: &mut Table) -> Doubts;
+
+    /// Of the Nodes that it was in doubt about, so many were asked for by name, and so many of them are there.
+    fn sampled(&mut self, asked: usize, there: usize) {
+        let _ = (asked, there);
+    }
+
+    /// The cluster's history is another than it was: forgets what was concluded from it.
+    fn start_over(&mut self);
+}
+
+/// Does what is to be done: reads, decides again and writes.
+#[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
+pub trait Worker<Task> {
+    /// One attempt. One that fails because the world has moved is followed by another at once. `tries` counts all before it
+    /// that failed in a row.
+    async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
+}
+
+/// A reason to decide about a Node.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// All that is known of it.
+    pub row: &'a Row,
+    /// The Node itself, where it was just seen.
+    pub view: Option<&'a Node>,
+    /// Whether it has changed just now, rather than at some time.
+    pub is_event: bool,
+    /// Whether the record may have changed without anyone telling: it is a new incarnation, and records are not
+    /// watched.
+    pub is_unsure: bool,
+    /// How far the watch of Nodes has come: what a list or an answer shows from after that may have been preceded by a deletion
+    /// that is still to be heard of. `None`: nobody watches.
+    pub heard: Option<ResourceVersion>,
+}
+
+impl Look<'_> {
+    /// Whether the Node was seen, in a list or by name, before the watch has come to it.
+    pub fn is_ahead_of_the_watch(&self) -> bool {
+        self.row.node().is_some_and(|node| self.heard.is_some_and(|heard| heard < node.version))
+    }
+}
+
+/// Whether a Node needs work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does not.
+    Nothing,
+    /// It does.
+    Now(Urgency),
+    /// It may, later, so far as is known.
+    After(Duration, Urgency),
+}
+
+/// What a list of all Nodes leaves open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Whether another list is needed soon.
+    pub needs_list: bool,
+    /// Nodes to be asked for by name.
+    pub samples: Vec<Name>,
+}
+
+/// An attempt that came to an end, and what it read or wrote last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// A word for what was done; `None` where there was nothing to do.
+    pub outcome: Option<&'static str>,
+    /// The Node.
+    pub node: Reading<NodeSummary>,
+    /// Its record.
+    pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,
+}
+
+/// What was found where something was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// Nobody looked.
+    None,
+    /// Nothing.
+    Absent,
+    /// This.
+    Present(T),
+}

@@ -1,0 +1,169 @@
+use jiff::Timestamp;
+use label_storage::{Record, Uid};
+use label_storage_runtime::engine::Reading;
+
+use super::*;
+
+/// One Node, its record, and a planner.
+struct World {
+    table: Table,
+    planner: StorePlanner,
+    heard: Option<ResourceVersion>,
+}
+
+fn node(uid: &str, version: u64, pool: &str) -> Node {
+    let labels = [("pool".to_owned(), pool.to_owned())].into();
+    let uid = Uid::new(uid).expect("a uid");
+    Node { name: "a".to_owned(), uid, version: ResourceVersion(version), labels, marker: None }
+}
+
+impl World {
+    /// The Node is there, and its record says the same.
+    fn new() -> Self {
+        let mut world = Self {
+            table: Table::default(),
+            planner: StorePlanner::new(Duration::from_secs(3600), false, Arc::default(), Arc::default()),
+            heard: None,
+        };
+        world.table.see_node("a", node("u1", 5, "gold").summary());
+        world.store(&node("u1", 5, "gold"), 6);
+        world
+    }
+
+    fn store(&mut self, node: &Node, version: u64) {
+        let record = Record::of(node, Timestamp::now()).summary();
+        self.table.see_record("a", ResourceVersion(version), Stored::Record(record));
+    }
+
+    fn row(&self) -> &Row {
+        self.table.get("a").expect("a row")
+    }
+
+    fn verdict(&mut self, is_event: bool) -> Verdict {
+        let row = self.table.get("a").expect("a row");
+        self.planner.verdict(Look { row, view: None, is_event, is_unsure: false, heard: self.heard })
+    }
+
+    fn delete(&mut self, last: Node, is_unsettled: bool) -> Verdict {
+        self.table.lose_node("a", last.version);
+        let row = self.table.get("a").expect("a row");
+        self.planner.deleted(last, row, is_unsettled);
+        self.verdict(true)
+    }
+
+    fn task(&mut self) -> Result<Task, Duration> {
+        let row = self.table.get("a").expect("a row");
+        let look = Look { row, view: None, is_event: false, is_unsure: false, heard: self.heard };
+        self.planner.task(look)
+    }
+
+    /// The turn of the Node comes, and goes like this. Returns the last labels that were to be stored.
+    fn work(&mut self, succeeds: bool) -> Option<Node> {
+        let (name, task) = (Name::from("a"), self.task().expect("its turn"));
+        let last_words = task.last_words.clone();
+        let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
+        self.planner.done(&name, task, succeeds.then_some(&done));
+        last_words
+    }
+}
+
+#[test]
+fn what_is_stored_costs_nothing_and_what_has_changed_comes_first() {
+    let mut world = World::new();
+    assert_eq!(world.verdict(true), Verdict::Nothing);
+    world.table.see_node("a", node("u1", 7, "silver").summary());
+    assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
+    assert_eq!(world.verdict(false), Verdict::Now(Urgency::Routine));
+}
+
+#[test]
+fn last_labels_are_kept_until_they_are_stored() {
+    let mut world = World::new();
+    let last = node("u1", 8, "silver");
+    assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
+    assert_eq!(world.work(false), Some(last.clone()));
+    assert_eq!(world.verdict(true), Verdict::Now(Urgency::Urgent), "after a failure, too");
+    assert_eq!(world.work(true), Some(last.clone()));
+    world.store(&last, 9);
+    assert_eq!(world.verdict(true), Verdict::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.work(true), None);
+}
+
+#[test]
+fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it() {
+    let mut world = World::new();
+    let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
+    world.table.see_node("a", restored.summary());
+    world.heard = Some(ResourceVersion(6));
+    assert_eq!(world.task().err(), Some(LOOK_AGAIN));
+    // There it is: what the one before it said last.
+    let last = node("u1", 8, "silver");
+    assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
+    assert_eq!(world.work(true), Some(last));
+    assert_eq!(world.task().err(), Some(LOOK_AGAIN));
+    world.heard = Some(ResourceVersion(9));
+    assert!(world.task().is_ok());
+    // Nobody waits for what is not watched, nor with what is the record's own.
+    world.heard = None;
+    assert!(world.task().is_ok());
+    let mut world = World::new();
+    world.table.see_node("a", node("u1", 9, "silver").summary());
+    world.heard = Some(ResourceVersion(6));
+    assert!(world.task().is_ok());
+}
+
+#[test]
+fn labels_that_are_stored_for_certain_are_not_kept() {
+    let mut world = World::new();
+    assert_eq!(world.delete(node("u1", 8, "gold"), false), Verdict::After(TIDY, Urgency::Tidy));
+    let mut world = World::new();
+    let verdict = world.delete(node("u1", 8, "gold"), true);
+    assert_eq!(verdict, Verdict::Now(Urgency::Urgent), "a write under way may change that");
+    let mut world = World::new();
+    world.delete(node("u1", 4, "silver"), false);
+    assert_eq!(world.work(true), None, "the record is newer");
+}
+
+#[test]
+fn several_deletions_are_stored_in_their_order_and_not_without_bound() {
+    let mut world = World::new();
+    for version in 10..20 {
+        world.delete(node(&format!("u{version}"), version, "silver"), false);
+    }
+    let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
+    assert_eq!(versions, [16, 17, 18, 19]);
+}
+
+#[test]
+fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along() {
+    let mut world = World::new();
+    world.delete(node("u10", 10, "silver"), false);
+    let (name, task) = (Name::from("a"), world.task().expect("its turn"));
+    for version in 11..15 {
+        world.delete(node(&format!("u{version}"), version, "silver"), false);
+    }
+    let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
+    world.planner.done(&name, task, Some(&done));
+    let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
+    assert_eq!(versions, [11, 12, 13, 14]);
+}
+
+#[test]
+fn a_node_that_is_back_is_not_hurried() {
+    let mut world = World::new();
+    let gone = Record::of(&node("u1", 5, "gold"), Timestamp::now()).with_departed_at(Some(Timestamp::now()));
+    world.table.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
+    world.table.see_node("a", node("u2", 9, "gold").summary());
+    assert_eq!(world.verdict(true), Verdict::After(UNRESTORED, Urgency::Tidy));
+    assert!(!world.row().is_surely_gone());
+}
+
+#[test]
+fn a_node_that_a_list_lacks_is_left_alone_until_that_is_certain() {
+    let mut world = World::new();
+    let list = world.table.begin_list();
+    world.table.end_list_of_nodes(list, ResourceVersion(50));
+    assert_eq!(world.verdict(false), Verdict::Nothing);
+    assert_eq!(world.planner.listed(&mut world.table), Doubts::default(), "one of one is believed");
+    assert_eq!(world.verdict(false), Verdict::After(TIDY, Urgency::Tidy));
+}
