@@ -5,7 +5,8 @@ use faults::{Fault, Request, Verb};
 use futures::future::try_join_all;
 use sandbox::process::Signal;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 const FLAGS: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
 

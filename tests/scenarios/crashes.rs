@@ -4,7 +4,8 @@ use anyhow::Result;
 use sandbox::process::Signal;
 
 use crate::command_line::kubeconfig_for;
-use crate::scenario::{Daemon, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Scenario, labels};
 use crate::slow_server::SlowServer;
 
 pub async fn a_signal_ends_an_idle_daemon_in_order(s: &Scenario) -> Result<()> {

@@ -165,10 +165,7 @@ pub async fn events_that_can_not_be_written_hold_up_nothing(s: &Scenario) -> Res
         let nodes: Vec<_> = (0..20).map(|number| s.node(&format!("{name}-{number}"))).collect();
         let kept = labels([("pool", "gold")]);
         for node in &nodes {
-            s.create(node, kept.clone()).await?;
-            s.eventually_stored(node, kept.clone()).await?;
-            s.delete(node).await?;
-            s.create(node, Labels::new()).await?;
+            s.leaves_and_returns(node, &kept).await?;
         }
         for node in &nodes {
             s.eventually_labelled(node, kept.clone()).await?;
@@ -194,10 +191,7 @@ pub async fn without_leave_no_events_are_written(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(script).await?;
     let (_storer, restorer) = (s.storer(&[])?, s.daemon_through(&proxy, "restorer", &["--events=false"])?);
     let node = s.node("a");
-    s.create(&node, labels([("pool", "gold")])).await?;
-    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &labels([("pool", "gold")])).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
     restorer.process.signal(Signal::TERM)?;
     restorer.exit().await?;

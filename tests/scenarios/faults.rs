@@ -14,7 +14,8 @@ use faults::{Class, Fault, Proxy, Request, Script, Seeded, Verb};
 use futures::{StreamExt, TryStreamExt};
 use label_storage::name::record_name;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 /// Labelled, stored, relabelled, deleted, re-created, restored, unlabelled: what was removed stays so. `step` is called
 /// before each step.

@@ -215,9 +215,6 @@ async fn among_hostile_records(s: &Scenario, seed: u64) -> Result<()> {
     }
     // And they still work.
     let node = s.node("last");
-    s.create(&node, labels([("pool", "gold")])).await?;
-    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &labels([("pool", "gold")])).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await
 }

@@ -10,7 +10,8 @@ use label_storage::record::{DEPARTED_AT, GENERATION, MANAGED_BY, NODE, NODE_UID}
 use sandbox::process::Signal;
 use serde_json::json;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 /// Lists of this resource have this fault, and nothing else has any.
 fn lists_of(resource: &'static str, fault: Fault) -> impl FnMut(&Request) -> Fault + Send + 'static {

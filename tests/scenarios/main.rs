@@ -6,6 +6,7 @@
 //! the run, and the program starts *itself* as a storer or restorer, which can never be older than the code under test.
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
+//! - [`daemon`]: a daemon that runs: its log, and what it says on its admin port.
 //! - [`interference`]: a client that lets something happen just before a chosen request.
 //! - [`slow_server`]: just enough of an API server to keep a daemon waiting.
 //! - All else: the tests, by subject.
@@ -21,6 +22,7 @@ mod brake;
 mod command_line;
 mod control_plane;
 mod crashes;
+mod daemon;
 mod deploy;
 mod events;
 mod excluding;

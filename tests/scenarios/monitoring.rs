@@ -12,7 +12,8 @@ use sandbox::dashboard::Dashboard;
 use sandbox::prometheus::{Prometheus, Series, Target};
 use serde_json::json;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Scenario, labels};
 
 const DASHBOARD: &str = include_str!("../../deploy/chart/files/dashboard.json");
 const OBSERVABILITY: &str = include_str!("../../docs/observability.md");
@@ -173,10 +174,7 @@ fn documented(kind: &str) -> BTreeSet<(String, String)> {
 pub async fn the_documentation_lists_exactly_what_the_daemons_tell_of(s: &Scenario) -> Result<()> {
     let (daemons, _proxy) = daemons(s).await?;
     let node = s.node("a");
-    s.create(&node, labels([("pool", "gold")])).await?;
-    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &labels([("pool", "gold")])).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
     for (daemon, kind) in [(&daemons[0], "storer"), (&daemons[2], "restorer")] {
         let (told, documented) = (told(daemon).await?, documented(kind));

@@ -10,7 +10,8 @@ use kube::Api;
 use kube::api::ListParams;
 use sandbox::process::Signal;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 /// Starts one replica of many.
 fn replica(s: &Scenario, kind: &str, index: u32, replicas: u32) -> Result<Daemon> {

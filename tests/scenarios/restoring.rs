@@ -16,10 +16,7 @@ pub async fn a_recreated_node_gets_its_labels_back(s: &Scenario) -> Result<()> {
     let _daemons = s.pair()?;
     let node = s.node("a");
     let kept = labels([("pool", "gold"), ("example.com/rack", "7"), ("empty", "")]);
-    s.create(&node, kept.clone()).await?;
-    s.eventually_stored(&node, kept.clone()).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &kept).await?;
     s.eventually_labelled(&node, kept.clone()).await?;
     s.eventually_stored(&node, kept).await
 }
@@ -140,10 +137,7 @@ pub async fn keys_with_the_token_and_at_the_length_limits_survive(s: &Scenario) 
     kept.insert("n".repeat(63), "v".repeat(63));
     kept.insert(format!("{long_prefix}/{}", "n".repeat(63)), "v".repeat(63));
     kept.insert(format!("{long_prefix}/{}m", "n".repeat(62)), String::new());
-    s.create(&node, kept.clone()).await?;
-    s.eventually_stored(&node, kept.clone()).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &kept).await?;
     s.eventually_labelled(&node, kept).await
 }
 
@@ -231,10 +225,7 @@ pub async fn a_record_that_came_after_the_first_list_of_records_is_found_soon(s:
     let has_listed = async || Ok(restorer.has_logged(&["listed", "Records"]));
     s.eventually("records are listed", true, has_listed).await?;
     let storer = s.storer(&[])?;
-    s.create(&node, kept.clone()).await?;
-    s.eventually_stored(&node, kept.clone()).await?;
-    s.delete(&node).await?;
-    s.create(&node, Labels::new()).await?;
+    s.leaves_and_returns(&node, &kept).await?;
     is_open.store(true, Ordering::Relaxed);
     s.eventually_labelled(&node, kept).await?;
     drop(storer);

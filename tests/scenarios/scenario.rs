@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -17,13 +16,13 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use label_storage::Record;
 use label_storage::name::record_name;
-use sandbox::process::{Exit, Guarded};
+use sandbox::process::Guarded;
 use sandbox::{Sandbox, itself};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::daemon::Daemon;
 
 /// Names the seed of a run that is to be repeated.
 pub const SEED: &str = "LABEL_STORAGE_TEST_SEED";
@@ -34,7 +33,7 @@ pub fn seed() -> u64 {
 }
 
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub type Labels = BTreeMap<String, String>;
 
@@ -220,6 +219,14 @@ impl Scenario {
         }
     }
 
+    /// A node is created with these labels, which are stored; it is deleted, and comes back without them.
+    pub async fn leaves_and_returns(&self, node: &str, kept: &Labels) -> Result<()> {
+        self.create(node, kept.clone()).await?;
+        self.eventually_stored(node, kept.clone()).await?;
+        self.delete(node).await?;
+        self.create(node, Labels::new()).await
+    }
+
     pub async fn eventually_labelled(&self, node: &str, expected: Labels) -> Result<()> {
         self.eventually(&format!("labels of {node}"), expected, async || self.labels(node).await).await
     }
@@ -379,80 +386,5 @@ impl Scenario {
             let _ = self.nodes.delete(&name, &DeleteParams::default()).await;
         });
         deletions.await;
-    }
-}
-
-/// A storer or restorer that runs as a process of its own, and ends with the test.
-pub struct Daemon {
-    pub process: Guarded,
-}
-
-impl Daemon {
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.process.log()).unwrap_or_default()
-    }
-
-    /// Whether one line of its log has all of these.
-    pub fn has_logged(&self, parts: &[&str]) -> bool {
-        self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
-    }
-
-    /// Where its admin port is, as its log says.
-    pub fn admin_address(&self) -> Result<SocketAddr> {
-        let log = self.log();
-        let line = log.lines().find(|line| line.contains("serving health and metrics")).context("not yet")?;
-        Ok(line.rsplit_once("address=").context("an address")?.1.trim().parse()?)
-    }
-
-    /// What it says on its admin port; it must have been started with an `--admin-address`.
-    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-        let mut stream = TcpStream::connect(self.admin_address()?).await?;
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(format!("{head}{body}").as_bytes()).await?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
-        let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
-        let code = head.split(' ').nth(1).context("no status")?.parse()?;
-        Ok((code, body.to_owned()))
-    }
-
-    /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
-    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
-        let (code, text) = self.ask("GET", "/metrics", "").await?;
-        ensure!(code == 200, "{text}");
-        let start = format!("label_storage_{name}{{");
-        let samples = text.lines().filter(|line| line.starts_with(&start));
-        let of_label = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
-        of_label.map(|line| Ok(line.rsplit_once(' ').context("no value")?.1.parse::<f64>()?)).sum()
-    }
-
-    /// Waits until its metrics say this.
-    pub async fn eventually_counted(
-        &self,
-        s: &Scenario,
-        name: &str,
-        labels: &[&str],
-        value: f64,
-    ) -> Result<()> {
-        s.eventually(&format!("{name} {labels:?}"), value, async || self.metric(name, labels).await).await
-    }
-
-    /// How often it has decided about a node so far.
-    pub fn decisions(&self, node: &str) -> usize {
-        let field = format!("node=\"{node}\"");
-        self.log().lines().filter(|line| line.contains("decided") && line.contains(&field)).count()
-    }
-
-    /// Waits for its end, which must come by itself.
-    pub async fn exit(&self) -> Result<Exit> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.process.try_wait() {
-                Some(exit) => return Ok(exit),
-                None if Instant::now() > deadline => bail!("{} did not end", self.process.name()),
-                None => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
     }
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use anyhow::{Context, Result};
 use label_storage::shard;
 
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 /// N replicas of a daemon.
 fn replicas(s: &Scenario, kind: &str, n: u32) -> Result<Vec<Daemon>> {

@@ -4,8 +4,9 @@ use anyhow::Result;
 use faults::{Fault, Proxy};
 use sandbox::process::Signal;
 
+use crate::daemon::Daemon;
 use crate::interference::{Interference, alongside_with};
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::scenario::{Labels, Scenario, labels};
 
 const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
 

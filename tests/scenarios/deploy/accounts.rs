@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::manifests::{self, NAMESPACE, apply, client_as, of_kind};
 use crate::command_line::token;
-use crate::scenario::{Daemon, Labels, Scenario, labels};
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, labels};
 
 const DAEMONS: [&str; 2] = ["storer", "restorer"];
 

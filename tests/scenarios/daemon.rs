@@ -1,0 +1,85 @@
+//! A daemon that a test has started: its log, and what it says on its admin port.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use sandbox::process::{Exit, Guarded};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::scenario::{PATIENCE, Scenario};
+/// A storer or restorer that runs as a process of its own, and ends with the test.
+pub struct Daemon {
+    pub process: Guarded,
+}
+
+impl Daemon {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.process.log()).unwrap_or_default()
+    }
+
+    /// Whether one line of its log has all of these.
+    pub fn has_logged(&self, parts: &[&str]) -> bool {
+        self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// Where its admin port is, as its log says.
+    pub fn admin_address(&self) -> Result<SocketAddr> {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("serving health and metrics")).context("not yet")?;
+        Ok(line.rsplit_once("address=").context("an address")?.1.trim().parse()?)
+    }
+
+    /// What it says on its admin port; it must have been started with an `--admin-address`.
+    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+        let mut stream = TcpStream::connect(self.admin_address()?).await?;
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
+        let code = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok((code, body.to_owned()))
+    }
+
+    /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
+        let (code, text) = self.ask("GET", "/metrics", "").await?;
+        ensure!(code == 200, "{text}");
+        let start = format!("label_storage_{name}{{");
+        let samples = text.lines().filter(|line| line.starts_with(&start));
+        let of_label = samples.filter(|line| labels.iter().all(|label| line.contains(label)));
+        of_label.map(|line| Ok(line.rsplit_once(' ').context("no value")?.1.parse::<f64>()?)).sum()
+    }
+
+    /// Waits until its metrics say this.
+    pub async fn eventually_counted(
+        &self,
+        s: &Scenario,
+        name: &str,
+        labels: &[&str],
+        value: f64,
+    ) -> Result<()> {
+        s.eventually(&format!("{name} {labels:?}"), value, async || self.metric(name, labels).await).await
+    }
+
+    /// How often it has decided about a node so far.
+    pub fn decisions(&self, node: &str) -> usize {
+        let field = format!("node=\"{node}\"");
+        self.log().lines().filter(|line| line.contains("decided") && line.contains(&field)).count()
+    }
+
+    /// Waits for its end, which must come by itself.
+    pub async fn exit(&self) -> Result<Exit> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.process.try_wait() {
+                Some(exit) => return Ok(exit),
+                None if Instant::now() > deadline => bail!("{} did not end", self.process.name()),
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
