@@ -81,7 +81,7 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>) -> Plan {
         version: node.version,
         labels,
         conflicts,
-        marker: node.marker_for(record.generation),
+        marker: node.marker_for(record.generation, []),
         generation: record.generation,
     };
     Plan { patch: Some(patch), reason }

@@ -197,7 +197,14 @@ mod tests {
     fn node(name: &str, uid: &str, version: u64) -> Node {
         let uid = Uid::new(uid).expect("a uid");
         let labels = [("pool".to_owned(), "gold".to_owned())].into();
-        Node { name: name.to_owned(), uid, version: ResourceVersion(version), labels, marker: None }
+        Node {
+            name: name.to_owned(),
+            uid,
+            version: ResourceVersion(version),
+            labels,
+            marker: None,
+            extras: Default::default(),
+        }
     }
 
     fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {

@@ -121,7 +121,7 @@ fn a_marker_made_from_a_record_always_satisfies_it() {
         let record = decoded.expect("readable").record;
         let node = crate::fixtures::node("my-new-node").incarnation("u2");
         assert!(!record.summary().is_restored_to(&node.summary()));
-        let marker = node.marker_for(record.generation);
+        let marker = node.marker_for(record.generation, []);
         assert!(
             record.summary().is_restored_to(&node.marked(&marker).summary()),
             "{generation} {labels_generation}"
