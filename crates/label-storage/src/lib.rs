@@ -15,7 +15,7 @@
 //!
 //! - [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
-//! - [`shard`](shard()): which replica handles a Node; [`rules`]: which of its labels are kept.
+//! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
@@ -28,6 +28,7 @@ pub mod node;
 pub mod record;
 pub mod restore;
 pub mod rules;
+mod seen;
 pub mod shard;
 pub mod store;
 pub mod summary;
