@@ -3,7 +3,7 @@
 //!
 //! - [`patterns`]: keys by name, by pattern and in sets; [`selector`]: Nodes by their labels.
 //! - [`conflicts`]: whose word counts; [`identity`]: by what a Node is known again.
-//! - [`never`]: what is not kept, whatever is chosen.
+//! - [`mod@never`]: what is not kept, whatever is chosen.
 //! - [`draft`]: what a file and the flags say of all this; [`mod@file`]: such a file; [`amount`]: times and shares, as people write
 //!   them.
 //!
