@@ -143,7 +143,7 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
-        excluded_labels = %daemon.common().exclude_labels,
+        rules = %daemon.common().rules.draft().rules(),
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
