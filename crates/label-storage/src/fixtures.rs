@@ -37,6 +37,7 @@ pub(crate) fn record(node: &str, incarnation: &str) -> Record {
         captured_at: Some(second(500)),
         departed_at: None,
         labels: Default::default(),
+        more: Default::default(),
         leftovers: Leftovers::default(),
     }
 }

@@ -193,6 +193,7 @@ impl Planner for RestorePlanner {
 
 #[cfg(test)]
 mod tests {
+    use label_storage::rules::Selection;
     use label_storage::{Record, Uid};
     use label_storage_runtime::engine::Reading;
 
@@ -275,7 +276,8 @@ mod tests {
 
     #[test]
     fn what_no_storer_keeps_is_not_waited_for() {
-        let rules: Arc<Rules> = Arc::new("machine-facts".parse().expect("rules"));
+        let labels = Selection::all_but("machine-facts".parse().expect("patterns"));
+        let rules = Arc::new(Rules { labels, ..Rules::default() });
         let host = |node: Node, host: &str| {
             let mut labels = node.labels.clone();
             labels.insert("kubernetes.io/hostname".to_owned(), host.to_owned());
