@@ -151,6 +151,10 @@ impl Planner for RestorePlanner {
         }
     }
 
+    fn contested(&mut self, row: &Row) {
+        self.views.remove(row.name());
+    }
+
     fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
         if self.is_too_early(&look) {
             return Err(LOOK_AGAIN);
@@ -317,6 +321,18 @@ mod tests {
         assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
         settle(&mut planner, &table, "a", true);
         assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+    }
+
+    #[test]
+    fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+        let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        table.see_node("a", back.summary());
+        assert_eq!(verdict(&mut planner, &table, &back, false), Verdict::Now(Urgency::Soon));
+        assert_eq!(planner.views.len(), 1);
+        planner.contested(table.get("a").expect("a row"));
+        assert!(planner.views.is_empty(), "it may be restored to another");
     }
 
     #[test]

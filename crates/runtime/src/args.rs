@@ -14,6 +14,7 @@ use label_storage::rules::amount;
 use label_storage::shard;
 
 pub use self::rules::RuleArgs;
+use crate::table::Filed;
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
@@ -134,9 +135,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether this replica handles the Node of this name.
-    pub fn includes(&self, node: &str) -> bool {
-        self.nodes.as_ref().is_none_or(|glob| glob.is_match(node)) && shard(node, self.replicas) == self.index
+    /// Whether this replica handles the Node of this name, or with this name and what it is filed under: that tells the shard.
+    pub fn includes<'a>(&self, node: impl Into<Filed<'a>>) -> bool {
+        let Filed { under, name } = node.into();
+        self.nodes.as_ref().is_none_or(|glob| glob.is_match(name))
+            && shard(under, self.replicas) == self.index
     }
 }
 
@@ -319,7 +322,7 @@ mod tests {
     fn a_share_is_a_shard_of_the_matching_nodes() {
         let mine = |args: &[&str]| {
             let share = parse(args).expect("good flags").share(&Surroundings::default()).expect("a share");
-            ["a-1", "a-2", "b-1", "b-2"].into_iter().filter(|node| share.includes(node)).collect::<Vec<_>>()
+            ["a-1", "a-2", "b-1", "b-2"].into_iter().filter(|node| share.includes(*node)).collect::<Vec<_>>()
         };
         assert_eq!(mine(&[]), ["a-1", "a-2", "b-1", "b-2"]);
         assert_eq!(mine(&["--nodes", "a-*"]), ["a-1", "a-2"]);

@@ -43,10 +43,12 @@ enum Reason {
     LabelsRestored,
     RestoreConflict,
     RecordUnreadable,
+    IdentityContested,
 }
 
 /// All of them.
-const REASONS: [Reason; 3] = [Reason::LabelsRestored, Reason::RestoreConflict, Reason::RecordUnreadable];
+const REASONS: [Reason; 4] =
+    [Reason::LabelsRestored, Reason::RestoreConflict, Reason::RecordUnreadable, Reason::IdentityContested];
 
 impl Reason {
     /// Part of what users build upon, so it stays.
@@ -55,6 +57,7 @@ impl Reason {
             Self::LabelsRestored => "LabelsRestored",
             Self::RestoreConflict => "RestoreConflict",
             Self::RecordUnreadable => "RecordUnreadable",
+            Self::IdentityContested => "IdentityContested",
         }
     }
 
@@ -63,6 +66,7 @@ impl Reason {
         match self {
             Self::LabelsRestored | Self::RestoreConflict => "RestoreLabels",
             Self::RecordUnreadable => "ReadRecord",
+            Self::IdentityContested => "FindRecord",
         }
     }
 
@@ -76,6 +80,7 @@ impl Reason {
             Self::LabelsRestored => "further nodes were given their labels back",
             Self::RestoreConflict => "further nodes kept values of their own, other than those stored",
             Self::RecordUnreadable => "further times a record could not be read, and was left alone",
+            Self::IdentityContested => "further times nodes had one identity, and were left alone",
         };
         format!("{nodes} {what} within {} s: the log has each of them", within.as_secs().max(1))
     }
@@ -159,6 +164,20 @@ impl Events {
         });
     }
 
+    /// What the record of a Node is filed under is also that of others: these claim it, itself among them.
+    pub(crate) fn contested(&self, node: &str, uid: UidDigest, filed_under: &str, claimants: &[&str]) {
+        // A value of an annotation may be longer than any note.
+        const MOST: usize = 256;
+        self.tell(Reason::IdentityContested, node, &uid.to_uuid(), || {
+            let identity = &filed_under[..filed_under.floor_char_boundary(MOST)];
+            let words = format!(
+                "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
+            );
+            let others: Vec<_> = claimants.iter().filter(|claimant| **claimant != node).collect();
+            with_keys(&words, "", others.iter())
+        });
+    }
+
     fn tell(&self, reason: Reason, node: &str, uid: &str, note: impl FnOnce() -> String) {
         let Some(inbox) = &self.0 else { return };
         match inbox.news.try_reserve() {
@@ -180,10 +199,11 @@ impl Office {
 }
 
 /// A sentence with as many of these keys as there is room for.
-fn with_keys<'a>(words: &str, end: &str, keys: impl ExactSizeIterator<Item = &'a String>) -> String {
+fn with_keys(words: &str, end: &str, keys: impl ExactSizeIterator<Item: AsRef<str>>) -> String {
     const MORE: usize = ", and 4294967295 more".len();
     let (mut note, all) = (format!("{words}: "), keys.len());
     for (said, key) in keys.enumerate() {
+        let key = key.as_ref();
         let separator = if said == 0 { "" } else { ", " };
         if note.len() + separator.len() + key.len() + end.len() + MORE > MAX_NOTE {
             note += &format!("{separator}and {} more", all - said);
@@ -193,6 +213,27 @@ fn with_keys<'a>(words: &str, end: &str, keys: impl ExactSizeIterator<Item = &'a
         note += key;
     }
     note + end
+}
+
+/// What would be told, for tests of those who tell.
+#[cfg(test)]
+pub(crate) struct Overheard(mpsc::Receiver<News>);
+
+#[cfg(test)]
+impl Overheard {
+    /// Events that nobody writes, and whoever hears what they would be.
+    pub(crate) fn events() -> (Events, Self) {
+        let (news, received) = mpsc::channel(INBOX);
+        let uncollected = std::array::from_fn(|_| AtomicU64::new(0));
+        let inbox = Inbox { news, uncollected, metrics: Arc::default() };
+        (Events(Some(Arc::new(inbox))), Self(received))
+    }
+
+    /// The reason, the Node, its uid and the note of each, since this was last asked.
+    pub(crate) fn take(&mut self) -> Vec<(&'static str, String, String, String)> {
+        let news = std::iter::from_fn(|| self.0.try_recv().ok());
+        news.map(|news| (news.reason.as_str(), news.node, news.uid, news.note)).collect()
+    }
 }
 
 #[cfg(test)]

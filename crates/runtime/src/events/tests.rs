@@ -220,3 +220,20 @@ fn a_note_is_as_long_as_it_may_be() {
     let labels = BTreeMap::from([("a".to_owned(), String::new())]);
     assert_eq!(with_keys("Given back", "", labels.keys()), "Given back: a");
 }
+
+#[test]
+fn a_contested_identity_names_the_others_however_many_and_however_long_it_is() {
+    let (events, mut overheard) = Overheard::events();
+    let uid = Uid::new(UID).expect("a uid").digest();
+    let names: Vec<_> = (0..500).map(|number| format!("node-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    events.contested("node-1", uid, &format!("annotation:a={}", "ä".repeat(5000)), &names);
+    let told = overheard.take();
+    let (reason, node, uid, note) = &told[0];
+    assert_eq!((*reason, node.as_str(), uid.as_str()), ("IdentityContested", "node-1", UID));
+    assert!(
+        note.len() <= MAX_NOTE && note.contains(": node-0, node-2, ") && note.ends_with(" more"),
+        "{note}"
+    );
+    assert!(Reason::IdentityContested.is_warning());
+}
