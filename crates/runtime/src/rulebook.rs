@@ -373,6 +373,13 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_worth_a_word_if_it_stays_so() {
         let desk = Desk::new("retention: 7d", "");
+        // Gone for a moment, as often as it likes.
+        for _ in 0..3 {
+            std::fs::remove_file(desk.file()).expect("a file");
+            assert_eq!((desk.look(), desk.counts()), (Looked::Unreadable, (0, 0, 0)));
+            desk.write("retention: 7d");
+            assert_eq!((desk.look(), desk.counts()), (Looked::Same, (0, 0, 0)));
+        }
         std::fs::remove_file(desk.file()).expect("a file");
         assert_eq!((desk.look(), desk.counts()), (Looked::Unreadable, (0, 0, 0)));
         for _ in 0..3 {
