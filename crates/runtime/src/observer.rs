@@ -8,6 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use label_storage::node::{self, RESTORED};
+use label_storage::rules::IdentityBy;
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, ResourceVersion, Rules};
@@ -323,8 +324,8 @@ fn filed(rules: &Rules, node: &Node) -> Filing {
 }
 
 /// Whether records are filed by name. Then a Node is of one shard for as long as it lives.
-pub(crate) fn files_by_name(_: &Rules) -> bool {
-    true
+pub(crate) fn files_by_name(rules: &Rules) -> bool {
+    rules.identity == IdentityBy::Name
 }
 
 /// A Node, of what came over the wire.
@@ -351,7 +352,7 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
         immutable: None,
     };
     let found = Found::from(config_map).seen_through(rules);
-    let filed_under = records::node_of(share, &object.name, &found)?;
+    let filed_under = records::filed_under(share, &object.name, &found)?;
     let node =
         found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
