@@ -32,6 +32,7 @@ pub mod clock;
 mod daemon;
 pub mod engine;
 pub mod events;
+pub mod eyes;
 mod health;
 mod lease;
 pub mod limiter;

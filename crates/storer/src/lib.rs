@@ -11,10 +11,12 @@
 //! - `apply`: the one place that writes.
 //! - `waiting`: nodes that nobody restores.
 //! - `counts`: what is counted; `churn`: labels that do not come to rest.
+//! - `cleanup`: how many records may be deleted in an hour.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod churn;
+mod cleanup;
 mod counts;
 mod evidence;
 mod planner;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use label_storage::rules::{Draft, Share, amount};
 use label_storage_runtime::args::rules::HEADING;
 use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
 
@@ -57,18 +60,6 @@ pub struct Args {
     pub history: Option<usize>,
 }
 
-impl Args {
-    /// What the flags say about rules.
-    pub fn draft(&self) -> Draft {
-        Draft {
-            retention: self.retention,
-            cleanup_share: self.cleanup_share,
-            history: self.history,
-            ..self.common.rules.draft()
-        }
-    }
-}
-
 impl Daemon for Args {
     const WRITES: &[Right] = &[
         Right::new("create", "configmaps"),
@@ -85,13 +76,22 @@ impl Daemon for Args {
 
     type Own = Counts;
 
+    // Of what it does not store it is not to know.
+    const SIGHT: Sight = Sight::WhatIsKept;
+
+    fn draft(&self) -> Draft {
+        Draft {
+            retention: self.retention,
+            cleanup_share: self.cleanup_share,
+            history: self.history,
+            ..self.common.rules.draft()
+        }
+    }
+
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
-        // Of the labels that it does not store it is not to know: they are no change, and no reason for a record.
-        let replica = replica.blind_to_what_is_excluded();
         let (clock, counting) = (Arc::clone(&replica.clock), Arc::clone(&counts));
-        let retention = self.draft().rules().retention;
-        let planner = StorePlanner::new(retention, self.common.dry_run, clock, counting);
-        let apply = Apply { replica, retention, counts };
+        let planner = StorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run, clock, counting);
+        let apply = Apply { replica, counts };
         apply.replica.run(planner, &apply).await;
     }
 }

@@ -11,7 +11,13 @@ fn version(version: u64) -> ResourceVersion {
 
 fn node(at: u64) -> NodeSummary {
     let uid = Uid::new("u1").expect("a uid").digest();
-    NodeSummary { uid, version: version(at), labels: LabelsDigest::EMPTY, restored_from: None }
+    NodeSummary {
+        uid,
+        version: version(at),
+        labels: LabelsDigest::EMPTY,
+        restored_from: None,
+        traits: Default::default(),
+    }
 }
 
 fn record() -> Stored<RecordSummary> {
@@ -137,5 +143,5 @@ fn what_there_is_nothing_to_know_of_is_forgotten() {
 
 #[test]
 fn a_row_is_small() {
-    assert!(size_of::<Row>() <= 176, "{}", size_of::<Row>());
+    assert!(size_of::<Row>() <= 184, "{}", size_of::<Row>());
 }
