@@ -11,7 +11,13 @@ fn version(version: u64) -> ResourceVersion {
 
 fn node(at: u64) -> NodeSummary {
     let uid = Uid::new("u1").expect("a uid").digest();
-    NodeSummary { uid, version: version(at), labels: LabelsDigest::EMPTY, restored_from: None }
+    NodeSummary {
+        uid,
+        version: version(at),
+        labels: LabelsDigest::EMPTY,
+        restored_from: None,
+        traits: Default::default(),
+    }
 }
 
 fn record() -> Stored<RecordSummary> {
