@@ -55,7 +55,7 @@ pub struct Rules {
     pub fence: bool,
     /// What a returning machine must be for security labels to come back.
     pub trust: Trust,
-    /// Whether a Node that is new has a taint until its labels are back, and after what time that comes off at the latest.
+    /// Whether Nodes that registered with the startup taint lose it when their labels are back, and after what time at the latest.
     pub startup_taint: Option<Duration>,
     /// How long the record of a Node that is gone is kept; [`Duration::MAX`] is for ever.
     pub retention: Duration,

@@ -36,7 +36,7 @@ use crate::events::Events;
 use crate::health::HEARTBEAT;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
-use crate::observer::{Item, Observed, SeenRecord, files_by_name};
+use crate::observer::{Item, Observed, SeenRecord};
 use crate::ownership::Position;
 use crate::pace;
 use crate::queue::{Queue, Urgency};
@@ -152,7 +152,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 impl<'a, P: Planner> Engine<'a, P> {
     fn new(replica: &Replica, planner: P, sweeps: Sweeps<'a>) -> Self {
         let limiter = Limiter::new(replica.args.concurrency.get());
-        let table = if files_by_name(&replica.rules) { Table::default() } else { Table::by_identity() };
+        let files_by_name = replica.node_source.eyes().files_by_name();
+        let table = if files_by_name { Table::default() } else { Table::by_identity() };
         Self {
             planner,
             table,

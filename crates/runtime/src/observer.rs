@@ -7,8 +7,6 @@ use futures::future::join_all;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use label_storage::node::{self, RESTORED};
-use label_storage::rules::IdentityBy;
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, ResourceVersion, Rules};
@@ -17,6 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::args::Share;
 use crate::call::Error;
+use crate::eyes::Eyes;
 use crate::pace;
 use crate::records::{self, Found};
 use crate::source::{Kind, Listed, Source};
@@ -156,9 +155,9 @@ impl Drop for Batches {
 pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience: Audience) -> bool {
     let (kind, began) = (source.kind(), Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
-    let rules = Arc::clone(source.rules());
+    let eyes = source.eyes().clone();
     let each = move |object| {
-        if let Some(item) = item(kind, &share, &rules, object) {
+        if let Some(item) = item(kind, &share, &eyes, object) {
             batches.push(item);
         }
     };
@@ -182,7 +181,7 @@ pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Sample>, audience: Au
         let found = source.get(&sample.name).await?;
         // Where it is there as something else, that explains why it is not there as what it was.
         let is_it =
-            |object| node(source.rules(), object).map_or(true, |node| node.filed_under() == &*sample.under);
+            |object| source.eyes().node(object).map_or(true, |node| node.filed_under() == &*sample.under);
         Ok::<bool, Error>(found.is_some_and(is_it))
     };
     let answers = join_all(nodes.iter().map(is_there)).await;
@@ -270,7 +269,7 @@ async fn follow(
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
-        if let Some(item) = item(kind, share, source.rules(), object) {
+        if let Some(item) = item(kind, share, source.eyes(), object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
         } else if told_at.elapsed() > TELL_EVERY {
@@ -282,57 +281,21 @@ async fn follow(
 }
 
 /// What an object is to this shard, if anything.
-fn item(kind: Kind, share: &Share, rules: &Rules, object: Object) -> Option<Item> {
+fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> {
     match kind {
-        Kind::Nodes if files_by_name(rules) && !share.includes(&object.name) => None,
-        Kind::Nodes => match node(rules, object) {
-            Ok(node) => Some(node_item(share, filed(rules, &node), node)),
+        Kind::Nodes if eyes.files_by_name() && !share.includes(&object.name) => None,
+        Kind::Nodes => match eyes.node(object) {
+            Ok(node) if share.includes(&node) => Some(Item::Node(node)),
+            Ok(node) => {
+                Some(Item::Other(OtherNode { name: node.name, version: node.version, is_unfiled: false }))
+            }
             Err(error) => {
                 tracing::warn!(%error, "skipping a node");
                 None
             }
         },
-        Kind::Records => record(share, rules, object).map(Item::Record),
+        Kind::Records => record(share, &eyes.rules, object).map(Item::Record),
     }
-}
-
-/// What a Node is to this shard.
-fn node_item(share: &Share, filing: Filing, node: Node) -> Item {
-    let is_unfiled = match filing {
-        Filing::Under if share.includes(&node) => return Item::Node(node),
-        Filing::Under => false,
-        // It is told of by the shard that would have it by its name.
-        Filing::Nowhere => share.includes(&node.name),
-    };
-    if is_unfiled {
-        tracing::debug!(node = node.name, "it has nothing that it could be filed under");
-    }
-    Item::Other(OtherNode { name: node.name, version: node.version, is_unfiled })
-}
-
-/// Whether a Node has what its record is to be filed under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Filing {
-    /// It is filed under [`Node::filed_under`].
-    Under,
-    /// It lacks what the rules ask for, or does not have it yet.
-    Nowhere,
-}
-
-fn filed(rules: &Rules, node: &Node) -> Filing {
-    if files_by_name(rules) || node.extras.identity.is_some() { Filing::Under } else { Filing::Nowhere }
-}
-
-/// Whether records are filed by name. Then a Node is of one shard for as long as it lives.
-pub(crate) fn files_by_name(rules: &Rules) -> bool {
-    rules.identity == IdentityBy::Name
-}
-
-/// A Node, of what came over the wire.
-pub(crate) fn node(rules: &Rules, mut object: Object) -> Result<Node, node::Error> {
-    let marker = object.annotations.remove(RESTORED);
-    let node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;
-    Ok(node.seen_through(rules))
 }
 
 fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
@@ -351,7 +314,7 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
         binary_data: Some(binary_data),
         immutable: None,
     };
-    let found = Found::from(config_map).seen_through(rules);
+    let found = Found::from(config_map).seen_through(rules, None);
     let filed_under = records::filed_under(share, &object.name, &found)?;
     let node =
         found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
@@ -375,18 +338,10 @@ mod tests {
             node.extras.identity = identity.map(str::to_owned);
             node
         };
-        // What it is to each of them: theirs, another's, or theirs to speak of.
-        let items = |filing, identity| {
-            shares.clone().map(|share| match node_item(&share, filing, node(identity)) {
-                Item::Node(_) => "ours",
-                Item::Other(OtherNode { is_unfiled: true, .. }) => "unfiled",
-                Item::Other(_) => "other",
-                Item::Record(_) => "a record",
-            })
-        };
-        assert_eq!(items(Filing::Under, None), ["other", "ours"], "by its name");
-        assert_eq!(items(Filing::Under, Some("my-new-node")), ["ours", "other"]);
-        assert_eq!(items(Filing::Nowhere, None), ["other", "unfiled"]);
+        // What it is to each of them: theirs, or another's.
+        let items = |identity| shares.clone().map(|share| share.includes(&node(identity)));
+        assert_eq!(items(None), [false, true], "by its name");
+        assert_eq!(items(Some("my-new-node")), [true, false]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
-use label_storage::{Record, ResourceVersion, Rules};
+use label_storage::{Node, Record, ResourceVersion, Rules};
 
 use crate::args::Share;
 use crate::call::{self, Error};
@@ -16,6 +16,7 @@ use crate::table::Filed;
 /// The ConfigMaps of one namespace that are records.
 pub struct Records {
     api: Api<ConfigMap>,
+    namespace: String,
 }
 
 /// A ConfigMap under a record's name, read or not.
@@ -38,9 +39,9 @@ impl From<ConfigMap> for Found {
 }
 
 impl Found {
-    /// The same, with what it says seen through these rules.
-    pub fn seen_through(self, rules: &Rules) -> Self {
-        let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules), ..decoded };
+    /// The same, with what it says seen through these rules, and through the list of its Node, where that is known.
+    pub fn seen_through(self, rules: &Rules, node: Option<&Node>) -> Self {
+        let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules, node), ..decoded };
         Self { content: self.content.map(seen), ..self }
     }
 
@@ -100,7 +101,12 @@ pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<St
 impl Records {
     /// Reads with this client.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace) }
+        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
+    }
+
+    /// Where they are.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// For writing them.
@@ -108,9 +114,9 @@ impl Records {
         &self.api
     }
 
-    /// Reads the record of one Node, as it is now.
-    pub async fn get(&self, node: &str) -> Result<Option<Found>, Error> {
-        let found = call::one("get configmap", self.api.get_opt(&record_name(node))).await?;
+    /// Reads the record that is filed under this, as it is now.
+    pub async fn get(&self, filed: &str) -> Result<Option<Found>, Error> {
+        let found = call::one("get configmap", self.api.get_opt(&record_name(filed))).await?;
         Ok(found.map(Found::from))
     }
 }

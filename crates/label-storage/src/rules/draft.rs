@@ -28,9 +28,9 @@ pub struct Draft {
     pub fence: Option<bool>,
     /// To which machines security labels come back.
     pub trust: Option<Trust>,
-    /// Whether a Node that is new has a taint until its labels are back.
+    /// Whether Nodes that registered with the startup taint lose it when their labels are back.
     pub has_startup_taint: Option<bool>,
-    /// After what time that comes off.
+    /// After what time at the latest.
     pub startup_taint: Option<Duration>,
     /// How long the record of a Node that is gone is kept.
     pub retention: Option<Duration>,

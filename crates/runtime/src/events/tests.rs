@@ -96,7 +96,7 @@ async fn an_event_says_all_about_one_node() {
     let (events, _office, _) = open(&server);
     events.restored(&node(1), &pool());
     events.restored(&node(2), &Labels::new());
-    events.conflict(&node(3), &[]);
+    events.conflict(&node(3), [].iter());
     settle().await;
     let asked = server.asked();
     assert_eq!(asked.len(), 1, "nothing is said of nothing");
