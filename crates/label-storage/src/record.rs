@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::kept::Kept;
 use crate::name::{node_in_record_name, record_name};
-use crate::node::Machine;
+use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid, key};
 
@@ -242,13 +242,20 @@ impl Record {
         // What was withheld from a Node it does not have, and that is not its word. Later on it may well be: what it was given since,
         // and has lost again, was removed.
         let is_of = self.uid.as_ref() == Some(&node.uid);
-        let withheld = node.withheld().filter(|_| !is_of);
-        self.followed_by(Self::of(node, now), withheld.collect(), is_of, rules)
+        let mut withheld: Vec<_> = node.withheld().filter(|_| !is_of).collect();
+        if withheld.contains(&EVERYTHING) {
+            withheld = self.labels.keys().map(String::as_str).collect();
+        }
+        self.followed_by(Self::of(node, now), withheld, is_of, rules)
     }
 
     /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts
     /// for more.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
+        if rules.is_fenced() && node.extras.machine.differs_from(&self.more.machine) {
+            // Nothing of this record was for that machine, and nothing of that machine is for this record. It is no news any more.
+            return Self { node_version: Some(node.version), ..self.with_departed_at(self.departed_at) };
+        }
         let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
         let wins =
             |name: &str| rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name));

@@ -1,9 +1,12 @@
 //! Nodes and records as somebody with rules sees them.
 
 use crate::kept::Kept;
-use crate::node::KEEP;
+use crate::node::{KEEP, is_own_uuid};
 use crate::rules::{IdentityBy, Patterns};
 use crate::{Node, Record, Rules, key};
+
+/// The longest that a record can be filed under: an annotation may be larger than a ConfigMap's may be altogether.
+const MAX_IDENTITY: usize = 1024;
 
 /// Where the record of a Node is to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +15,8 @@ pub enum Filing {
     ByName,
     /// Under this.
     Under(String),
-    /// Nowhere: the Node does not have what would make it the same when it returns, or does not have it yet.
+    /// Nowhere: the Node does not have what would make it the same when it returns, or does not have it yet, or it is what others
+    /// have as well.
     Nowhere,
 }
 
@@ -44,7 +48,11 @@ impl Rules {
                 (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))
             }
         };
-        match value.filter(|value| !value.is_empty()) {
+        let is_own = |value: &&str| match self.identity {
+            IdentityBy::SystemUuid => is_own_uuid(value),
+            _ => true,
+        };
+        match value.filter(|value| (1..=MAX_IDENTITY).contains(&value.len())).filter(is_own) {
             Some(value) => Filing::Under(format!("{kind}={value}")),
             None => Filing::Nowhere,
         }
@@ -53,7 +61,13 @@ impl Rules {
     /// Whether a Node's metadata is not enough to tell what is to be stored of it, or where.
     pub fn needs_whole_nodes(&self) -> bool {
         let is_by_machine = matches!(self.identity, IdentityBy::ProviderId | IdentityBy::SystemUuid);
-        self.cordon || is_by_machine || !self.taints.selects_none()
+        // What a Node said last is not to be stored in the record of another machine.
+        self.cordon || is_by_machine || self.is_fenced() || !self.taints.selects_none()
+    }
+
+    /// Whether nothing comes back to another machine: where records are filed by what makes a machine the same, there is none.
+    pub fn is_fenced(&self) -> bool {
+        self.fence && self.identity == IdentityBy::Name
     }
 
     /// Whether a record is made of a Node: it is selected, and has said which labels to keep where it has to.
@@ -102,12 +116,16 @@ impl Node {
 impl Record {
     /// The record as a storer with these rules sees it: what it would not store is set aside with all else in there that is not
     /// its business. So it makes the record no different from its Node, and not empty, and is written back as it was. The list
-    /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers.
+    /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers. And where only the
+    /// Node's metadata is known, the record is right about all else.
     pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
         let remembered = self.labels.get(&Kept::Annotation(KEEP).to_string()).map(String::as_str);
         let keep = keep_patterns(node.map_or(remembered, Node::keep_list));
         let keeps_all = keep.is_none() && rules.keeps_all_labels();
-        let is_beyond = |name: &str| !(keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref()));
+        let is_unknown = node.is_some_and(|node| !node.extras.is_whole);
+        let is_unseen = |name: &str| is_unknown && Kept::parse(name).is_some_and(Kept::is_in_spec);
+        let keeps = |name: &str| keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref());
+        let is_beyond = |name: &str| !keeps(name) || is_unseen(name);
         let beyond = self.labels.extract_if(.., |name, _| is_beyond(name));
         self.leftovers.data.extend(beyond.map(|(name, value)| key::encode_entry(&name, &value)));
         self
