@@ -88,6 +88,8 @@ pub struct Extras {
     pub taints: Vec<Taint>,
     /// Whether it is cordoned.
     pub is_unschedulable: bool,
+    /// Whether it does not have what its record would be filed under, or does not have it yet.
+    pub is_unidentified: bool,
     /// Which machine it is.
     pub machine: Machine,
     /// Whether all of it was read, not its metadata alone. If not, nothing is known of taints, cordon and machine, nor of annotations
@@ -140,11 +142,21 @@ impl Machine {
         is_proven && !self.differs_from(other)
     }
 
+    /// Without names that are longer than any: a record has to hold them.
+    pub(crate) fn checked(self) -> Self {
+        let check = |name: Option<String>| name.filter(|name| name.len() <= MAX_IDENTITY);
+        Self { provider_id: check(self.provider_id), system_uuid: check(self.system_uuid) }
+    }
+
     /// Whether nothing is known of it.
     pub fn is_unknown(&self) -> bool {
         self.provider_id.is_none() && self.system_uuid.is_none()
     }
 }
+
+/// The longest name that a machine, or anything else that a record is filed under, can have. Whoever writes it may write much more, and
+/// a record has to hold it.
+pub(crate) const MAX_IDENTITY: usize = 1024;
 
 /// What boards say whose maker gave them no UUID of their own.
 const NOBODYS: [&str; 4] = [

@@ -105,6 +105,8 @@ pub enum Reason {
     Ignored,
     /// The Node is another machine than the one that had these labels, and the rules forbid to give them to it.
     OtherMachine,
+    /// The Node does not have what its record would be filed under, or does not have it yet.
+    NoIdentity,
     /// To decide, more has to be read of the Node than its metadata.
     SeenInPart,
 }
@@ -121,12 +123,13 @@ impl Reason {
             Self::ReturnedWhole => "returned-whole",
             Self::Ignored => "ignored",
             Self::OtherMachine => "other-machine",
+            Self::NoIdentity => "no-identity",
             Self::SeenInPart => "seen-in-part",
         }
     }
 
     /// Whether there is nothing to wait for, so that pods may come to the Node.
-    const fn is_final(self) -> bool {
+    pub const fn is_final(self) -> bool {
         matches!(self, Self::NothingStored | Self::SameIncarnation | Self::AlreadyRestored | Self::Ignored)
     }
 }
@@ -149,6 +152,7 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_over
 pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     match stored {
         _ if node.traits.is_ignored => Reason::Ignored,
+        _ if node.traits.is_unidentified => Reason::NoIdentity,
         Stored::Nothing => Reason::NothingStored,
         Stored::Unreadable => Reason::RecordUnreadable,
         Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
@@ -185,9 +189,9 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
             (Some(why), None) => withhold(why),
             // It has one that counts.
             (Some(_), Some(_)) => (),
-            (None, None) if !room.takes(kept, "", value) => withhold(Why::TooLarge),
+            (None, None) if !room.takes(kept, None, value) => withhold(Why::TooLarge),
             (None, None) => _ = patch.restored.insert(name.to_owned(), value.to_owned()),
-            (None, Some(own)) => {
+            (None, own) => {
                 let winner = match rules.conflicts.winner(name) {
                     Winner::Record if !room.takes(kept, own, value) => Winner::Node,
                     winner => winner,
@@ -228,10 +232,10 @@ impl Room {
         Self(MAX_ANNOTATIONS.saturating_sub(bytes))
     }
 
-    /// Whether there is room to put a value in the place of what the Node has: then there is less of it.
-    fn takes(&mut self, kept: Kept<'_>, own: &str, value: &str) -> bool {
+    /// Whether there is room to put a value in the place of what the Node has, if anything: then there is less of it.
+    fn takes(&mut self, kept: Kept<'_>, own: Option<&str>, value: &str) -> bool {
         let Kept::Annotation(key) = kept else { return true };
-        let more = (key.len() + value.len()).saturating_sub(own.len());
+        let more = own.map_or(key.len() + value.len(), |own| value.len().saturating_sub(own.len()));
         let fits = more + Self::MARKER <= self.0;
         if fits {
             self.0 -= more;

@@ -1,12 +1,9 @@
 //! Nodes and records as somebody with rules sees them.
 
 use crate::kept::Kept;
-use crate::node::{KEEP, is_own_uuid};
+use crate::node::{KEEP, MAX_IDENTITY, is_own_uuid};
 use crate::rules::{IdentityBy, Patterns};
 use crate::{Node, Record, Rules, key};
-
-/// The longest that a record can be filed under: an annotation may be larger than a ConfigMap's may be altogether.
-const MAX_IDENTITY: usize = 1024;
 
 /// Where the record of a Node is to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +62,7 @@ impl Rules {
         self.cordon || is_by_machine || self.is_fenced() || !self.taints.selects_none()
     }
 
-    /// Whether nothing comes back to another machine: where records are filed by what makes a machine the same, there is none.
+    /// Whether a Node is kept from what another machine of its name had. What is filed under something else needs no fence.
     pub fn is_fenced(&self) -> bool {
         self.fence && self.identity == IdentityBy::Name
     }
@@ -82,14 +79,14 @@ fn keep_patterns(list: Option<&str>) -> Option<Patterns> {
 }
 
 impl Node {
-    /// The Node, filed as these rules say; `None` if that is nowhere.
-    pub fn filed(mut self, rules: &Rules) -> Option<Self> {
-        self.extras.identity = match rules.filing(&self) {
-            Filing::ByName => None,
-            Filing::Under(identity) => Some(identity),
-            Filing::Nowhere => return None,
-        };
-        Some(self)
+    /// The Node, filed as these rules say.
+    pub fn filed(mut self, rules: &Rules) -> Self {
+        match rules.filing(&self) {
+            Filing::ByName => (),
+            Filing::Under(identity) => self.extras.identity = Some(identity),
+            Filing::Nowhere => self.extras.is_unidentified = true,
+        }
+        self
     }
 
     /// The Node as a storer with these rules sees it: its labels are all that it stores, and nothing else. Not for a restorer, which
@@ -119,8 +116,10 @@ impl Record {
     /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers. And where only the
     /// Node's metadata is known, the record is right about all else.
     pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
-        let remembered = self.labels.get(&Kept::Annotation(KEEP).to_string()).map(String::as_str);
-        let keep = keep_patterns(node.map_or(remembered, Node::keep_list));
+        let keep = match node {
+            Some(node) => keep_patterns(node.keep_list()),
+            None => self.keep_patterns(),
+        };
         let keeps_all = keep.is_none() && rules.keeps_all_labels();
         let is_unknown = node.is_some_and(|node| !node.extras.is_whole);
         let is_unseen = |name: &str| is_unknown && Kept::parse(name).is_some_and(Kept::is_in_spec);
@@ -129,6 +128,12 @@ impl Record {
         let beyond = self.labels.extract_if(.., |name, _| is_beyond(name));
         self.leftovers.data.extend(beyond.map(|(name, value)| key::encode_entry(&name, &value)));
         self
+    }
+
+    /// The list of what is to be kept of its Node, as the record remembers it.
+    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+        let list = self.labels.get(&Kept::Annotation(KEEP).to_string());
+        keep_patterns(list.map(String::as_str))
     }
 }
 

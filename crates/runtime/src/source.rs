@@ -1,15 +1,13 @@
 //! Reading Nodes and ConfigMaps: all of them as a stream, one by name, or what changes.
 //!
 //! What a hundred thousand Nodes cost to list is decided here. Their metadata is asked for and nothing else, unless more is
-//! [wanted](Wants), in protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
+//! [wanted](Eyes), in protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
 //! while it streams in, so that memory does not grow with the answer. A server that refuses protobuf is asked for JSON,
 //! and read in the same way.
 
 mod blocks;
-mod wants;
 
 use std::io::{self, BufReader};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,8 +19,8 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
+use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
-use label_storage::{ResourceVersion, Rules};
 use label_storage_wire::{
     Asked, Content, Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
 };
@@ -30,8 +28,7 @@ use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
-
-pub use wants::Wants;
+use crate::eyes::Eyes;
 
 /// One kind of objects on one API server.
 pub struct Source {
@@ -40,8 +37,7 @@ pub struct Source {
     path: String,
     /// Whether the server has refused protobuf.
     wants_json: AtomicBool,
-    rules: Arc<Rules>,
-    wants: Arc<dyn Wants>,
+    eyes: Eyes,
 }
 
 /// What is read.
@@ -126,29 +122,23 @@ impl Source {
     }
 
     fn new(client: Client, kind: Kind, path: String) -> Self {
-        let (wants_json, rules) = (AtomicBool::new(false), Arc::<Rules>::default());
-        Self { client, kind, path, wants_json, wants: Arc::clone(&rules) as _, rules }
+        Self { client, kind, path, wants_json: AtomicBool::new(false), eyes: Eyes::default() }
     }
 
-    /// The same, for who wants to know this of what it reads.
-    pub fn wanting(self, wants: Arc<dyn Wants>) -> Self {
-        Self { wants, ..self }
+    /// The same, seen by these.
+    pub fn seen_by(self, eyes: Eyes) -> Self {
+        Self { eyes, ..self }
     }
 
-    /// The same, for who sees what it reads through these rules.
-    pub(crate) fn seen_through(self, rules: &Arc<Rules>) -> Self {
-        Self { rules: Arc::clone(rules), ..self }
-    }
-
-    /// Which labels count.
-    pub(crate) fn rules(&self) -> &Arc<Rules> {
-        &self.rules
+    /// What is made of it.
+    pub(crate) fn eyes(&self) -> &Eyes {
+        &self.eyes
     }
 
     /// What is asked for where many are: of a Node no more than is needed.
     fn content(&self) -> Content {
         match self.kind {
-            Kind::Nodes if self.wants.whole_nodes() => Content::Node,
+            Kind::Nodes if self.eyes.needs_whole_nodes() => Content::Node,
             Kind::Nodes => Content::Metadata,
             Kind::Records => Content::ConfigMap,
         }
@@ -169,9 +159,9 @@ impl Source {
             let (format, response) = self.ask(what, &self.query(&[]), content, Number::All).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (blocks, input) = blocks::channel();
-            let wants = Arc::clone(&self.wants);
+            let eyes = self.eyes.clone();
             let reading = tokio::task::spawn_blocking(move || {
-                let asked = Asked { content, annotations: &|key| wants.annotation(key) };
+                let asked = Asked { content, annotations: &|key| eyes.wants_annotation(key) };
                 if is_compressed {
                     let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
                     read_list(format, &asked, input, each)
@@ -202,7 +192,7 @@ impl Source {
                 Err(error) => return Err(error),
             };
             let body = body(what, response).await?;
-            let asked = Asked { content, annotations: &|key| self.wants.annotation(key) };
+            let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(key) };
             read_object(format, &asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
@@ -235,7 +225,7 @@ impl Source {
                 Frames::Json(FramedRead::new(input, lines))
             }
         };
-        Ok(Watch { what, frames, content, wants: Arc::clone(&self.wants), silence: lasts + GRACE })
+        Ok(Watch { what, frames, content, eyes: self.eyes.clone(), silence: lasts + GRACE })
     }
 
     fn query(&self, parameters: &[&str]) -> String {
@@ -290,7 +280,7 @@ pub struct Watch {
     what: &'static str,
     frames: Frames,
     content: Content,
-    wants: Arc<dyn Wants>,
+    eyes: Eyes,
     silence: Duration,
 }
 
@@ -303,7 +293,7 @@ impl Watch {
     /// The next event; `None` at an orderly end, from which one goes on with another watch. Within a minute it is
     /// noticed if the other side is not there any more.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
-        let asked = Asked { content: self.content, annotations: &|key| self.wants.annotation(key) };
+        let asked = Asked { content: self.content, annotations: &|key| self.eyes.wants_annotation(key) };
         let next = async {
             match &mut self.frames {
                 Frames::Protobuf(frames) => {

@@ -8,6 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{Full, StreamBody};
+use label_storage::Rules;
+use label_storage::rules::{Patterns, Selection};
 use label_storage_wire::{NodePart, Taint};
 use tokio::sync::oneshot;
 use tower::service_fn;
@@ -197,17 +199,11 @@ async fn a_node_that_is_not_there_is_no_error() {
     assert_eq!(source.get("a").await.expect("an answer"), None);
 }
 
-/// Wants whole Nodes, and one annotation.
-struct Whole;
-
-impl Wants for Whole {
-    fn annotation(&self, key: &str) -> bool {
-        key == "example.com/owner"
-    }
-
-    fn whole_nodes(&self) -> bool {
-        true
-    }
+/// Sees whole Nodes, and one annotation beside our own.
+fn whole() -> Eyes {
+    let owner: Patterns = "example.com/owner".parse().expect("a key");
+    let annotations = Selection { include: owner, ..Selection::none() };
+    Eyes { rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }), ..Eyes::default() }
 }
 
 const NODE: &str = r#"{"kind":"Node",
@@ -258,8 +254,8 @@ fn whole_node(annotations: &[(&str, &str)]) -> Object {
 
 #[tokio::test]
 async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
-    let source = Source::nodes(client(whole_nodes)).wanting(Arc::new(Whole));
-    let expected = whole_node(&[("example.com/owner", "me")]);
+    let source = Source::nodes(client(whole_nodes)).seen_by(whole());
+    let expected = whole_node(&[("example.com/owner", "me"), ("label-storage/restored", "u1/1")]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&seen);
     source.list(move |object| all.lock().expect("no panic").push(object)).await.expect("a list");
