@@ -1,4 +1,4 @@
-{{/* The StatefulSet of one daemon: the same for both but for its name, its values and the flags that only it has. */}}
+{{/* The StatefulSet of one daemon: the same for both but for its name and its values. */}}
 {{- define "label-storage.daemon" -}}
 {{- $root := .root }}
 {{- $values := index .root.Values .daemon }}
@@ -83,14 +83,9 @@ spec:
             - --admin-address=0.0.0.0:8080
             - --log-format={{ $root.Values.log.format }}
             - --log-level={{ $root.Values.log.level }}
-            {{- with $root.Values.excludeLabels }}
-            # What the machine says of itself. One that returns under an old name may be another, in another zone.
-            - --exclude-labels={{ join "," . }}
-            {{- end }}
             - --events={{ $root.Values.events }}
-            {{- range .flags }}
-            - {{ . }}
-            {{- end }}
+            # Read again when it changes: there is no need to restart a pod for that.
+            - --config=/etc/label-storage/rules.yaml
             {{- with $values.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -111,6 +106,10 @@ spec:
             - name: admin
               containerPort: 8080
               protocol: TCP
+          volumeMounts:
+            - name: rules
+              mountPath: /etc/label-storage
+              readOnly: true
           # Two minutes to get going, on a machine that has just started.
           startupProbe:
             httpGet:
@@ -146,4 +145,9 @@ spec:
           resources:
             {{- toYaml . | nindent 12 }}
           {{- end }}
+      volumes:
+        # The kubelet brings it up to date within about a minute. Not by subPath, which it would not.
+        - name: rules
+          configMap:
+            name: {{ include "label-storage.rules" $root }}
 {{- end -}}
