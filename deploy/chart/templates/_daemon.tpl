@@ -63,9 +63,16 @@ spec:
       {{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $terms) }}
       affinity:
         {{- toYaml (merge (deepCopy $root.Values.affinity) $apart) | nindent 8 }}
-      {{- with $root.Values.tolerations }}
+      {{- $tolerations := $root.Values.tolerations }}
+      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+      {{- $tolerations = append $tolerations (dict "key" "label-storage/restoring" "operator" "Exists") }}
+      {{- end }}
+      {{- with $tolerations }}
       # By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
       # after half a minute, not after the five that are Kubernetes' own default.
+      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+      # And the start-up taint: where every node has it, who takes it off could run nowhere.
+      {{- end }}
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
