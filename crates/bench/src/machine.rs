@@ -249,6 +249,7 @@ impl Machine {
             version: ResourceVersion(node.version),
             labels: self.labels(),
             marker: None,
+            extras: Default::default(),
         };
         let mut config_map = ConfigMap::default();
         Record::of(&node, jiff::Timestamp::now()).encode_into(&mut config_map)?;

@@ -16,7 +16,14 @@ pub(crate) fn uid(text: &str) -> Uid {
 /// A Node of incarnation `u1` at version 10, without labels.
 pub(crate) fn node(name: &str) -> Node {
     let labels = Default::default();
-    Node { name: name.to_owned(), uid: uid("u1"), version: ResourceVersion(10), labels, marker: None }
+    Node {
+        name: name.to_owned(),
+        uid: uid("u1"),
+        version: ResourceVersion(10),
+        labels,
+        marker: None,
+        extras: Default::default(),
+    }
 }
 
 /// A record of generation 4, made from version 10 of the given incarnation, without labels.
@@ -30,6 +37,7 @@ pub(crate) fn record(node: &str, incarnation: &str) -> Record {
         captured_at: Some(second(500)),
         departed_at: None,
         labels: Default::default(),
+        more: Default::default(),
         leftovers: Leftovers::default(),
     }
 }

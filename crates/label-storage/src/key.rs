@@ -8,6 +8,7 @@
 //! | in the label key | in the ConfigMap key |
 //! |---|---|
 //! | `/` | `-SLASH-` |
+//! | `:`, which no label key has, but the names of what else is kept ([`Kept`](crate::kept::Kept)) | `-COLON-` |
 //! | a dash that would begin a token | `-DASH-` |
 //! | the first dot of `.` or `..x` | `-DOT-` |
 //! | any other byte that a ConfigMap key can't hold | `-X2A-` (hexadecimal) |
@@ -21,9 +22,12 @@
 use sha2::{Digest, Sha256};
 
 const MAX_KEY: usize = 253;
+/// Longer than any key that Kubernetes takes, and than any name that is made of one: so a value of many `=` is not hashed
+/// over and over.
+const MAX_TEXT: usize = 4096;
 const LONG: &str = "-LONG-";
 const EMPTY: &str = "-EMPTY-";
-const WORDS: [&str; 5] = ["SLASH", "DASH", "DOT", "EMPTY", "LONG"];
+const WORDS: [&str; 6] = ["SLASH", "COLON", "DASH", "DOT", "EMPTY", "LONG"];
 
 /// Why an entry of a ConfigMap is no label entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,13 +57,12 @@ pub fn encode_entry(key: &str, value: &str) -> (String, String) {
 /// yet that the API server would take it as a label.
 pub fn decode_entry(data_key: &str, data_value: &str) -> Result<(String, String), Error> {
     if data_key.starts_with(LONG) {
-        // From the right: a label's value holds no `=`.
-        let (key, value) = data_value.rsplit_once('=').ok_or(Error::NotItsLongKey)?;
-        return if encode(key) == data_key {
-            Ok((key.to_owned(), value.to_owned()))
-        } else {
-            Err(Error::NotItsLongKey)
-        };
+        // Either may hold a `=` itself, and only one way to part them fits the hash.
+        let mut parted =
+            data_value.match_indices('=').map(|(at, _)| (&data_value[..at], &data_value[at + 1..]));
+        let entry = parted.find(|(key, _)| key.len() <= MAX_TEXT && encode(key) == data_key);
+        let (key, value) = entry.ok_or(Error::NotItsLongKey)?;
+        return Ok((key.to_owned(), value.to_owned()));
     }
     let key = read(data_key).ok_or(Error::NotCanonical)?;
     if encode(&key) == data_key { Ok((key, data_value.to_owned())) } else { Err(Error::NotCanonical) }
@@ -74,6 +77,7 @@ fn spell(key: &str) -> String {
         let after = &key[at + c.len_utf8()..];
         match c {
             '/' => spelled.push_str("-SLASH-"),
+            ':' => spelled.push_str("-COLON-"),
             '-' if begins_with_a_word(after) => spelled.push_str("-DASH-"),
             '.' if at == 0 && (after.is_empty() || after.starts_with('.')) => spelled.push_str("-DOT-"),
             '-' | '.' | '_' => spelled.push(c),
@@ -110,6 +114,7 @@ fn read_token(text: &str) -> Option<(u8, &str)> {
     let (word, after) = text.strip_prefix('-')?.split_once('-')?;
     let byte = match word {
         "SLASH" => b'/',
+        "COLON" => b':',
         "DASH" => b'-',
         "DOT" => b'.',
         _ => u8::from_str_radix(hex_digits(word)?, 16).ok()?,

@@ -18,6 +18,11 @@ pub fn is_key(key: &str) -> bool {
     }
 }
 
+/// Whether the API server takes this as the key of an annotation: as that of a label, but for upper and lower case.
+pub fn is_annotation_key(key: &str) -> bool {
+    is_key(&key.to_ascii_lowercase())
+}
+
 /// Whether the API server takes this as a label value: empty, or written like the name of a key.
 pub fn is_value(value: &str) -> bool {
     value.is_empty() || (value.len() <= MAX_VALUE && is_word(value))

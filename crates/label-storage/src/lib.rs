@@ -13,14 +13,15 @@
 //!                       └──────────────────────────────────────┘
 //! ```
 //!
-//! - [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
+//! - [`kept`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
-//! - [`shard`](shard()): which replica handles a Node; [`rules`]: which of its labels are kept.
+//! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
 #[cfg(test)]
 mod fixtures;
+pub mod kept;
 pub mod key;
 pub mod label;
 pub mod name;
@@ -28,6 +29,7 @@ pub mod node;
 pub mod record;
 pub mod restore;
 pub mod rules;
+mod seen;
 pub mod shard;
 pub mod store;
 pub mod summary;
@@ -37,5 +39,6 @@ pub use node::{Node, ResourceVersion, Uid};
 pub use record::Record;
 pub use restore::plan_restore;
 pub use rules::Rules;
+pub use seen::Filing;
 pub use shard::shard;
 pub use store::plan_store;

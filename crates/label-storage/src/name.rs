@@ -1,4 +1,5 @@
-//! The name of the ConfigMap that keeps a Node's labels.
+//! The name of the ConfigMap that keeps a Node's labels: after what its record is filed under, which is the Node's name, unless the
+//! rules say otherwise (see [`Node::filed_under`](crate::Node::filed_under)).
 
 use crate::key::hex_sha256;
 
@@ -6,11 +7,24 @@ const MAX_NAME: usize = 253;
 const PREFIX: &str = "label-storage.";
 /// Differs from [`PREFIX`] before its end, so that no node, however it is named, has another's record.
 const SHORTENED_PREFIX: &str = "label-storage-long.";
+/// For what is no name: an instance, a machine, or whatever a label or an annotation says.
+const IDENTITY_PREFIX: &str = "label-storage-id.";
 const HASH: usize = 64;
+/// What tells an identity from a Node's name, which can't have it.
+const IDENTITY: char = '=';
 
-/// The ConfigMap's name for a Node: `label-storage.` and the node's name, or, where that is over the limit of
-/// 253 characters, the beginning of the name and a hash of all of it.
+/// The ConfigMap's name for what is filed under this: `label-storage.` and the node's name, or, where that is over the limit of
+/// 253 characters, the beginning of the name and a hash of all of it. What is no node's name is hashed, too, after as much
+/// of it as can be read.
 pub fn record_name(node: &str) -> String {
+    if let Some((_, value)) = node.split_once(IDENTITY) {
+        let slug = value.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let room = MAX_NAME - IDENTITY_PREFIX.len() - 1 - HASH;
+        // What comes last tells one instance from another.
+        let slug = slug[slug.len().saturating_sub(room)..].trim_matches('-');
+        let separator = if slug.is_empty() { "" } else { "-" };
+        return format!("{IDENTITY_PREFIX}{slug}{separator}{}", hex_sha256(node));
+    }
     if PREFIX.len() + node.len() <= MAX_NAME {
         return format!("{PREFIX}{node}");
     }
@@ -49,6 +63,24 @@ mod tests {
             assert_eq!(name, record_name(&node), "the name is stable");
             assert_eq!(node_in_record_name(&name), None);
         }
+    }
+
+    #[test]
+    fn an_identity_that_is_no_name_can_still_be_recognised() {
+        let name = record_name("providerID=aws:///eu-west-1a/i-0AbC");
+        assert!(name.starts_with("label-storage-id.aws----eu-west-1a-i-0abc-"), "{name}");
+        for identity in
+            ["providerID=aws:///eu-west-1a/i-0abc", "label:a=i-0AbC", "systemUUID=", "label:x=äöü"]
+        {
+            let other = record_name(identity);
+            assert_ne!(other, name);
+            assert!(other.len() <= 253 && !other.contains(".-") && !other.contains("--label"), "{other}");
+            assert!(
+                other.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+            );
+            assert_eq!(node_in_record_name(&other), None);
+        }
+        assert_eq!(record_name(&format!("providerID={}", "x".repeat(400))).len(), 253);
     }
 
     #[test]

@@ -5,8 +5,15 @@ use std::str::FromStr;
 
 use crate::Labels;
 
-/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`.
+/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`, and what it
+/// withheld, if anything: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
+/// The annotation with which a person takes a Node out of all this: `"true"`.
+pub const IGNORE: &str = "label-storage/ignore";
+/// The annotation that says which labels of this very Node are kept. It is kept itself.
+pub const KEEP: &str = "label-storage/keep";
+/// The taint that a Node may register with, so that no pod comes before its labels.
+pub const STARTUP_TAINT: &str = "label-storage/restoring";
 
 /// Names one incarnation of a Node: a Node that is deleted and re-created has another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -64,6 +71,71 @@ pub struct Node {
     pub labels: Labels,
     /// The value of the [`RESTORED`] annotation, as found: it may be a copy from an earlier incarnation.
     pub marker: Option<String>,
+    /// What else there is to it, as far as anyone has asked.
+    pub extras: Extras,
+}
+
+/// What a Node has beside labels. Most clusters keep labels alone, and then none of this is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// What its record is filed under, where that is not its name.
+    pub identity: Option<String>,
+    /// Those annotations that the rules ask for, and our own.
+    pub annotations: Labels,
+    /// All of its taints, in their order: the list can only be written as a whole.
+    pub taints: Vec<Taint>,
+    /// Whether it is cordoned.
+    pub is_unschedulable: bool,
+    /// Which machine it is.
+    pub machine: Machine,
+    /// Whether more than its metadata was read. If not, nothing is known of taints, cordon and machine.
+    pub is_whole: bool,
+    /// Whether the rules have no record made of it. See [`Node::seen_through`].
+    pub is_unselected: bool,
+}
+
+/// A taint, with all that has to be written back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// A key, as labels have it.
+    pub key: String,
+    /// A value, as labels have it; empty where there is none.
+    pub value: String,
+    /// What it does to pods.
+    pub effect: String,
+    /// Since when, for those that evict.
+    pub time_added: Option<String>,
+}
+
+/// Which machine a Node is, by what cloud and kubelet say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// `spec.providerID`: the instance, by the cloud's name for it.
+    pub provider_id: Option<String>,
+    /// `status.nodeInfo.systemUUID`: the machine, by its own.
+    pub system_uuid: Option<String>,
+}
+
+impl Machine {
+    /// Whether this is another machine beyond doubt: a name for it that both have differs.
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let differ = |one: &Option<String>, other: &Option<String>| match (one, other) {
+            (Some(one), Some(other)) => !one.eq_ignore_ascii_case(other),
+            _ => false,
+        };
+        differ(&self.provider_id, &other.provider_id) || differ(&self.system_uuid, &other.system_uuid)
+    }
+
+    /// Whether this is the same machine beyond doubt. The cloud's name alone proves nothing: some clouds make it of the instance's
+    /// name, which the next instance has again.
+    pub fn is_surely(&self, other: &Self) -> bool {
+        self.system_uuid.is_some() && other.system_uuid.is_some() && !self.differs_from(other)
+    }
+
+    /// Whether nothing is known of it.
+    pub fn is_unknown(&self) -> bool {
+        self.provider_id.is_none() && self.system_uuid.is_none()
+    }
 }
 
 /// Why an answer of the API server can't be used as a Node.
@@ -94,7 +166,31 @@ impl Node {
         }
         let Some(uid) = Uid::new(uid) else { return Err(Error::NoUid(name)) };
         let Ok(version) = resource_version.parse() else { return Err(Error::NoVersion(name)) };
-        Ok(Self { name, uid, version, labels, marker })
+        Ok(Self { name, uid, version, labels, marker, extras: Extras::default() })
+    }
+
+    /// What its record is filed under: its name, or what the rules say makes it the same Node when it returns.
+    pub fn filed_under(&self) -> &str {
+        self.extras.identity.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether a person has taken it out of all this.
+    pub fn is_ignored(&self) -> bool {
+        self.annotation(IGNORE) == Some("true")
+    }
+
+    /// Which of its labels are to be kept, where a person has said so on the Node itself.
+    pub fn keep_list(&self) -> Option<&str> {
+        self.annotation(KEEP)
+    }
+
+    /// Whether it still has the taint that keeps pods away until its labels are back.
+    pub fn has_startup_taint(&self) -> bool {
+        self.extras.taints.iter().any(|taint| taint.key == STARTUP_TAINT)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.extras.annotations.get(key).map(String::as_str)
     }
 
     /// The generation of the record that the restorer has given this incarnation back, if it has: that of a record
@@ -107,9 +203,23 @@ impl Node {
         is_own.then_some(generation.unwrap_or(u64::MAX))
     }
 
-    /// The marker that says: restored, from this generation of the record.
-    pub fn marker_for(&self, generation: u64) -> String {
-        format!("{}/{generation}", self.uid)
+    /// The names of what the restorer has not given this incarnation back, though its record had it.
+    pub fn withheld(&self) -> impl Iterator<Item = &str> {
+        let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
+        own.into_iter()
+            .flat_map(|list| list.split(','))
+            .filter_map(|entry| entry.split_once(':').map(|(_, name)| name))
+    }
+
+    /// The marker that says: restored, from this generation of the record, but for what is named with the reason.
+    pub fn marker_for<'a>(
+        &self,
+        generation: u64,
+        withheld: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let list: Vec<_> = withheld.into_iter().map(|(why, name)| format!("{why}:{name}")).collect();
+        let list = if list.is_empty() { String::new() } else { format!("/{}", list.join(",")) };
+        format!("{}/{generation}{list}", self.uid)
     }
 }
 
@@ -134,7 +244,7 @@ mod tests {
     #[test]
     fn only_a_marker_with_the_nodes_own_uid_counts() {
         let node = read("a", "u1", "7").expect("a good node");
-        assert_eq!(node.marker_for(9), "u1/9");
+        assert_eq!(node.marker_for(9, []), "u1/9");
         for (marker, restored_from) in [
             (Some("u1/3"), Some(3)),
             (Some("u1/3/withheld"), Some(3)),
@@ -148,6 +258,46 @@ mod tests {
         ] {
             let node = Node { marker: marker.map(str::to_owned), ..node.clone() };
             assert_eq!(node.restored_from(), restored_from, "{marker:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_names_what_was_withheld() {
+        let node = read("a", "u1", "7").expect("a good node");
+        let names = ["node-restriction.kubernetes.io/tier", "taint:NoSchedule:example.com/x"];
+        let marker = node.marker_for(9, names.map(|name| ("other-machine", name)));
+        assert_eq!(
+            marker,
+            "u1/9/other-machine:node-restriction.kubernetes.io/tier,other-machine:taint:NoSchedule:example.com/x"
+        );
+        let marked = |marker: &str| Node { marker: Some(marker.to_owned()), ..node.clone() };
+        assert_eq!(marked(&marker).withheld().collect::<Vec<_>>(), names);
+        assert_eq!(marked(&marker).restored_from(), Some(9));
+        for marker in ["u1/9", "u1", "u2/9/why:name", "u1/9/", "u1/9/name"] {
+            assert_eq!(marked(marker).withheld().count(), 0, "{marker}");
+        }
+    }
+
+    #[test]
+    fn machines_are_the_same_or_others_or_nobody_knows() {
+        let machine = |provider_id: &str, system_uuid: &str| {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            Machine { provider_id: some(provider_id), system_uuid: some(system_uuid) }
+        };
+        for (one, other, is_surely, differs) in [
+            (machine("p", "S"), machine("p", "s"), true, false),
+            (machine("", "s"), machine("p", "s"), true, false),
+            (machine("p", "s"), machine("q", "s"), false, true),
+            (machine("p", "s"), machine("p", "t"), false, true),
+            (machine("p", ""), machine("p", "s"), false, false),
+            (machine("", ""), machine("", ""), false, false),
+        ] {
+            assert_eq!(
+                (one.is_surely(&other), one.differs_from(&other)),
+                (is_surely, differs),
+                "{one:?} {other:?}"
+            );
+            assert_eq!((other.is_surely(&one), other.differs_from(&one)), (is_surely, differs));
         }
     }
 }

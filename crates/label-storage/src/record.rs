@@ -1,5 +1,7 @@
 //! The record: one ConfigMap for each Node, readable and editable by people, and therefore hostile until checked.
 
+mod history;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -7,8 +9,11 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 
+use crate::kept::Kept;
 use crate::name::{node_in_record_name, record_name};
-use crate::{Labels, Node, ResourceVersion, Uid, key, label};
+use crate::node::Machine;
+use crate::rules::{Rules, Winner};
+use crate::{Labels, Node, ResourceVersion, Uid, key};
 
 /// The label that tells a record from somebody else's ConfigMap.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "label-storage");
@@ -26,6 +31,14 @@ pub const LABELS_GENERATION: &str = "label-storage/labels-generation";
 pub const CAPTURED_AT: &str = "label-storage/captured-at";
 /// Since when the node is gone; absent while it is there.
 pub const DEPARTED_AT: &str = "label-storage/departed-at";
+/// What the record is filed under, where that is not the node's name.
+pub const IDENTITY: &str = "label-storage/identity";
+/// The machine that the labels were read from, by the cloud's name for it.
+pub const PROVIDER_ID: &str = "label-storage/provider-id";
+/// The machine that the labels were read from, by its own.
+pub const SYSTEM_UUID: &str = "label-storage/system-uuid";
+/// What is not on the node because it was not given back: each name, with the machine that had it.
+pub const WITHHELD: &str = "label-storage/withheld";
 
 /// What a ConfigMap may hold. The API server counts values alone; counting keys too keeps a record clear of etcd's
 /// own limit on a request.
@@ -49,13 +62,48 @@ pub struct Record {
     pub captured_at: Option<Timestamp>,
     /// Since when the Node is gone.
     pub departed_at: Option<Timestamp>,
-    /// What comes back with the Node.
+    /// What comes back with the Node: its labels, and what else is kept, by name (see [`Kept`]).
     pub labels: Labels,
+    /// What else there is to be known of it.
+    pub more: More,
     /// What else is in the ConfigMap. Somebody meant something by it: it is written back as it was.
     pub leftovers: Leftovers,
 }
 
-/// Entries of a record that are no labels, or labels that are none of the reader's business (see
+/// What a record has beside what comes back with any Node of its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct More {
+    /// What it is filed under, where that is not the Node's name.
+    pub identity: Option<String>,
+    /// The machine that the labels were read from.
+    pub machine: Machine,
+    /// What an earlier incarnation had and this one was not given, by name. It is no reason to take the Node's labels for changed.
+    pub withheld: BTreeMap<String, Withheld>,
+    /// What the labels were before, the latest last.
+    pub history: Vec<Version>,
+}
+
+/// What was not given back, and waits for the machine that had it, or for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// Its value.
+    pub value: String,
+    /// The machine that had it, by its own name; `None` where nobody knows.
+    pub system_uuid: Option<String>,
+}
+
+/// What the labels were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The generation of the record that they came with.
+    pub generation: u64,
+    /// When they were read.
+    pub at: Option<Timestamp>,
+    /// All that was kept.
+    pub labels: Labels,
+}
+
+/// Entries of a record that are nothing that is kept, or labels that are none of the reader's business (see
 /// [`Record::seen_through`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
@@ -99,7 +147,7 @@ impl fmt::Display for Damage {
         match self {
             Self::Annotation(name) => write!(f, "annotation {name} is missing or unusable"),
             Self::Key(key) => write!(f, "data key {key:?} is no label key"),
-            Self::Value(key) => write!(f, "the value of data key {key:?} is no label value"),
+            Self::Value(key) => write!(f, "the value of data key {key:?} is none that it can have"),
             Self::Binary(key) => write!(f, "binaryData {key:?} is no label"),
         }
     }
@@ -129,6 +177,17 @@ pub enum Unreadable {
         "configmap {0} does not say which node it belongs to: put its name into the annotation label-storage/node"
     )]
     NoNode(String),
+    /// What it says that it is filed under is not what its name says.
+    #[error(
+        "configmap {record} says in its annotation label-storage/identity that it is filed under {identity:?}, which would have another \
+         name: correct that annotation"
+    )]
+    AnotherIdentity {
+        /// The ConfigMap.
+        record: String,
+        /// What it names.
+        identity: String,
+    },
 }
 
 /// The labels of a Node do not fit into a ConfigMap.
@@ -147,6 +206,7 @@ pub struct TooLarge {
 impl Record {
     /// The first record of a Node, as it looks in this view.
     pub fn of(node: &Node, now: Timestamp) -> Self {
+        let (identity, machine) = (node.extras.identity.clone(), node.extras.machine.clone());
         Self {
             node: node.name.clone(),
             uid: Some(node.uid.clone()),
@@ -156,27 +216,72 @@ impl Record {
             captured_at: Some(now),
             departed_at: None,
             labels: node.labels.clone(),
+            more: More { identity, machine, ..More::default() },
             leftovers: Leftovers::default(),
         }
     }
 
+    /// What it is filed under: see [`Node::filed_under`].
+    pub fn filed_under(&self) -> &str {
+        self.more.identity.as_deref().unwrap_or(&self.node)
+    }
+
     /// The next generation of this record, with the Node as it looks in this view.
-    pub fn retaken(&self, node: &Node, now: Timestamp) -> Self {
-        self.followed_by(Self::of(node, now))
+    pub fn retaken(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
+        // What was withheld from a Node it does not have, and that is not its word. Later on it may well be: what it was given since,
+        // and has lost again, was removed.
+        let is_of = self.uid.as_ref() == Some(&node.uid);
+        let withheld = node.withheld().filter(|_| !is_of);
+        self.followed_by(Self::of(node, now), withheld.collect(), is_of, rules)
     }
 
-    /// The next generation of this record, with what this incarnation has over what the record has.
-    pub fn merged(&self, node: &Node, now: Timestamp) -> Self {
-        let mut labels = self.labels.clone();
-        labels.extend(node.labels.clone());
-        self.followed_by(Self { labels, ..Self::of(node, now) })
+    /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts
+    /// for more.
+    pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
+        let is_lost =
+            |name: &str| Kept::parse(name).is_some_and(Kept::is_trust) && !node.labels.contains_key(name);
+        // Of whichever machine it was, it did not have them.
+        let (withheld, mut labels): (Labels, Labels) =
+            self.labels.clone().into_iter().partition(|(name, _)| is_lost(name));
+        for (name, value) in &node.labels {
+            if rules.conflicts.winner(name) != Winner::Record || !labels.contains_key(name) {
+                labels.insert(name.clone(), value.clone());
+            }
+        }
+        let withheld = withheld.keys().map(String::as_str).collect();
+        self.followed_by(Self { labels, ..Self::of(node, now) }, withheld, false, rules)
     }
 
-    fn followed_by(&self, next: Self) -> Self {
+    fn followed_by(
+        &self,
+        next: Self,
+        newly_withheld: Vec<&str>,
+        is_same_machine: bool,
+        rules: &Rules,
+    ) -> Self {
         let generation = self.next_generation();
         let changed = next.labels != self.labels;
         let labels_generation = if changed { Some(generation) } else { self.labels_generation };
-        Self { generation, labels_generation, leftovers: self.leftovers.clone(), ..next }
+        let mut more = next.more;
+        if more.machine.is_unknown() && is_same_machine {
+            more.machine = self.more.machine.clone();
+        }
+        more.withheld = self.more.withheld.clone();
+        for name in newly_withheld {
+            if let Some(value) = self.labels.get(name) {
+                let system_uuid = self.more.machine.system_uuid.clone();
+                more.withheld.insert(name.to_owned(), Withheld { value: value.clone(), system_uuid });
+            }
+        }
+        more.withheld.retain(|name, _| !next.labels.contains_key(name));
+        more.history = self.more.history.clone();
+        if changed && !self.labels.is_empty() {
+            let of = self.labels_generation.unwrap_or(self.generation);
+            more.history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
+        }
+        let too_many = more.history.len().saturating_sub(rules.history);
+        more.history.drain(..too_many);
+        Self { generation, labels_generation, more, leftovers: self.leftovers.clone(), ..next }
     }
 
     /// The next generation of this record, with the Node gone since `departed_at`, or back.
@@ -186,7 +291,17 @@ impl Record {
 
     /// Whether nothing is left in it that anyone could miss.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.leftovers.is_empty()
+        self.labels.is_empty() && self.more.withheld.is_empty() && self.leftovers.is_empty()
+    }
+
+    /// All that may come back: what its last incarnation had, and what that was not given itself, with the machine that had it.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
+        let own = self.more.machine.system_uuid.as_deref();
+        let labels = self.labels.iter().map(move |(name, value)| (name.as_str(), value.as_str(), own));
+        let withheld = self.more.withheld.iter();
+        labels.chain(
+            withheld.map(|(name, kept)| (name.as_str(), kept.value.as_str(), kept.system_uuid.as_deref())),
+        )
     }
 
     fn next_generation(&self) -> u64 {
@@ -197,17 +312,28 @@ impl Record {
     /// people put on its metadata stays.
     pub fn encode_into(&self, config_map: &mut ConfigMap) -> Result<(), TooLarge> {
         let mut data: BTreeMap<_, _> = self.labels.iter().map(|(k, v)| key::encode_entry(k, v)).collect();
+        data.extend(self.more.withheld.iter().map(|(k, kept)| key::encode_entry(k, &kept.value)));
         for (data_key, value) in &self.leftovers.data {
             data.entry(data_key.clone()).or_insert_with(|| value.clone());
         }
         let text = data.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
         let binary = self.leftovers.binary_data.iter().map(|(k, v)| k.len() + v.0.len()).sum::<usize>();
-        if text + binary > MAX_BYTES {
-            return Err(TooLarge { node: self.node.clone(), bytes: text + binary });
+        let mut bytes = text + binary;
+        if bytes > MAX_BYTES {
+            return Err(TooLarge { node: self.node.clone(), bytes });
+        }
+        // Of the past there is as much as there is room for.
+        for version in self.more.history.iter().rev() {
+            let (data_key, value) = history::encode(version);
+            bytes += data_key.len() + value.len();
+            if bytes > MAX_BYTES {
+                break;
+            }
+            data.entry(data_key).or_insert(value);
         }
 
         let meta = &mut config_map.metadata;
-        meta.name = Some(record_name(&self.node));
+        meta.name = Some(record_name(self.filed_under()));
         meta.managed_fields = None;
         meta.labels.get_or_insert_default().insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
         let annotations = meta.annotations.get_or_insert_default();
@@ -222,6 +348,10 @@ impl Record {
         annotate(LABELS_GENERATION, self.labels_generation.map(|generation| generation.to_string()));
         annotate(CAPTURED_AT, self.captured_at.map(to_the_second));
         annotate(DEPARTED_AT, self.departed_at.map(to_the_second));
+        annotate(IDENTITY, self.more.identity.clone());
+        annotate(PROVIDER_ID, self.more.machine.provider_id.clone());
+        annotate(SYSTEM_UUID, self.more.machine.system_uuid.clone());
+        annotate(WITHHELD, history::encode_withheld(&self.more.withheld));
         config_map.data = Some(data);
         config_map.binary_data =
             (!self.leftovers.binary_data.is_empty()).then(|| self.leftovers.binary_data.clone());
@@ -239,8 +369,13 @@ impl Record {
 
         let mut damage = Vec::new();
         let annotations = Annotations(meta.annotations.as_ref());
+        let identity = annotations.get(IDENTITY).map(str::to_owned);
         let node = match (annotations.get(NODE), node_in_record_name(name)) {
-            (Some(node), _) if record_name(node) == name => node.to_owned(),
+            _ if identity.as_ref().is_some_and(|identity| record_name(identity) != name) => {
+                let identity = excerpt(&identity.unwrap_or_default());
+                return Err(Unreadable::AnotherIdentity { record: name.to_owned(), identity });
+            }
+            (Some(node), _) if identity.is_some() || record_name(node) == name => node.to_owned(),
             (Some(node), _) => {
                 return Err(Unreadable::AnotherNode { record: name.to_owned(), node: excerpt(node) });
             }
@@ -261,13 +396,26 @@ impl Record {
             .get(DEPARTED_AT)
             .and_then(|_| annotations.required(DEPARTED_AT, &mut damage, |time| time.parse().ok()));
 
+        let origins = annotations
+            .get(WITHHELD)
+            .and_then(|_| annotations.required(WITHHELD, &mut damage, history::decode_withheld))
+            .unwrap_or_default();
+        let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
+        let mut more = More { identity, machine, ..More::default() };
+
         let mut labels = Labels::new();
         let mut leftovers = Leftovers::default();
         for (data_key, data_value) in config_map.data.iter().flatten() {
-            match read_label(data_key, data_value) {
-                Ok((key, value)) => {
-                    labels.insert(key, value);
-                }
+            match read_entry(data_key, data_value) {
+                Ok(Entry::Past(version)) => more.history.push(version),
+                Ok(Entry::Kept(name, value)) => match origins.get(&name) {
+                    Some(system_uuid) => {
+                        let system_uuid = system_uuid.clone();
+                        more.withheld.insert(name, Withheld { value, system_uuid });
+                    }
+                    None => _ = labels.insert(name, value),
+                },
                 Err(what) => {
                     damage.push(what);
                     leftovers.data.insert(data_key.clone(), data_value.clone());
@@ -278,6 +426,7 @@ impl Record {
             damage.push(Damage::Binary(excerpt(data_key)));
             leftovers.binary_data.insert(data_key.clone(), bytes.clone());
         }
+        more.history.sort_by_key(|version| version.generation);
         // A marker made from this record has to satisfy it, or the Node would be restored again and again.
         let generation = generation.max(labels_generation).unwrap_or_default();
         let record = Self {
@@ -289,19 +438,34 @@ impl Record {
             captured_at,
             departed_at,
             labels,
+            more,
             leftovers,
         };
         Ok(Decoded { record, damage })
     }
 }
 
-fn read_label(data_key: &str, data_value: &str) -> Result<(String, String), Damage> {
-    match key::decode_entry(data_key, data_value) {
-        Err(key::Error::NotItsLongKey) => Err(Damage::Value(excerpt(data_key))),
-        Err(key::Error::NotCanonical) => Err(Damage::Key(excerpt(data_key))),
-        Ok((key, _)) if !label::is_key(&key) => Err(Damage::Key(excerpt(data_key))),
-        Ok((_, value)) if !label::is_value(&value) => Err(Damage::Value(excerpt(data_key))),
-        Ok(entry) => Ok(entry),
+/// What an entry of `data` is.
+enum Entry {
+    /// Something that is kept: its name and its value.
+    Kept(String, String),
+    /// What the labels were.
+    Past(Version),
+}
+
+fn read_entry(data_key: &str, data_value: &str) -> Result<Entry, Damage> {
+    let (name, value) = key::decode_entry(data_key, data_value).map_err(|error| match error {
+        key::Error::NotItsLongKey => Damage::Value(excerpt(data_key)),
+        key::Error::NotCanonical => Damage::Key(excerpt(data_key)),
+    })?;
+    if let Some(generation) = history::generation(&name) {
+        let version = history::decode(generation, &value).ok_or_else(|| Damage::Value(excerpt(data_key)))?;
+        return Ok(Entry::Past(version));
+    }
+    match Kept::parse(&name) {
+        None => Err(Damage::Key(excerpt(data_key))),
+        Some(kept) if !kept.takes(&value) => Err(Damage::Value(excerpt(data_key))),
+        Some(_) => Ok(Entry::Kept(name, value)),
     }
 }
 

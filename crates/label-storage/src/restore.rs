@@ -1,8 +1,11 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
+use crate::kept::{Kept, MAX_ANNOTATIONS};
+use crate::node::{KEEP, STARTUP_TAINT, Taint};
+use crate::rules::{IdentityBy, Trust, Winner, never};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
-use crate::{Labels, Node, Record, ResourceVersion, Uid};
+use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
 
 /// What the restorer should do, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,22 +16,74 @@ pub struct Plan {
     pub reason: Reason,
 }
 
-/// A patch of a Node, all of it or nothing: the labels, and the marker that says they are back.
+/// A patch of a Node, all of it or nothing: what it gets back, and the marker that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     /// The incarnation that was read. The API server answers 422 where the Node is another by now.
     pub uid: Uid,
     /// The version that was read. The API server answers 409 where the Node has changed since.
     pub version: ResourceVersion,
-    /// The labels that the record has and the Node has not.
-    pub labels: Labels,
-    /// The keys of labels that both have, with different values. The Node keeps its own, and that is stored from then on: a
-    /// person may have to know.
-    pub conflicts: Vec<String>,
-    /// The new value of the [`RESTORED`](crate::node::RESTORED) annotation.
-    pub marker: String,
-    /// The generation of the record that the labels come from.
+    /// What the Node is given, by name (see [`Kept`]): what the record has and it has not, and what it has otherwise though the
+    /// record's word counts.
+    pub restored: Labels,
+    /// What both have, with different values.
+    pub conflicts: Vec<Conflict>,
+    /// What the record has, and this Node is not to have.
+    pub withheld: Vec<Withheld>,
+    /// All taints that the Node is to have, where that are others than it has: the list can only be written as a whole.
+    pub taints: Option<Vec<Taint>>,
+    /// Whether the taint goes that has kept pods away until now.
+    pub lifts_startup_taint: bool,
+    /// The new value of the [`RESTORED`](crate::node::RESTORED) annotation; `None` where nothing is restored.
+    pub marker: Option<String>,
+    /// The generation of the record that it comes from.
     pub generation: u64,
+}
+
+/// Something that a Node and its record both have, with different values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its name.
+    pub name: String,
+    /// Whose value it has from now on, and is stored.
+    pub winner: Winner,
+}
+
+/// Something that a Node was not given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a Node is not given something that its record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Why {
+    /// Who trusts the Node because of it trusted another machine.
+    OtherMachine,
+    /// Who trusts the Node because of it may have trusted another machine: nobody knows.
+    MachineUnknown,
+    /// It says how the machine is, or belongs to kubelet, network or storage.
+    Never,
+    /// The Node's annotations would be larger than the API server takes.
+    TooLarge,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OtherMachine, Self::MachineUnknown, Self::Never, Self::TooLarge];
+
+    /// A word for markers, logs and metrics; part of what users build upon, so it stays.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OtherMachine => "other-machine",
+            Self::MachineUnknown => "machine-unknown",
+            Self::Never => "never",
+            Self::TooLarge => "too-large",
+        }
+    }
 }
 
 /// Why the restorer does what it does.
@@ -46,6 +101,12 @@ pub enum Reason {
     Returned,
     /// A new incarnation lacks none; it is marked all the same, or the storer would wait for ever.
     ReturnedWhole,
+    /// A person has taken the Node out of all this.
+    Ignored,
+    /// The Node is another machine than the one that had these labels, and the rules forbid to give them to it.
+    OtherMachine,
+    /// To decide, more has to be read of the Node than its metadata.
+    SeenInPart,
 }
 
 impl Reason {
@@ -58,38 +119,36 @@ impl Reason {
             Self::AlreadyRestored => "already-restored",
             Self::Returned => "returned",
             Self::ReturnedWhole => "returned-whole",
+            Self::Ignored => "ignored",
+            Self::OtherMachine => "other-machine",
+            Self::SeenInPart => "seen-in-part",
         }
+    }
+
+    /// Whether there is nothing to wait for, so that pods may come to the Node.
+    const fn is_final(self) -> bool {
+        matches!(self, Self::NothingStored | Self::SameIncarnation | Self::AlreadyRestored | Self::Ignored)
     }
 }
 
-/// Decides what a Node gets back. A label that it has is never overwritten.
+/// Decides what a Node gets back. What it has is never overwritten, unless the rules say that the record's word counts.
 ///
 /// The record has to be read *after* the Node: one that was read before may hold a label that was removed, and
-/// stored as removed, before this incarnation was created.
-pub fn plan_restore(node: &Node, stored: Stored<&Record>) -> Plan {
+/// stored as removed, before this incarnation was created. The Node is to be seen as it is, not through the rules. `is_overdue`:
+/// pods were kept away from it for as long as the rules allow.
+pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_overdue: bool) -> Plan {
     let reason = decide(&node.summary(), stored.map(Record::summary));
-    let (Reason::Returned, Stored::Record(record)) = (reason, stored) else {
-        return Plan { patch: None, reason };
-    };
-    let missing = record.labels.iter().filter(|(key, _)| !node.labels.contains_key(*key));
-    let labels: Labels = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let differs = |(key, value): &(&String, &String)| node.labels.get(*key).is_some_and(|own| own != *value);
-    let conflicts = record.labels.iter().filter(differs).map(|(key, _)| key.clone()).collect();
-    let reason = if labels.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
-    let patch = Patch {
-        uid: node.uid.clone(),
-        version: node.version,
-        labels,
-        conflicts,
-        marker: node.marker_for(record.generation),
-        generation: record.generation,
-    };
-    Plan { patch: Some(patch), reason }
+    match (reason, stored) {
+        (Reason::Returned, Stored::Record(record)) => restore(node, record, rules, is_overdue),
+        _ => Plan { patch: lift(node, rules, reason.is_final() || is_overdue), reason },
+    }
 }
 
-/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`] too.
+/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`] and
+/// [`Reason::OtherMachine`] too.
 pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     match stored {
+        _ if node.traits.is_ignored => Reason::Ignored,
         Stored::Nothing => Reason::NothingStored,
         Stored::Unreadable => Reason::RecordUnreadable,
         Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
@@ -97,6 +156,151 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
         // A marker made from it could outlive it, and hold for the record that comes after it, whose generations begin anew.
         Stored::Record(record) if record.is_empty => Reason::NothingStored,
         Stored::Record(_) => Reason::Returned,
+    }
+}
+
+fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
+    let needs_proof = |kept: Kept<'_>| kept.is_trust() && rules.trust == Trust::SameMachine;
+    let needs_whole =
+        |(name, _, _)| Kept::parse(name).is_some_and(|kept| kept.is_in_spec() || needs_proof(kept));
+    let is_fenced = rules.fence && rules.identity == IdentityBy::Name;
+    if !node.extras.is_whole && (is_fenced || record.all().any(needs_whole)) {
+        return Plan { patch: None, reason: Reason::SeenInPart };
+    }
+    if is_fenced && node.extras.machine.differs_from(&record.more.machine) {
+        return Plan { patch: lift(node, rules, is_overdue), reason: Reason::OtherMachine };
+    }
+    let mut patch = Patch::empty(node);
+    let mut annotations = 0;
+    for (name, value, origin) in record.all() {
+        // What is read from a record is checked there.
+        let Some(kept) = Kept::parse(name) else { continue };
+        let own = node.value_of(kept);
+        if own == Some(value) {
+            continue;
+        }
+        let why = reason_to_withhold(kept, value, origin, node, rules, &mut annotations);
+        match (why, own.map(|_| rules.conflicts.winner(name))) {
+            (Some(why), None) => patch.withheld.push(Withheld { name: name.to_owned(), why }),
+            // It has one that counts.
+            (Some(_), Some(_)) => (),
+            (None, None) => _ = patch.restored.insert(name.to_owned(), value.to_owned()),
+            (None, Some(winner)) => {
+                patch.conflicts.push(Conflict { name: name.to_owned(), winner });
+                if winner == Winner::Record {
+                    patch.restored.insert(name.to_owned(), value.to_owned());
+                }
+            }
+        }
+    }
+    patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
+    patch.taints = taints(node, &patch);
+    let withheld = patch.withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
+    patch.marker = Some(node.marker_for(record.generation, withheld));
+    patch.generation = record.generation;
+    let reason = if patch.restored.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
+    Plan { patch: Some(patch), reason }
+}
+
+fn reason_to_withhold(
+    kept: Kept<'_>,
+    value: &str,
+    origin: Option<&str>,
+    node: &Node,
+    rules: &Rules,
+    annotations: &mut usize,
+) -> Option<Why> {
+    match kept {
+        _ if is_never_kept(kept) => Some(Why::Never),
+        _ if kept.is_trust() && rules.trust == Trust::SameMachine => {
+            match (origin, &node.extras.machine.system_uuid) {
+                (Some(origin), Some(own)) if origin.eq_ignore_ascii_case(own) => None,
+                (Some(_), Some(_)) => Some(Why::OtherMachine),
+                _ => Some(Why::MachineUnknown),
+            }
+        }
+        Kept::Annotation(key) => {
+            *annotations += key.len() + value.len();
+            (*annotations > MAX_ANNOTATIONS).then_some(Why::TooLarge)
+        }
+        _ => None,
+    }
+}
+
+/// Whether it is nobody's to bring back. A record may have it all the same: people write them, too.
+fn is_never_kept(kept: Kept<'_>) -> bool {
+    match kept {
+        Kept::Annotation(KEEP) | Kept::Label(_) | Kept::Cordon => false,
+        Kept::Annotation(key) => never::is_machine_annotation(key),
+        Kept::Taint { key, .. } => never::is_lifecycle_taint(key),
+    }
+}
+
+/// The patch that does nothing but let pods come.
+fn lift(node: &Node, rules: &Rules, is_time: bool) -> Option<Patch> {
+    let lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint() && is_time;
+    let mut patch = Patch { lifts_startup_taint, ..Patch::empty(node) };
+    patch.taints = taints(node, &patch);
+    lifts_startup_taint.then_some(patch)
+}
+
+/// All taints of a Node after a patch, where that changes them.
+fn taints(node: &Node, patch: &Patch) -> Option<Vec<Taint>> {
+    let mut taints = node.extras.taints.clone();
+    if patch.lifts_startup_taint {
+        taints.retain(|taint| taint.key != STARTUP_TAINT);
+    }
+    for (name, value) in &patch.restored {
+        let Some(Kept::Taint { effect, key }) = Kept::parse(name) else { continue };
+        match taints.iter_mut().find(|taint| taint.effect == effect && taint.key == key) {
+            Some(taint) => taint.value.clone_from(value),
+            None => {
+                let (key, value, effect) = (key.to_owned(), value.clone(), effect.to_owned());
+                taints.push(Taint { key, value, effect, time_added: None });
+            }
+        }
+    }
+    (taints != node.extras.taints).then_some(taints)
+}
+
+impl Patch {
+    fn empty(node: &Node) -> Self {
+        Self {
+            uid: node.uid.clone(),
+            version: node.version,
+            restored: Labels::new(),
+            conflicts: Vec::new(),
+            withheld: Vec::new(),
+            taints: None,
+            lifts_startup_taint: false,
+            marker: None,
+            generation: 0,
+        }
+    }
+
+    /// The labels that are set.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.kept().filter_map(|(kept, value)| match kept {
+            Kept::Label(key) => Some((key, value)),
+            _ => None,
+        })
+    }
+
+    /// The annotations that are set, the marker not among them.
+    pub fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.kept().filter_map(|(kept, value)| match kept {
+            Kept::Annotation(key) => Some((key, value)),
+            _ => None,
+        })
+    }
+
+    /// Whether the Node is cordoned.
+    pub fn cordons(&self) -> bool {
+        self.kept().any(|(kept, _)| kept == Kept::Cordon)
+    }
+
+    fn kept(&self) -> impl Iterator<Item = (Kept<'_>, &str)> {
+        self.restored.iter().filter_map(|(name, value)| Some((Kept::parse(name)?, value.as_str())))
     }
 }
 

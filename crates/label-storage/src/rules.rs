@@ -1,146 +1,123 @@
-//! Which labels of a Node are kept. That is the storer's decision alone: a restorer that left a label out would mark the
-//! Node all the same, and the storer would take the label for removed.
+//! What operators choose: which labels, annotations and taints of which Nodes are kept, whose word counts where Node and record
+//! disagree, by what a Node is known again, and for how long a record is kept.
 //!
-//! A rule says what is stored from now on, and nothing about what was stored before: what a record holds that its storer would
-//! not store is left alone in it, and comes back. So rules may change, and differ between replicas while they are rolled
-//! out, and nothing that was stored is lost by it.
+//! - [`patterns`]: keys by name, by pattern and in sets; [`selector`]: Nodes by their labels.
+//! - [`conflicts`]: whose word counts; [`identity`]: by what a Node is known again.
+//! - [`never`]: what is not kept, whatever is chosen.
+//! - [`amount`]: times and shares, as people write them.
+//!
+//! What is stored is the storer's decision alone: a restorer that left a label out would mark the Node all the same, and the
+//! storer would take the label for removed. A rule says what is stored from now on, and nothing about what was stored before: what
+//! a record holds that its storer would not store is left alone in it, and comes back. So rules may change, and differ between
+//! replicas while they are rolled out, and nothing that was stored is lost by it.
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
+pub mod amount;
+pub mod conflicts;
+pub mod identity;
+pub mod never;
+pub mod patterns;
+pub mod selector;
 
-use crate::{Node, Record, key, label};
+use std::time::Duration;
 
-/// The name of a set of keys: what the kubelet and the cloud say about a machine, and say again when it returns.
-pub const MACHINE_FACTS: &str = "machine-facts";
+pub use self::amount::Share;
+pub use self::conflicts::{Conflicts, Winner};
+pub use self::identity::{IdentityBy, Trust};
+pub use self::patterns::{Patterns, Selection};
+pub use self::selector::Selector;
 
-const MACHINE_FACT_KEYS: [&str; 11] = [
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
-
-/// Which labels are stored. By default, all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What operators choose. By default all labels are kept, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    excluded_keys: BTreeSet<String>,
-    excluded_globs: Vec<Glob>,
-}
-
-/// A pattern that can't have been meant.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Two commas, or one too many at the end.
-    #[error("there is nothing between two commas, or after the last one: remove a comma")]
-    Empty,
-    /// No label key looks like that.
-    #[error(
-        "{0:?} matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* stands for any \
-         characters), or the set {MACHINE_FACTS}"
-    )]
-    NoKey(String),
-}
-
-impl FromStr for Rules {
-    type Err = Error;
-
-    /// Reads what is to be excluded: keys, patterns and names of sets, with commas between them. Nothing excludes nothing.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let mut rules = Self::default();
-        if text.trim().is_empty() {
-            return Ok(rules);
-        }
-        for pattern in text.split(',').map(str::trim) {
-            if pattern == MACHINE_FACTS {
-                rules.excluded_keys.extend(MACHINE_FACT_KEYS.map(str::to_owned));
-            } else if pattern.contains('*') {
-                rules.excluded_globs.push(Glob::new(pattern)?);
-            } else if label::is_key(pattern) {
-                rules.excluded_keys.insert(pattern.to_owned());
-            } else if pattern.is_empty() {
-                return Err(Error::Empty);
-            } else {
-                return Err(Error::NoKey(pattern.to_owned()));
-            }
-        }
-        Ok(rules)
-    }
-}
-
-impl fmt::Display for Rules {
-    /// What is excluded, sets spelled out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.excluded_keys.iter().map(String::as_str);
-        let globs = self.excluded_globs.iter().map(|glob| glob.0.as_str());
-        for (at, pattern) in keys.chain(globs).enumerate() {
-            write!(f, "{}{pattern}", if at == 0 { "" } else { "," })?;
-        }
-        Ok(())
-    }
+    /// Which labels are stored, by key.
+    pub labels: Selection,
+    /// Which annotations are stored, by key.
+    pub annotations: Selection,
+    /// Which taints are stored, by key.
+    pub taints: Selection,
+    /// Whether it is stored that a Node is cordoned.
+    pub cordon: bool,
+    /// For which Nodes a record is made. One that exists follows its Node, whatever this says.
+    pub selector: Selector,
+    /// Whether a record is made only for Nodes that say themselves what is to be kept.
+    pub opt_in: bool,
+    /// Whose word counts where a Node that returned has something already, with another value than its record.
+    pub conflicts: Conflicts,
+    /// By what a Node that returns is known again.
+    pub identity: IdentityBy,
+    /// Whether nothing comes back to another machine than the one that it was read from.
+    pub fence: bool,
+    /// What a returning machine must be for security labels to come back.
+    pub trust: Trust,
+    /// Whether a Node that is new has a taint until its labels are back, and after what time that comes off at the latest.
+    pub startup_taint: Option<Duration>,
+    /// How long the record of a Node that is gone is kept; [`Duration::MAX`] is for ever.
+    pub retention: Duration,
+    /// What share of all records may be deleted in an hour.
+    pub cleanup_share: Share,
+    /// How many earlier states of a Node its record remembers.
+    pub history: usize,
 }
 
 impl Rules {
+    /// How long the record of a Node that is gone is kept, unless it is said.
+    pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+    /// After what time a startup taint comes off, unless it is said.
+    pub const STARTUP_TAINT: Duration = Duration::from_secs(2 * 60);
+
+    /// How many earlier states a record remembers, unless it is said.
+    pub const HISTORY: usize = 3;
+
+    /// How many it can be told to remember: all of them have to fit into one ConfigMap.
+    pub const MOST_HISTORY: usize = 20;
+
     /// Whether a label of this key is stored.
-    pub fn keep(&self, key: &str) -> bool {
-        !self.excluded_keys.contains(key) && !self.excluded_globs.iter().any(|glob| glob.matches(key))
+    pub fn keeps_label(&self, key: &str) -> bool {
+        self.labels.selects(key)
     }
 
-    /// Whether all are: then nobody need ask for each.
-    pub fn keep_all(&self) -> bool {
-        self.excluded_keys.is_empty() && self.excluded_globs.is_empty()
-    }
-}
-
-/// A label key with `*` for any characters, a slash among them, or none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Glob(String);
-
-impl Glob {
-    fn new(pattern: &str) -> Result<Self, Error> {
-        // One that has no key among its simplest matches has a character or a length that no key has.
-        let could_match = ["", "x"].iter().any(|any| label::is_key(&pattern.replace('*', any)));
-        if could_match { Ok(Self(pattern.to_owned())) } else { Err(Error::NoKey(pattern.to_owned())) }
+    /// Whether an annotation of this key is stored because it was chosen.
+    pub fn keeps_annotation(&self, key: &str) -> bool {
+        self.annotations.selects(key) && !never::is_machine_annotation(key)
     }
 
-    fn matches(&self, key: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let (first, last) = (parts.next().unwrap_or_default(), parts.next_back().unwrap_or_default());
-        let Some(rest) = key.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
-            return false;
-        };
-        let found = parts.try_fold(rest, |rest, part| Some(&rest[rest.find(part)? + part.len()..]));
-        found.is_some()
+    /// Whether a taint of this key is stored.
+    pub fn keeps_taint(&self, key: &str) -> bool {
+        self.taints.selects(key) && !never::is_lifecycle_taint(key)
+    }
+
+    /// Whether all labels are stored: then nobody need ask for each.
+    pub fn keeps_all_labels(&self) -> bool {
+        self.labels.selects_all()
+    }
+
+    /// Whether a decision takes an annotation of this key: ours, one that is stored, or what the Node is known by.
+    pub fn wants_annotation(&self, key: &str) -> bool {
+        key.starts_with(never::OURS)
+            || self.keeps_annotation(key)
+            || matches!(&self.identity, IdentityBy::Annotation(its) if its == key)
     }
 }
 
-impl Node {
-    /// The Node as a storer with these rules sees it: without the labels that it does not store. Not for a restorer, which must
-    /// know all that a Node has, lest it overwrites something.
-    pub fn seen_through(mut self, rules: &Rules) -> Self {
-        if !rules.keep_all() {
-            self.labels.retain(|key, _| rules.keep(key));
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            labels: Selection::all(),
+            annotations: Selection::none(),
+            taints: Selection::none(),
+            cordon: false,
+            selector: Selector::default(),
+            opt_in: false,
+            conflicts: Conflicts::default(),
+            identity: IdentityBy::default(),
+            fence: false,
+            trust: Trust::default(),
+            startup_taint: None,
+            retention: Self::RETENTION,
+            cleanup_share: Share::default(),
+            history: Self::HISTORY,
         }
-        self
-    }
-}
-
-impl Record {
-    /// The record as a storer with these rules sees it: what it would not store is set aside with all else in there that is not
-    /// its business. So it makes the record no different from its Node, and not empty, and is written back as it was.
-    pub fn seen_through(mut self, rules: &Rules) -> Self {
-        if !rules.keep_all() {
-            let beyond = self.labels.extract_if(.., |key, _| !rules.keep(key));
-            self.leftovers.data.extend(beyond.map(|(key, value)| key::encode_entry(&key, &value)));
-        }
-        self
     }
 }
 

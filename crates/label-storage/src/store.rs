@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::summary::{NodeSummary, RecordSummary};
-use crate::{Node, Record};
+use crate::{Node, Record, Rules};
 
 /// For how long a plan may be carried out after its Node was read. Later, the world may have moved on in ways that
 /// no guard on a write sees, so it is dropped and made anew.
@@ -136,6 +136,10 @@ pub enum Reason {
     RetentionOver,
     /// The Node is gone, and nothing is stored of it.
     NothingStored,
+    /// A person has taken the Node out of all this. What was stored before that stays.
+    Ignored,
+    /// The rules have no record made of this Node.
+    NotSelected,
 }
 
 impl Reason {
@@ -160,11 +164,13 @@ impl Reason {
             Self::Away => "away",
             Self::RetentionOver => "retention-over",
             Self::NothingStored => "nothing-stored",
+            Self::Ignored => "ignored",
+            Self::NotSelected => "not-selected",
         }
     }
 }
 
-/// Decides what becomes of a record.
+/// Decides what becomes of a record. Node and record are to be seen through the same rules (see [`Node::seen_through`]).
 ///
 /// | the Node | the record | what follows |
 /// |---|---|---|
@@ -177,10 +183,14 @@ impl Reason {
 /// | gone | any | kept for the retention |
 /// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
 /// | any other | empty | deleted, half a minute later |
+/// | there or deleted, and a person has said that it is to be ignored | any | left alone |
+///
+/// Which Nodes are selected only counts where there is no record yet: one that exists follows its Node, so that what is removed from
+/// that stays removed.
 ///
 /// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
 /// it would wipe the store.
-pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances) -> Plan {
+pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances, rules: &Rules) -> Plan {
     let reason = decide(node.map(Node::summary), stored.map(Record::summary), at);
     let departed = |record| Record { departed_at: Some(at.now), ..record };
     let action = match (reason, node, stored) {
@@ -189,16 +199,16 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
             Reason::LabelsChanged | Reason::Restored | Reason::NotGone,
             Sighting::Live(node),
             Stored::Record(record),
-        ) => Action::Replace(record.retaken(node, at.now)),
+        ) => Action::Replace(record.retaken(node, at.now, rules)),
         (Reason::Returned, _, Stored::Record(record)) => Action::Replace(record.with_departed_at(None)),
         (Reason::LastWords, Sighting::Deleted(node), Stored::Nothing) => {
             Action::Create(departed(Record::of(node, at.now)))
         }
         (Reason::LastWords, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.retaken(node, at.now)))
+            Action::Replace(departed(record.retaken(node, at.now, rules)))
         }
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.merged(node, at.now)))
+            Action::Replace(departed(record.merged(node, at.now, rules)))
         }
         (Reason::Departed, _, Stored::Record(record)) => {
             Action::Replace(record.with_departed_at(Some(at.now)))
@@ -213,9 +223,13 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
 /// thousand Nodes asks it whether a plan is needed.
 pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Circumstances) -> Reason {
     match (node, stored) {
+        (Sighting::Live(node) | Sighting::Deleted(node), _) if node.traits.is_ignored => Reason::Ignored,
         (_, Stored::Unreadable) => Reason::RecordUnreadable,
         (Sighting::Live(node) | Sighting::Deleted(node), Stored::Nothing) if node.labels.is_empty() => {
             Reason::NoLabels
+        }
+        (Sighting::Live(node) | Sighting::Deleted(node), Stored::Nothing) if node.traits.is_unselected => {
+            Reason::NotSelected
         }
         (Sighting::Live(_), Stored::Nothing) => Reason::FirstSeen,
         (Sighting::Deleted(_), Stored::Nothing) => Reason::LastWords,
@@ -238,6 +252,8 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
 pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
+        _ if last.traits.is_ignored => false,
+        Stored::Nothing if last.traits.is_unselected => false,
         // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had.
         Stored::Nothing => true,
         Stored::Unreadable => false,
@@ -251,7 +267,9 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     if !same_incarnation && !restored {
         return match record.departed_at {
             // There is nothing to be restored, so there is nothing to wait for.
-            _ if record.is_empty && !node.labels.is_empty() && !is_older => Reason::LabelsChanged,
+            _ if record.is_empty && !node.labels.is_empty() && !is_older && !node.traits.is_unselected => {
+                Reason::LabelsChanged
+            }
             _ if record.is_empty => tombstone(at),
             Some(_) => Reason::Returned,
             None => Reason::AwaitingRestore,

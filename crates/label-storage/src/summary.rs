@@ -67,6 +67,19 @@ pub struct NodeSummary {
     pub labels: LabelsDigest,
     /// See [`Node::restored_from`].
     pub restored_from: Option<u64>,
+    /// What else counts.
+    pub traits: Traits,
+}
+
+/// What a Node is, beside what it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// See [`Node::is_ignored`].
+    pub is_ignored: bool,
+    /// Whether the rules have no record made of it.
+    pub is_unselected: bool,
+    /// See [`Node::has_startup_taint`].
+    pub has_startup_taint: bool,
 }
 
 /// A record, as far as a decision goes.
@@ -132,7 +145,7 @@ pub fn digest(labels: &Labels) -> LabelsDigest {
     let sum = labels.iter().fold(0u128, |sum, (key, value)| {
         entry.clear();
         entry.extend_from_slice(key.as_bytes());
-        // No label key has this byte, so no two entries run together to the same bytes.
+        // No name has this byte, so no two entries run together to the same bytes.
         entry.push(b'=');
         entry.extend_from_slice(value.as_bytes());
         sum.wrapping_add(xxh3_128(&entry))
@@ -148,6 +161,11 @@ impl Node {
             version: self.version,
             labels: digest(&self.labels),
             restored_from: self.restored_from(),
+            traits: Traits {
+                is_ignored: self.is_ignored(),
+                is_unselected: self.extras.is_unselected,
+                has_startup_taint: self.has_startup_taint(),
+            },
         }
     }
 }

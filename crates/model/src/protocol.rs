@@ -248,6 +248,7 @@ fn real_node(name: usize, node: Node) -> label_storage::Node {
         version: ResourceVersion(node.version.into()),
         labels: real_labels(name, node.labels),
         marker: node.marker.map(|(uid, generation)| format!("u{uid}/{generation}")),
+        extras: Default::default(),
     }
 }
 

@@ -189,6 +189,7 @@ impl Planner for RestorePlanner {
 
 #[cfg(test)]
 mod tests {
+    use label_storage::rules::Selection;
     use label_storage::{Record, Uid};
     use label_storage_runtime::engine::Reading;
 
@@ -197,7 +198,14 @@ mod tests {
     fn node(name: &str, uid: &str, version: u64) -> Node {
         let uid = Uid::new(uid).expect("a uid");
         let labels = [("pool".to_owned(), "gold".to_owned())].into();
-        Node { name: name.to_owned(), uid, version: ResourceVersion(version), labels, marker: None }
+        Node {
+            name: name.to_owned(),
+            uid,
+            version: ResourceVersion(version),
+            labels,
+            marker: None,
+            extras: Default::default(),
+        }
     }
 
     fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {
@@ -264,7 +272,8 @@ mod tests {
 
     #[test]
     fn what_no_storer_keeps_is_not_waited_for() {
-        let rules: Arc<Rules> = Arc::new("machine-facts".parse().expect("rules"));
+        let labels = Selection::all_but("machine-facts".parse().expect("patterns"));
+        let rules = Arc::new(Rules { labels, ..Rules::default() });
         let host = |node: Node, host: &str| {
             let mut labels = node.labels.clone();
             labels.insert("kubernetes.io/hostname".to_owned(), host.to_owned());

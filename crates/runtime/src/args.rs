@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
-use label_storage::{Rules, shard};
+use label_storage::rules::Patterns;
+use label_storage::shard;
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
@@ -38,7 +39,7 @@ pub struct Common {
         default_value = "",
         hide_default_value = true
     )]
-    pub exclude_labels: Rules,
+    pub exclude_labels: Patterns,
 
     /// Hear of changes as they happen, rather than with the next list only
     #[arg(long, env = "LABEL_STORAGE_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,

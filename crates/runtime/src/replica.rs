@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use label_storage::rules::Selection;
 use label_storage::{ResourceVersion, Rules};
 
 use crate::args::{Common, Share};
@@ -55,7 +56,8 @@ impl Replica {
     /// A replica that works on this cluster, without a lease.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
         let node_source = Arc::new(Source::nodes(client.clone()));
-        let rules = Arc::new(args.exclude_labels.clone());
+        let labels = Selection::all_but(args.exclude_labels.clone());
+        let rules = Arc::new(Rules { labels, ..Rules::default() });
         // What is listed and watched of a record is only ever compared with a Node that is seen through the same rules.
         let record_source = Arc::new(Source::records(client.clone(), namespace).seen_through(&rules));
         Self {

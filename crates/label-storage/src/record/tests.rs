@@ -90,10 +90,10 @@ fn a_replace_keeps_what_others_put_on_the_config_map() {
 fn every_write_counts_one_up() {
     let node = crate::fixtures::node("a").label("k", "v");
     let first = Record::of(&node, second(1));
-    assert_eq!((first.generation, first.retaken(&node, second(2)).generation), (1, 2));
+    assert_eq!((first.generation, first.retaken(&node, second(2), &Rules::default()).generation), (1, 2));
     assert_eq!(first.with_departed_at(Some(second(3))).generation, 2);
     let last = Record { generation: u64::MAX, ..first };
-    assert_eq!(last.retaken(&node, second(2)).generation, u64::MAX);
+    assert_eq!(last.retaken(&node, second(2), &Rules::default()).generation, u64::MAX);
 }
 
 #[test]
@@ -102,11 +102,17 @@ fn only_a_change_of_labels_counts_as_one() {
     let first = Record::of(&node, second(1));
     assert_eq!(first.labels_generation, Some(1));
     assert_eq!(first.with_departed_at(Some(second(3))).labels_generation, Some(1));
-    assert_eq!(first.retaken(&node.clone().incarnation("u2"), second(2)).labels_generation, Some(1));
+    assert_eq!(
+        first.retaken(&node.clone().incarnation("u2"), second(2), &Rules::default()).labels_generation,
+        Some(1)
+    );
     let changed = node.clone().label("k", "w");
-    assert_eq!(first.retaken(&changed, second(2)).labels_generation, Some(2));
-    assert_eq!(first.merged(&changed, second(2)).labels_generation, Some(2));
-    assert_eq!(first.merged(&crate::fixtures::node("a"), second(2)).labels_generation, Some(1));
+    assert_eq!(first.retaken(&changed, second(2), &Rules::default()).labels_generation, Some(2));
+    assert_eq!(first.merged(&changed, second(2), &Rules::default()).labels_generation, Some(2));
+    assert_eq!(
+        first.merged(&crate::fixtures::node("a"), second(2), &Rules::default()).labels_generation,
+        Some(1)
+    );
 }
 
 #[test]
@@ -121,7 +127,7 @@ fn a_marker_made_from_a_record_always_satisfies_it() {
         let record = decoded.expect("readable").record;
         let node = crate::fixtures::node("my-new-node").incarnation("u2");
         assert!(!record.summary().is_restored_to(&node.summary()));
-        let marker = node.marker_for(record.generation);
+        let marker = node.marker_for(record.generation, []);
         assert!(
             record.summary().is_restored_to(&node.marked(&marker).summary()),
             "{generation} {labels_generation}"

@@ -2,22 +2,22 @@ use super::*;
 use crate::Record;
 use crate::fixtures::{node, record};
 
-fn patch(labels: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch> {
-    let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let marker = format!("{}/{generation}", node.uid);
-    let (uid, version) = (node.uid.clone(), node.version);
-    Some(Patch { uid, version, labels, conflicts: Vec::new(), marker, generation })
+fn patch(restored: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch> {
+    let restored = restored.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let marker = Some(format!("{}/{generation}", node.uid));
+    Some(Patch { restored, marker, generation, ..Patch::empty(node) })
 }
 
 /// The same, where the Node has other values of these.
 fn conflicting(conflicts: &[&str], patch: Option<Patch>) -> Option<Patch> {
-    let conflicts = conflicts.iter().map(|key| (*key).to_owned()).collect();
+    let conflict = |name: &&str| Conflict { name: (*name).to_owned(), winner: Winner::Node };
+    let conflicts = conflicts.iter().map(conflict).collect();
     patch.map(|patch| Patch { conflicts, ..patch })
 }
 
 #[track_caller]
 fn expect(node: &Node, stored: Stored<&Record>, reason: Reason, patch: Option<Patch>) {
-    assert_eq!(plan_restore(node, stored), Plan { patch, reason });
+    assert_eq!(plan_restore(node, stored, &Rules::default(), false), Plan { patch, reason });
 }
 
 #[test]

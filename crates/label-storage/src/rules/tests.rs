@@ -1,24 +1,46 @@
-use std::time::Duration;
-
-use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
+use super::patterns::{Error, Glob, MACHINE_FACT_KEYS};
 use super::*;
-use crate::Labels;
-use crate::fixtures::{node, record, second, uid};
-use crate::store::{Action, Circumstances, Reason, Sighting, Stored, plan_store};
+use crate::label;
 
-fn rules(text: &str) -> Rules {
-    text.parse().expect("rules")
+fn patterns(text: &str) -> Patterns {
+    text.parse().expect("patterns")
 }
 
 #[test]
-fn nothing_is_excluded_unless_it_is_said() {
+fn all_labels_and_nothing_else_are_kept_unless_it_is_said() {
+    let rules = Rules::default();
+    assert!(rules.keeps_all_labels() && rules.keeps_label("kubernetes.io/hostname"));
+    assert!(!rules.keeps_annotation("example.com/owner") && !rules.keeps_taint("dedicated"));
     for text in ["", " "] {
-        assert_eq!(rules(text), Rules::default());
-        assert!(rules(text).keep_all());
+        assert_eq!(patterns(text), Patterns::default());
+        assert!(Selection::all_but(patterns(text)).selects_all());
     }
-    assert!(Rules::default().keep("kubernetes.io/hostname"));
+}
+
+#[test]
+fn what_is_never_kept_is_not_even_if_all_is_included() {
+    let rules = Rules { annotations: Selection::all(), taints: Selection::all(), ..Rules::default() };
+    assert!(rules.keeps_annotation("example.com/owner") && rules.keeps_taint("dedicated"));
+    assert!(!rules.keeps_annotation("csi.volume.kubernetes.io/nodeid"));
+    assert!(!rules.keeps_annotation("label-storage/restored"));
+    assert!(!rules.keeps_taint("node.kubernetes.io/not-ready"));
+}
+
+#[test]
+fn annotations_are_wanted_that_are_ours_or_stored_or_tell_who_it_is() {
+    let mut rules = Rules::default();
+    assert!(rules.wants_annotation("label-storage/restored"));
+    for key in ["example.com/owner", "example.com/serial"] {
+        assert!(!rules.wants_annotation(key));
+    }
+    rules.annotations.include = patterns("example.com/o*");
+    rules.identity = IdentityBy::Annotation("example.com/serial".to_owned());
+    for key in ["example.com/owner", "example.com/serial"] {
+        assert!(rules.wants_annotation(key));
+    }
+    assert!(!rules.wants_annotation("example.com/else"));
 }
 
 #[test]
@@ -40,126 +62,44 @@ fn keys_and_patterns_exclude_what_they_match_and_nothing_else() {
         ("*", &["a", "example.com/a"], &[]),
         ("a, b ,c/*", &["a", "b", "c/d"], &["c", "d"]),
     ] {
-        let rules = rules(pattern);
-        assert!(!rules.keep_all());
+        let rules = Rules { labels: Selection::all_but(patterns(pattern)), ..Rules::default() };
+        assert!(!rules.keeps_all_labels());
         for key in excluded {
-            assert!(!rules.keep(key), "{pattern} and {key}");
+            assert!(!rules.keeps_label(key), "{pattern} and {key}");
         }
         for key in kept {
-            assert!(rules.keep(key), "{pattern} and {key}");
+            assert!(rules.keeps_label(key), "{pattern} and {key}");
         }
     }
 }
 
 #[test]
 fn machine_facts_are_what_comes_back_by_itself() {
-    let rules = rules("machine-facts,pool");
+    let facts = patterns("machine-facts,pool");
+    let rules = Rules { labels: Selection::all_but(facts.clone()), ..Rules::default() };
     for key in MACHINE_FACT_KEYS.iter().chain(&["pool"]) {
         assert!(label::is_key(key), "{key}");
-        assert!(!rules.keep(key), "{key}");
+        assert!(!rules.keeps_label(key), "{key}");
     }
     for key in ["node-role.kubernetes.io/worker", "kubernetes.io/role", "topology.kubernetes.io/rack"] {
-        assert!(rules.keep(key), "{key}");
+        assert!(rules.keeps_label(key), "{key}");
     }
-    assert_eq!(rules.to_string().split(',').count(), 12);
-    assert_eq!(rules.to_string().parse(), Ok(rules));
+    assert_eq!(facts.to_string(), "machine-facts,pool");
+    assert_eq!(facts.keys().count(), 12);
+    assert_eq!(facts.to_string().parse(), Ok(facts));
 }
 
 #[test]
 fn patterns_that_match_nothing_are_refused() {
     for text in [",", "a,", ",a", "a,,b"] {
-        assert_eq!(text.parse::<Rules>(), Err(Error::Empty), "{text}");
+        assert_eq!(text.parse::<Patterns>(), Err(Error::Empty), "{text}");
     }
     for text in
         ["a b", "a/b/c", "a/b/*", "Example.com/*", "/a", "a/", "*/", "[ab]", "{a,b}", "a?", "-*", "ä*", "a=b"]
     {
-        let refused = text.parse::<Rules>();
+        let refused = text.parse::<Patterns>();
         assert!(matches!(refused, Err(Error::NoKey(_))), "{text}: {refused:?}");
     }
-}
-
-#[test]
-fn what_is_excluded_makes_no_record_and_no_difference() {
-    let rules = rules("machine-facts");
-    let at = circumstances(Duration::ZERO);
-    let host = |node: Node| node.label("kubernetes.io/hostname", "a");
-    let plan = |node: Node, stored: Option<Record>| {
-        let stored = stored.map(|record| record.seen_through(&rules));
-        let stored = stored.as_ref().map_or(Stored::Nothing, Stored::Record);
-        plan_store(Sighting::Live(&node.seen_through(&rules)), stored, at).reason
-    };
-    assert_eq!(plan(host(node("a")), None), Reason::NoLabels);
-    let stored = record("a", "u1").label("pool", "gold");
-    assert_eq!(plan(host(node("a").label("pool", "gold")), Some(stored.clone())), Reason::UpToDate);
-    // Stored before it was excluded, and another by now.
-    let stored = stored.label("kubernetes.io/hostname", "b");
-    assert_eq!(plan(host(node("a").label("pool", "gold")), Some(stored.clone())), Reason::UpToDate);
-    assert_eq!(plan(node("a").label("pool", "gold"), Some(stored.clone())), Reason::UpToDate);
-    assert_eq!(plan(node("a"), Some(stored)), Reason::LabelsChanged);
-}
-
-#[test]
-fn a_record_with_nothing_but_what_is_excluded_is_not_empty() {
-    let rules = rules("pool");
-    let aged = circumstances(Duration::from_secs(3600));
-    let stored = record("a", "u1").label("pool", "gold").seen_through(&rules);
-    let reason = |sighting: Sighting<&Node>| plan_store(sighting, Stored::Record(&stored), aged).reason;
-    assert_eq!(reason(Sighting::Live(&node("a"))), Reason::UpToDate);
-    assert_eq!(reason(Sighting::Live(&node("a").incarnation("u2"))), Reason::AwaitingRestore);
-    assert_eq!(reason(Sighting::Gone), Reason::Departed);
-}
-
-fn circumstances(unchanged_for: Duration) -> Circumstances {
-    Circumstances {
-        now: second(1000),
-        unchanged_for,
-        retention: Duration::from_secs(100),
-        steady_since: second(0),
-    }
-}
-
-/// The record as the next reader finds it, whatever its rules.
-fn written(record: &Record) -> Record {
-    let mut config_map = ConfigMap::default();
-    record.encode_into(&mut config_map).expect("it fits");
-    Record::decode(&config_map).expect("readable").record
-}
-
-fn some_labels() -> impl Strategy<Value = Labels> {
-    let keys = prop_oneof![
-        Just("pool".to_owned()),
-        Just("kubernetes.io/hostname".to_owned()),
-        Just("example.com/a".to_owned()),
-        Just("example.com/b".to_owned()),
-        // Too long for a ConfigMap key as it is.
-        Just(format!("{}.com/{}", ["a".repeat(60).as_str(); 4].join("."), "n".repeat(60))),
-    ];
-    proptest::collection::btree_map(keys, "[xy]", 0..5)
-}
-
-fn some_rules() -> impl Strategy<Value = Rules> {
-    let patterns = vec!["pool", "machine-facts", "example.com/*", "example.com/b", "*.com/*", "a*", "*"];
-    proptest::sample::subsequence(patterns, 0..4).prop_map(|patterns| rules(&patterns.join(",")))
-}
-
-fn some_node() -> impl Strategy<Value = Node> {
-    let markers = prop_oneof![Just(None), Just(Some("u1/4")), Just(Some("u2/4")), Just(Some("u2/3"))];
-    (some_labels(), prop_oneof![Just("u1"), Just("u2")], 8u64..13, markers).prop_map(
-        |(labels, incarnation, version, marker)| Node {
-            labels,
-            marker: marker.map(str::to_owned),
-            ..node("a").incarnation(incarnation).at(version)
-        },
-    )
-}
-
-fn some_record() -> impl Strategy<Value = Record> {
-    (some_labels(), any::<bool>(), any::<bool>()).prop_map(|(labels, is_of_u1, is_departed)| Record {
-        labels,
-        uid: is_of_u1.then(|| uid("u1")),
-        departed_at: is_departed.then(|| second(990)),
-        ..record("a", "u1")
-    })
 }
 
 proptest! {
@@ -174,72 +114,5 @@ proptest! {
         }
         prop_assume!(pattern.contains('*'));
         prop_assert_eq!(Glob(pattern.clone()).matches(&key), slow(pattern.as_bytes(), key.as_bytes()));
-    }
-
-    #[test]
-    fn what_is_set_aside_is_written_back(record in some_record(), rules in some_rules()) {
-        let seen = record.clone().seen_through(&rules);
-        prop_assert!(seen.labels.keys().all(|key| rules.keep(key)));
-        prop_assert_eq!(seen.is_empty(), record.is_empty());
-        prop_assert_eq!(written(&seen), written(&record));
-    }
-
-    /// Whatever a storer's rules, whatever it sees and whatever it makes of that.
-    #[test]
-    fn no_rules_drop_what_was_stored_and_none_are_broken(
-        node in some_node(),
-        stored in proptest::option::of(some_record()),
-        rules in some_rules(),
-        is_deleted: bool,
-        unchanged_for in prop_oneof![Just(Duration::ZERO), Just(Duration::from_secs(60))],
-    ) {
-        let seen = node.clone().seen_through(&rules);
-        let sighting = if is_deleted { Sighting::Deleted(&seen) } else { Sighting::Live(&seen) };
-        let read = stored.clone().map(|record| record.seen_through(&rules));
-        let at = circumstances(unchanged_for);
-        let plan = plan_store(sighting, read.as_ref().map_or(Stored::Nothing, Stored::Record), at);
-        let before = stored.map(|record| record.labels).unwrap_or_default();
-        let after = match &plan.action {
-            Action::Nothing => return Ok(()),
-            Action::Create(record) | Action::Replace(record) => written(record).labels,
-            Action::Delete => Labels::new(),
-        };
-        let beyond = |labels: &Labels| -> Labels {
-            let beyond = labels.iter().filter(|(key, _)| !rules.keep(key));
-            beyond.map(|(key, value)| (key.clone(), value.clone())).collect()
-        };
-        prop_assert_eq!(beyond(&after), beyond(&before), "{:?}", plan);
-        // And what is written is what the same storer is content with.
-        if let (Action::Create(record) | Action::Replace(record), false) = (&plan.action, is_deleted) {
-            let again = written(record).seen_through(&rules);
-            let next = plan_store(Sighting::Live(&seen), Stored::Record(&again), circumstances(Duration::ZERO));
-            prop_assert!(matches!(next.action, Action::Nothing), "{:?} and then {:?}", plan, next);
-        }
-    }
-
-    /// Two storers with different rules, each in its turn as long as it has something to write.
-    #[test]
-    fn storers_with_different_rules_do_not_fight(
-        node in some_node(),
-        stored in some_record(),
-        one in some_rules(),
-        other in some_rules(),
-    ) {
-        let mut record = stored.clone();
-        let mut writes = 0;
-        for rules in [&one, &other].into_iter().cycle().take(8) {
-            let (seen, read) = (node.clone().seen_through(rules), record.clone().seen_through(rules));
-            let plan = plan_store(Sighting::Live(&seen), Stored::Record(&read), circumstances(Duration::ZERO));
-            if let Action::Replace(next) = plan.action {
-                record = written(&next);
-                writes += 1;
-            }
-        }
-        // Each has its say once, and what neither stores is as it was.
-        prop_assert!(writes <= 3, "{} writes", writes);
-        let untouched = |key: &&String| !one.keep(key) && !other.keep(key);
-        for key in stored.labels.keys().filter(untouched) {
-            prop_assert_eq!(record.labels.get(key), stored.labels.get(key));
-        }
     }
 }

@@ -12,6 +12,11 @@ fn at() -> Circumstances {
     }
 }
 
+/// What was before is another matter.
+fn without_history() -> Rules {
+    Rules { history: 0, ..Rules::default() }
+}
+
 #[track_caller]
 fn expect(
     sighting: Sighting<&Node>,
@@ -20,7 +25,7 @@ fn expect(
     reason: Reason,
     action: Action,
 ) {
-    assert_eq!(plan_store(sighting, stored, at), Plan { action, reason });
+    assert_eq!(plan_store(sighting, stored, at, &without_history()), Plan { action, reason });
 }
 
 /// The record after a write from this node: the next generation, captured now.
@@ -313,7 +318,8 @@ mod a_deleted_event {
         for incarnation in ["u0", "u1"] {
             for (version, newer) in [(9, false), (10, false), (11, true)] {
                 let node = node("a").incarnation(incarnation).label("k", "late").at(version);
-                let plan = plan_store(Sighting::Deleted(&node), Stored::Record(&record), at());
+                let plan =
+                    plan_store(Sighting::Deleted(&node), Stored::Record(&record), at(), &without_history());
                 assert_eq!(plan.reason == Reason::ViewOlderThanRecord, !newer, "{incarnation} at {version}");
                 assert_eq!(plan.action == Action::Nothing, !newer, "{incarnation} at {version}");
             }

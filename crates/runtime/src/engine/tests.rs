@@ -76,7 +76,14 @@ impl Planner for Everything {
 fn node(uid: &str, version: u64) -> Node {
     let uid = Uid::new(uid).expect("a uid");
     let labels = Default::default();
-    Node { name: "a".to_owned(), uid, version: ResourceVersion(version), labels, marker: None }
+    Node {
+        name: "a".to_owned(),
+        uid,
+        version: ResourceVersion(version),
+        labels,
+        marker: None,
+        extras: Default::default(),
+    }
 }
 
 fn seen(node: Node) -> Observed {

@@ -64,7 +64,14 @@ fn open(server: &Arc<Server>) -> (Events, Office, Arc<Metrics>) {
 
 fn node(number: usize) -> Node {
     let (name, uid) = (format!("n{number}"), Uid::new(UID).expect("a uid"));
-    Node { name, uid, version: ResourceVersion(7), labels: Labels::new(), marker: None }
+    Node {
+        name,
+        uid,
+        version: ResourceVersion(7),
+        labels: Labels::new(),
+        marker: None,
+        extras: Default::default(),
+    }
 }
 
 fn pool() -> Labels {

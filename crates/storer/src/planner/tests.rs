@@ -14,7 +14,14 @@ struct World {
 fn node(uid: &str, version: u64, pool: &str) -> Node {
     let labels = [("pool".to_owned(), pool.to_owned())].into();
     let uid = Uid::new(uid).expect("a uid");
-    Node { name: "a".to_owned(), uid, version: ResourceVersion(version), labels, marker: None }
+    Node {
+        name: "a".to_owned(),
+        uid,
+        version: ResourceVersion(version),
+        labels,
+        marker: None,
+        extras: Default::default(),
+    }
 }
 
 impl World {

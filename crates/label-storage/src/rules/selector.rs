@@ -1,0 +1,163 @@
+//! Nodes by their labels, in the words of `kubectl --selector`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Labels, label};
+
+/// What the labels of a Node must be. By default anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Exists,
+    IsMissing,
+    In(BTreeSet<String>),
+    /// Or there is no such label.
+    NotIn(BTreeSet<String>),
+}
+
+/// A selector that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Two commas, or one too many at the end.
+    #[error("there is nothing between two commas of the selector, or after the last one: remove a comma")]
+    Empty,
+    /// Not one of the forms.
+    #[error(
+        "{0:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+    )]
+    NoRequirement(String),
+    /// No label has such a key.
+    #[error("{0:?} is no label key, so the selector can't ask for it")]
+    NoKey(String),
+    /// No label has such a value.
+    #[error("{0:?} is no label value, so the selector can't ask for it")]
+    NoValue(String),
+}
+
+impl Selector {
+    /// Whether a Node with these labels is selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.is_met(labels))
+    }
+
+    /// Whether every Node is: then nobody need ask for each.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromStr for Selector {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let mut is_within = false;
+        let parts = text.split(|c| {
+            is_within = (is_within || c == '(') && c != ')';
+            c == ',' && !is_within
+        });
+        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Selector {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.0.iter().enumerate() {
+            write!(f, "{}{requirement}", if at == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl Requirement {
+    fn is_met(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match &self.test {
+            Test::Exists => value.is_some(),
+            Test::IsMissing => value.is_none(),
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+        }
+    }
+
+    fn new(key: &str, test: Test) -> Result<Self, Error> {
+        let key = key.trim();
+        if label::is_key(key) {
+            Ok(Self { key: key.to_owned(), test })
+        } else {
+            Err(Error::NoKey(key.to_owned()))
+        }
+    }
+}
+
+impl FromStr for Requirement {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        let wrong = || Error::NoRequirement(text.to_owned());
+        if text.is_empty() {
+            return Err(Error::Empty);
+        }
+        if let Some(key) = text.strip_prefix('!') {
+            return Self::new(key, Test::IsMissing);
+        }
+        if let Some((before, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            let (key, word) = before.trim_end().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
+            let test = match word {
+                "in" => Test::In,
+                "notin" => Test::NotIn,
+                _ => return Err(wrong()),
+            };
+            // Somebody who asks for an empty value says so with a comma, or with an equals sign.
+            if values.trim().is_empty() {
+                return Err(wrong());
+            }
+            return Self::new(key, test(values.split(',').map(value).collect::<Result<_, _>>()?));
+        }
+        match text.split_once("!=").or_else(|| text.split_once('=')) {
+            Some((key, values)) if text[key.len()..].starts_with('!') => {
+                Self::new(key, Test::NotIn([value(values)?].into()))
+            }
+            Some((key, values)) => {
+                Self::new(key, Test::In([value(values.strip_prefix('=').unwrap_or(values))?].into()))
+            }
+            None if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) => {
+                Err(wrong())
+            }
+            None => Self::new(text, Test::Exists),
+        }
+    }
+}
+
+fn value(text: &str) -> Result<String, Error> {
+    let text = text.trim();
+    if label::is_value(text) { Ok(text.to_owned()) } else { Err(Error::NoValue(text.to_owned())) }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, test } = self;
+        let (values, one, many) = match test {
+            Test::Exists => return write!(f, "{key}"),
+            Test::IsMissing => return write!(f, "!{key}"),
+            Test::In(values) => (values, "=", "in"),
+            Test::NotIn(values) => (values, "!=", "notin"),
+        };
+        let list = values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        if values.len() == 1 { write!(f, "{key}{one}{list}") } else { write!(f, "{key} {many} ({list})") }
+    }
+}

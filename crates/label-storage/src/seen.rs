@@ -1,0 +1,118 @@
+//! Nodes and records as somebody with rules sees them.
+
+use crate::kept::Kept;
+use crate::node::KEEP;
+use crate::rules::{IdentityBy, Patterns};
+use crate::{Node, Record, Rules, key};
+
+/// Where the record of a Node is to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filing {
+    /// Under the Node's name.
+    ByName,
+    /// Under this.
+    Under(String),
+    /// Nowhere: the Node does not have what would make it the same when it returns, or does not have it yet.
+    Nowhere,
+}
+
+impl Rules {
+    /// Whether something of this name is kept of a Node with this list of its own.
+    pub fn keeps(&self, name: &str, keep: Option<&Patterns>) -> bool {
+        match Kept::parse(name) {
+            None => false,
+            Some(Kept::Label(key)) => match keep {
+                Some(keep) => keep.matches(key) && !self.labels.exclude.matches(key),
+                None => self.keeps_label(key),
+            },
+            Some(Kept::Annotation(KEEP)) => true,
+            Some(Kept::Annotation(key)) => self.keeps_annotation(key),
+            Some(Kept::Taint { key, .. }) => self.keeps_taint(key),
+            Some(Kept::Cordon) => self.cordon,
+        }
+    }
+
+    /// Where the record of a Node is to be found, given all of the Node that [`needs_whole_nodes`](Self::needs_whole_nodes) asks for.
+    pub fn filing(&self, node: &Node) -> Filing {
+        let machine = &node.extras.machine;
+        let (kind, value) = match &self.identity {
+            IdentityBy::Name => return Filing::ByName,
+            IdentityBy::ProviderId => ("providerID".to_owned(), machine.provider_id.as_deref()),
+            IdentityBy::SystemUuid => ("systemUUID".to_owned(), machine.system_uuid.as_deref()),
+            IdentityBy::Label(key) => (format!("label:{key}"), node.value_of(Kept::Label(key))),
+            IdentityBy::Annotation(key) => {
+                (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))
+            }
+        };
+        match value.filter(|value| !value.is_empty()) {
+            Some(value) => Filing::Under(format!("{kind}={value}")),
+            None => Filing::Nowhere,
+        }
+    }
+
+    /// Whether a Node's metadata is not enough to tell what is to be stored of it, or where.
+    pub fn needs_whole_nodes(&self) -> bool {
+        let is_by_machine = matches!(self.identity, IdentityBy::ProviderId | IdentityBy::SystemUuid);
+        self.cordon || is_by_machine || !self.taints.selects_none()
+    }
+
+    /// Whether a record is made of a Node: it is selected, and has said which labels to keep where it has to.
+    fn selects(&self, node: &Node) -> bool {
+        self.selector.matches(&node.labels) && (!self.opt_in || node.keep_list().is_some())
+    }
+}
+
+/// A Node's own list of what to keep. One that can't be read is none: then rather too much is kept than too little.
+fn keep_patterns(list: Option<&str>) -> Option<Patterns> {
+    list?.parse().ok()
+}
+
+impl Node {
+    /// The Node, filed as these rules say; `None` if that is nowhere.
+    pub fn filed(mut self, rules: &Rules) -> Option<Self> {
+        self.extras.identity = match rules.filing(&self) {
+            Filing::ByName => None,
+            Filing::Under(identity) => Some(identity),
+            Filing::Nowhere => return None,
+        };
+        Some(self)
+    }
+
+    /// The Node as a storer with these rules sees it: its labels are all that it stores, and nothing else. Not for a restorer, which
+    /// must know all that a Node has, lest it overwrites something.
+    pub fn seen_through(mut self, rules: &Rules) -> Self {
+        self.extras.is_unselected = !rules.selects(&self);
+        let keep = keep_patterns(self.keep_list());
+        if keep.is_some() || !rules.keeps_all_labels() {
+            self.labels.retain(|key, _| rules.keeps(key, keep.as_ref()));
+        }
+        let annotations = self.extras.annotations.iter();
+        let annotations = annotations.map(|(key, value)| (Kept::Annotation(key).to_string(), value.clone()));
+        let taints = self.extras.taints.iter().map(|taint| {
+            let kept = Kept::Taint { effect: &taint.effect, key: &taint.key };
+            (kept.to_string(), taint.value.clone())
+        });
+        let cordon = self.extras.is_unschedulable.then(|| (Kept::Cordon.to_string(), "true".to_owned()));
+        let others = annotations.chain(taints).chain(cordon);
+        self.labels.extend(others.filter(|(name, _)| rules.keeps(name, None)));
+        self
+    }
+}
+
+impl Record {
+    /// The record as a storer with these rules sees it: what it would not store is set aside with all else in there that is not
+    /// its business. So it makes the record no different from its Node, and not empty, and is written back as it was. The list
+    /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers.
+    pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
+        let remembered = self.labels.get(&Kept::Annotation(KEEP).to_string()).map(String::as_str);
+        let keep = keep_patterns(node.map_or(remembered, Node::keep_list));
+        let keeps_all = keep.is_none() && rules.keeps_all_labels();
+        let is_beyond = |name: &str| !(keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref()));
+        let beyond = self.labels.extract_if(.., |name, _| is_beyond(name));
+        self.leftovers.data.extend(beyond.map(|(name, value)| key::encode_entry(&name, &value)));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;
