@@ -273,6 +273,21 @@ impl Record {
                 more.withheld.insert(name.to_owned(), Withheld { value: value.clone(), system_uuid });
             }
         }
+        let mut leftovers = self.leftovers.clone();
+        if !is_same_machine && !more.machine.is_surely(&self.more.machine) {
+            // What the rules no longer keep is in there too, and who had it is about to be forgotten.
+            let trusted = |data_key: &str, value: &str| {
+                let (name, value) = key::decode_entry(data_key, value).ok()?;
+                let is_trusted = Kept::parse(&name).is_some_and(|kept| kept.is_trust() && kept.takes(&value));
+                is_trusted.then_some((name, value))
+            };
+            leftovers.data.retain(|data_key, value| {
+                let Some((name, value)) = trusted(data_key, value) else { return true };
+                let system_uuid = self.more.machine.system_uuid.clone();
+                more.withheld.entry(name).or_insert(Withheld { value, system_uuid });
+                false
+            });
+        }
         more.withheld.retain(|name, _| !next.labels.contains_key(name));
         more.history = self.more.history.clone();
         if changed && !self.labels.is_empty() {
@@ -281,7 +296,7 @@ impl Record {
         }
         let too_many = more.history.len().saturating_sub(rules.history);
         more.history.drain(..too_many);
-        Self { generation, labels_generation, more, leftovers: self.leftovers.clone(), ..next }
+        Self { generation, labels_generation, more, leftovers, ..next }
     }
 
     /// The next generation of this record, with the Node gone since `departed_at`, or back.
