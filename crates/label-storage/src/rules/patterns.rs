@@ -177,8 +177,9 @@ pub(super) struct Glob(pub(super) String);
 
 impl Glob {
     fn new(pattern: &str, is_key: impl Fn(&str) -> bool) -> Result<Self, Error> {
-        // One that has no key among its simplest matches has a character or a length that no key has.
-        let could_match = ["", "x"].iter().any(|any| is_key(&pattern.replace('*', any)));
+        // One that has no key among its simplest matches has a character or a length that no key has. A taint's name has a colon,
+        // for which a star may stand, too.
+        let could_match = ["", "x", "x:x"].iter().any(|any| is_key(&pattern.replace('*', any)));
         if could_match { Ok(Self(pattern.to_owned())) } else { Err(Error::NoKey(pattern.to_owned())) }
     }
 
