@@ -320,6 +320,27 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
     Ok(())
 }
 
+/// Tries to patch a Node, beside what the control plane does to it: whatever taints it has put there stay there.
+async fn attempt(nodes: &Api<Node>, name: &str, change: &Value) -> kube::Result<Node> {
+    loop {
+        let mut change = change.clone();
+        if let Some(taints) = change.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
+            let node = nodes.get(name).await?;
+            let all = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+            let theirs = all.filter(|taint| CONTROLLERS.contains(&taint.key.as_str()));
+            taints.extend(theirs.map(|taint| json!(taint)));
+            change["metadata"]["resourceVersion"] = json!(node.resource_version());
+        }
+        match nodes.patch(name, &trying(), &Patch::Merge(change)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => (),
+            answer => return answer,
+        }
+    }
+}
+
+/// Taints of Nodes without a kubelet.
+const CONTROLLERS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 /// Rules that have the restorer do everything that it can.
 const RULES: &[&str] = &[
     "--set=rules.annotations.include={example.com/*,node.alpha.kubernetes.io/*},rules.taints.include={*}",
@@ -349,7 +370,7 @@ pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario
     });
     s.create_from(serde_json::from_value(node)?).await?;
     let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
-    let attempt = async |change: &Value| nodes.patch(&name, &trying(), &Patch::Merge(change)).await;
+    let attempt = async |change: &Value| attempt(&nodes, &name, change).await;
     let metadata = |metadata: Value| json!({"metadata": metadata});
     let annotations = |annotations: Value| metadata(json!({"annotations": annotations}));
     let taints = |taints: &[&Value]| json!({"spec": {"taints": taints}});
@@ -412,7 +433,7 @@ pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario
     }
     // The daemons would not keep them either, and the policy is to know no others, lest a Node can't be restored.
     for key in [
-        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/disk-pressure",
         "node.kubernetes.io/out-of-service",
         "node.cloudprovider.kubernetes.io/shutdown",
         "node.cilium.io/agent-not-ready",
@@ -442,7 +463,7 @@ pub async fn what_records_still_hold_can_be_allowed(s: &Scenario) -> Result<()> 
     let name = s.node("a");
     s.create(&name, labels([("pool", "gold")])).await?;
     let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
-    let attempt = async |change: Value| nodes.patch(&name, &trying(), &Patch::Merge(change)).await;
+    let attempt = async |change: Value| attempt(&nodes, &name, &change).await;
     s.eventually("its rights are known, and the policy is in force", true, async || {
         refused(FIELDS, attempt(json!({"spec": {"providerID": "made-up://1"}})).await)
     })
