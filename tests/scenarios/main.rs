@@ -33,6 +33,7 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod races;
+mod reading;
 mod records;
 mod restoring;
 mod scenario;
@@ -167,6 +168,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     }
     trials! {
         control_planes.bare, [Mode::Watching];
+        reading:
+            a_whole_node_is_the_same_in_both_formats;
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:

@@ -16,9 +16,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use label_storage::Record;
 use label_storage::name::record_name;
+use label_storage::node::RESTORED;
 use sandbox::process::Guarded;
 use sandbox::{Sandbox, itself};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -114,6 +115,12 @@ impl Scenario {
         self.create_from(serde_json::from_value(node)?).await
     }
 
+    /// A node of whatever this says: labels, annotations, spec, status.
+    pub async fn create_as(&self, node: &str, mut content: Value) -> Result<()> {
+        content["metadata"]["name"] = json!(node);
+        self.create_from(serde_json::from_value(content)?).await
+    }
+
     pub async fn create_from(&self, node: Node) -> Result<()> {
         self.nodes.create(&PostParams::default(), &node).await.context("create a node")?;
         Ok(())
@@ -126,11 +133,21 @@ impl Scenario {
 
     /// Sets labels; a `None` removes one.
     pub async fn label<const N: usize>(&self, node: &str, labels: [(&str, Option<&str>); N]) -> Result<()> {
-        let patch = json!({"metadata": {"labels": BTreeMap::from(labels)}});
-        self.nodes
-            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .context("label a node")?;
+        self.patch(node, json!({"metadata": {"labels": BTreeMap::from(labels)}})).await
+    }
+
+    /// Sets annotations; a `None` removes one.
+    pub async fn annotate<const N: usize>(
+        &self,
+        node: &str,
+        annotations: [(&str, Option<&str>); N],
+    ) -> Result<()> {
+        self.patch(node, json!({"metadata": {"annotations": BTreeMap::from(annotations)}})).await
+    }
+
+    pub async fn patch(&self, node: &str, patch: Value) -> Result<()> {
+        let patched = self.nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.context("patch a node")?;
         Ok(())
     }
 
@@ -153,7 +170,7 @@ impl Scenario {
         Ok(Record::decode(&config_map).ok().map(|decoded| decoded.record))
     }
 
-    pub async fn patch_record(&self, node: &str, patch: serde_json::Value) -> Result<()> {
+    pub async fn patch_record(&self, node: &str, patch: Value) -> Result<()> {
         let name = record_name(node);
         self.config_maps
             .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
@@ -225,6 +242,13 @@ impl Scenario {
         self.eventually_stored(node, kept.clone()).await?;
         self.delete(node).await?;
         self.create(node, Labels::new()).await
+    }
+
+    pub async fn annotations(&self, node: &str) -> Result<Labels> {
+        let mut annotations = self.get(node).await?.metadata.annotations.unwrap_or_default();
+        // What says that it was restored says nothing about it.
+        annotations.remove(RESTORED);
+        Ok(annotations)
     }
 
     pub async fn eventually_labelled(&self, node: &str, expected: Labels) -> Result<()> {

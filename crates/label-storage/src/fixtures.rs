@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::record::Leftovers;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::node::Taint;
+use crate::record::{Decoded, Leftovers, Withheld};
 use crate::{Node, Record, ResourceVersion, Uid};
 
 pub(crate) fn second(second: i64) -> Timestamp {
@@ -11,6 +14,23 @@ pub(crate) fn second(second: i64) -> Timestamp {
 
 pub(crate) fn uid(text: &str) -> Uid {
     Uid::new(text).expect("a uid")
+}
+
+/// A record as a ConfigMap.
+pub(crate) fn encode(record: &Record) -> ConfigMap {
+    let mut config_map = ConfigMap::default();
+    record.encode_into(&mut config_map).expect("it fits");
+    config_map
+}
+
+/// A ConfigMap as the record that it is.
+pub(crate) fn decode(config_map: &ConfigMap) -> Decoded {
+    Record::decode(config_map).expect("readable")
+}
+
+/// A record as the next one who reads it finds it.
+pub(crate) fn written(record: &Record) -> Record {
+    decode(&encode(record)).record
 }
 
 /// A Node of incarnation `u1` at version 10, without labels.
@@ -62,6 +82,36 @@ impl Node {
         self.marker = Some(marker.to_owned());
         self
     }
+
+    pub(crate) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.extras.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// With a taint, written `key=value:Effect`.
+    pub(crate) fn taint(mut self, text: &str) -> Self {
+        self.extras.taints.push(taint(text));
+        self
+    }
+
+    /// All of it was read.
+    pub(crate) fn whole(mut self) -> Self {
+        self.extras.is_whole = true;
+        self
+    }
+
+    /// All of it was read, and it is this machine.
+    pub(crate) fn machine(mut self, system_uuid: &str) -> Self {
+        self.extras.machine.system_uuid = Some(system_uuid.to_owned());
+        self.whole()
+    }
+}
+
+/// A taint, of `key=value:Effect`.
+pub(crate) fn taint(text: &str) -> Taint {
+    let (rest, effect) = text.rsplit_once(':').expect("an effect");
+    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+    Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None }
 }
 
 impl Record {
@@ -77,6 +127,19 @@ impl Record {
 
     pub(crate) fn leftover(mut self, key: &str, value: &str) -> Self {
         self.leftovers.data.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Read from this machine.
+    pub(crate) fn machine(mut self, system_uuid: &str) -> Self {
+        self.more.machine.system_uuid = Some(system_uuid.to_owned());
+        self
+    }
+
+    /// With something that its Node was not given, and the machine that had it.
+    pub(crate) fn withheld(mut self, name: &str, value: &str, system_uuid: Option<&str>) -> Self {
+        let withheld = Withheld { value: value.to_owned(), system_uuid: system_uuid.map(str::to_owned) };
+        self.more.withheld.insert(name.to_owned(), withheld);
         self
     }
 }

@@ -16,8 +16,9 @@ use crate::{Node, label};
 /// What a taint may do to pods.
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// The labels that say that a Node can be trusted: a kubelet can't set them itself.
-const TRUST: &str = "node-restriction.kubernetes.io/";
+/// The labels that say that a Node can be trusted, by what stands before the slash, or at the end of it: a kubelet can't set them
+/// itself.
+const TRUST: &str = "node-restriction.kubernetes.io";
 
 /// The most that one Node's annotations may have, keys and values together.
 pub(crate) const MAX_ANNOTATIONS: usize = 256 << 10;
@@ -81,7 +82,11 @@ impl<'a> Kept<'a> {
 
     /// Whether whoever trusts the Node may do so because of it: then another machine of the same name is not to have it.
     pub fn is_trust(self) -> bool {
-        matches!(self, Self::Label(key) if key.starts_with(TRUST))
+        // As the API server tells them: `example.com.node-restriction.kubernetes.io/fips` is one, too.
+        let is_trust = |prefix: &str| {
+            prefix.strip_suffix(TRUST).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
+        matches!(self, Self::Label(key) if key.split_once('/').is_some_and(|(prefix, _)| is_trust(prefix)))
     }
 
     /// Whether it is no metadata, so that more has to be known of a Node to put it there.
@@ -163,8 +168,19 @@ mod tests {
     #[test]
     fn only_labels_that_kubelets_can_not_set_are_trusted() {
         let is_trust = |name| Kept::parse(name).expect("a name").is_trust();
-        assert!(is_trust("node-restriction.kubernetes.io/tier"));
-        for name in ["tier", "kubernetes.io/tier", "annotation:node-restriction.kubernetes.io/tier"] {
+        for name in ["node-restriction.kubernetes.io/tier", "example.com.node-restriction.kubernetes.io/fips"]
+        {
+            assert!(is_trust(name), "{name}");
+        }
+        for name in [
+            "tier",
+            "node-restriction.kubernetes.io",
+            "kubernetes.io/tier",
+            "my-node-restriction.kubernetes.io/tier",
+            "node-restriction.kubernetes.io.example.com/tier",
+            "annotation:node-restriction.kubernetes.io/tier",
+            "taint:NoSchedule:node-restriction.kubernetes.io/tier",
+        ] {
             assert!(!is_trust(name), "{name}");
         }
     }

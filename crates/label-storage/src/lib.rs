@@ -33,6 +33,8 @@ mod seen;
 pub mod shard;
 pub mod store;
 pub mod summary;
+#[cfg(test)]
+mod together;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};

@@ -86,6 +86,8 @@ pub struct Extras {
     pub taints: Vec<Taint>,
     /// Whether it is cordoned.
     pub is_unschedulable: bool,
+    /// Whether it does not have what its record would be filed under, or does not have it yet.
+    pub is_unidentified: bool,
     /// Which machine it is.
     pub machine: Machine,
     /// Whether more than its metadata was read. If not, nothing is known of taints, cordon and machine.

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use crate::kept::Kept;
 use crate::name::{node_in_record_name, record_name};
 use crate::node::Machine;
-use crate::rules::{Rules, Winner};
+use crate::rules::{Rules, Trust, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid, key};
 
 /// The label that tells a record from somebody else's ConfigMap.
@@ -117,6 +117,17 @@ impl Leftovers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
+    }
+
+    /// Takes out those labels, set aside as nobody's business, that say that a Node can be trusted.
+    fn take_trust(&mut self) -> Labels {
+        let read = |(data_key, value): (&String, &String)| match read_entry(data_key, value) {
+            Ok(Entry::Kept(name, value)) if is_trust(&name) => Some((name, value)),
+            _ => None,
+        };
+        let trust: Labels = self.data.iter().filter_map(read).collect();
+        self.data.retain(|data_key, value| read((data_key, value)).is_none());
+        trust
     }
 }
 
@@ -238,13 +249,15 @@ impl Record {
     /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts
     /// for more.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
-        let is_lost =
-            |name: &str| Kept::parse(name).is_some_and(Kept::is_trust) && !node.labels.contains_key(name);
+        let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
+        let wins =
+            |name: &str| rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name));
         // Of whichever machine it was, it did not have them.
+        let is_lost = |name: &str| is_trust(name) && !node.labels.contains_key(name);
         let (withheld, mut labels): (Labels, Labels) =
             self.labels.clone().into_iter().partition(|(name, _)| is_lost(name));
         for (name, value) in &node.labels {
-            if rules.conflicts.winner(name) != Winner::Record || !labels.contains_key(name) {
+            if !(wins(name) && labels.contains_key(name)) {
                 labels.insert(name.clone(), value.clone());
             }
         }
@@ -252,41 +265,32 @@ impl Record {
         self.followed_by(Self { labels, ..Self::of(node, now) }, withheld, false, rules)
     }
 
-    fn followed_by(
-        &self,
-        next: Self,
-        newly_withheld: Vec<&str>,
-        is_same_machine: bool,
-        rules: &Rules,
-    ) -> Self {
+    fn followed_by(&self, next: Self, newly_withheld: Vec<&str>, is_of: bool, rules: &Rules) -> Self {
         let generation = self.next_generation();
         let changed = next.labels != self.labels;
         let labels_generation = if changed { Some(generation) } else { self.labels_generation };
         let mut more = next.more;
-        if more.machine.is_unknown() && is_same_machine {
+        // One incarnation may become another machine: a kubelet takes over the Node of its name that it finds. Where that was not
+        // looked at, what is newly trusted may be another than the one that the record knows.
+        let is_trusted_anew =
+            |(name, value): (&String, &String)| is_trust(name) && self.labels.get(name) != Some(value);
+        if more.machine.is_unknown() && is_of && !next.labels.iter().any(is_trusted_anew) {
             more.machine = self.more.machine.clone();
         }
+        let mut leftovers = self.leftovers.clone();
+        let origin = &self.more.machine.system_uuid;
         more.withheld = self.more.withheld.clone();
+        let mut withhold = |name: String, value: String| {
+            more.withheld.insert(name, Withheld { value, system_uuid: origin.clone() });
+        };
         for name in newly_withheld {
             if let Some(value) = self.labels.get(name) {
-                let system_uuid = self.more.machine.system_uuid.clone();
-                more.withheld.insert(name.to_owned(), Withheld { value: value.clone(), system_uuid });
+                withhold(name.to_owned(), value.clone());
             }
         }
-        let mut leftovers = self.leftovers.clone();
-        if !is_same_machine && !more.machine.is_surely(&self.more.machine) {
-            // What the rules no longer keep is in there too, and who had it is about to be forgotten.
-            let trusted = |data_key: &str, value: &str| {
-                let (name, value) = key::decode_entry(data_key, value).ok()?;
-                let is_trusted = Kept::parse(&name).is_some_and(|kept| kept.is_trust() && kept.takes(&value));
-                is_trusted.then_some((name, value))
-            };
-            leftovers.data.retain(|data_key, value| {
-                let Some((name, value)) = trusted(data_key, value) else { return true };
-                let system_uuid = self.more.machine.system_uuid.clone();
-                more.withheld.entry(name).or_insert(Withheld { value, system_uuid });
-                false
-            });
+        if more.machine.system_uuid != *origin {
+            // Whoever has set them aside, it was not this machine that had them.
+            leftovers.take_trust().into_iter().for_each(|(name, value)| withhold(name, value));
         }
         more.withheld.retain(|name, _| !next.labels.contains_key(name));
         more.history = self.more.history.clone();
@@ -458,6 +462,10 @@ impl Record {
         };
         Ok(Decoded { record, damage })
     }
+}
+
+fn is_trust(name: &str) -> bool {
+    Kept::parse(name).is_some_and(Kept::is_trust)
 }
 
 /// What an entry of `data` is.

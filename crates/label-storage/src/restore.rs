@@ -2,7 +2,7 @@
 
 use crate::kept::{Kept, MAX_ANNOTATIONS};
 use crate::node::{KEEP, STARTUP_TAINT, Taint};
-use crate::rules::{IdentityBy, Trust, Winner, never};
+use crate::rules::{Trust, Winner, never};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
@@ -105,6 +105,8 @@ pub enum Reason {
     Ignored,
     /// The Node is another machine than the one that had these labels, and the rules forbid to give them to it.
     OtherMachine,
+    /// The Node does not have what its record would be filed under, or does not have it yet.
+    NoIdentity,
     /// To decide, more has to be read of the Node than its metadata.
     SeenInPart,
 }
@@ -121,12 +123,13 @@ impl Reason {
             Self::ReturnedWhole => "returned-whole",
             Self::Ignored => "ignored",
             Self::OtherMachine => "other-machine",
+            Self::NoIdentity => "no-identity",
             Self::SeenInPart => "seen-in-part",
         }
     }
 
     /// Whether there is nothing to wait for, so that pods may come to the Node.
-    const fn is_final(self) -> bool {
+    pub const fn is_final(self) -> bool {
         matches!(self, Self::NothingStored | Self::SameIncarnation | Self::AlreadyRestored | Self::Ignored)
     }
 }
@@ -149,6 +152,7 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_over
 pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     match stored {
         _ if node.traits.is_ignored => Reason::Ignored,
+        _ if node.traits.is_unidentified => Reason::NoIdentity,
         Stored::Nothing => Reason::NothingStored,
         Stored::Unreadable => Reason::RecordUnreadable,
         Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
@@ -163,11 +167,10 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     let needs_proof = |kept: Kept<'_>| kept.is_trust() && rules.trust == Trust::SameMachine;
     let needs_whole =
         |(name, _, _)| Kept::parse(name).is_some_and(|kept| kept.is_in_spec() || needs_proof(kept));
-    let is_fenced = rules.fence && rules.identity == IdentityBy::Name;
-    if !node.extras.is_whole && (is_fenced || record.all().any(needs_whole)) {
+    if !node.extras.is_whole && (rules.is_fenced() || record.all().any(needs_whole)) {
         return Plan { patch: None, reason: Reason::SeenInPart };
     }
-    if is_fenced && node.extras.machine.differs_from(&record.more.machine) {
+    if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::OtherMachine };
     }
     let mut patch = Patch::empty(node);

@@ -3,8 +3,9 @@
 //!
 //! - [`patterns`]: keys by name, by pattern and in sets; [`selector`]: Nodes by their labels.
 //! - [`conflicts`]: whose word counts; [`identity`]: by what a Node is known again.
-//! - [`never`]: what is not kept, whatever is chosen.
-//! - [`amount`]: times and shares, as people write them.
+//! - [`mod@never`]: what is not kept, whatever is chosen.
+//! - [`draft`]: what a file and the flags say of all this; [`mod@file`]: such a file; [`amount`]: times and shares, as people write
+//!   them.
 //!
 //! What is stored is the storer's decision alone: a restorer that left a label out would mark the Node all the same, and the
 //! storer would take the label for removed. A rule says what is stored from now on, and nothing about what was stored before: what
@@ -13,15 +14,20 @@
 
 pub mod amount;
 pub mod conflicts;
+pub mod draft;
+pub mod file;
 pub mod identity;
 pub mod never;
 pub mod patterns;
 pub mod selector;
+mod shown;
 
 use std::time::Duration;
 
 pub use self::amount::Share;
 pub use self::conflicts::{Conflicts, Winner};
+pub use self::draft::Draft;
+pub use self::file::Refused;
 pub use self::identity::{IdentityBy, Trust};
 pub use self::patterns::{Patterns, Selection};
 pub use self::selector::Selector;
@@ -49,7 +55,7 @@ pub struct Rules {
     pub fence: bool,
     /// What a returning machine must be for security labels to come back.
     pub trust: Trust,
-    /// Whether a Node that is new has a taint until its labels are back, and after what time that comes off at the latest.
+    /// Whether Nodes that registered with the startup taint lose it when their labels are back, and after what time at the latest.
     pub startup_taint: Option<Duration>,
     /// How long the record of a Node that is gone is kept; [`Duration::MAX`] is for ever.
     pub retention: Duration,

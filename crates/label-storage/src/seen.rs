@@ -53,7 +53,12 @@ impl Rules {
     /// Whether a Node's metadata is not enough to tell what is to be stored of it, or where.
     pub fn needs_whole_nodes(&self) -> bool {
         let is_by_machine = matches!(self.identity, IdentityBy::ProviderId | IdentityBy::SystemUuid);
-        self.cordon || is_by_machine || !self.taints.selects_none()
+        self.cordon || is_by_machine || self.is_fenced() || !self.taints.selects_none()
+    }
+
+    /// Whether a Node is kept from what another machine of its name had. What is filed under something else needs no fence.
+    pub fn is_fenced(&self) -> bool {
+        self.fence && self.identity == IdentityBy::Name
     }
 
     /// Whether a record is made of a Node: it is selected, and has said which labels to keep where it has to.
@@ -68,14 +73,14 @@ fn keep_patterns(list: Option<&str>) -> Option<Patterns> {
 }
 
 impl Node {
-    /// The Node, filed as these rules say; `None` if that is nowhere.
-    pub fn filed(mut self, rules: &Rules) -> Option<Self> {
-        self.extras.identity = match rules.filing(&self) {
-            Filing::ByName => None,
-            Filing::Under(identity) => Some(identity),
-            Filing::Nowhere => return None,
-        };
-        Some(self)
+    /// The Node, filed as these rules say.
+    pub fn filed(mut self, rules: &Rules) -> Self {
+        match rules.filing(&self) {
+            Filing::ByName => (),
+            Filing::Under(identity) => self.extras.identity = Some(identity),
+            Filing::Nowhere => self.extras.is_unidentified = true,
+        }
+        self
     }
 
     /// The Node as a storer with these rules sees it: its labels are all that it stores, and nothing else. Not for a restorer, which

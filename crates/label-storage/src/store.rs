@@ -140,6 +140,10 @@ pub enum Reason {
     Ignored,
     /// The rules have no record made of this Node.
     NotSelected,
+    /// The Node does not have what its record would be filed under.
+    NoIdentity,
+    /// The Node was deleted, and was another machine than the one that the record is kept for.
+    OtherMachine,
 }
 
 impl Reason {
@@ -166,6 +170,8 @@ impl Reason {
             Self::NothingStored => "nothing-stored",
             Self::Ignored => "ignored",
             Self::NotSelected => "not-selected",
+            Self::NoIdentity => "no-identity",
+            Self::OtherMachine => "other-machine",
         }
     }
 }
@@ -191,7 +197,15 @@ impl Reason {
 /// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
 /// it would wipe the store.
 pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances, rules: &Rules) -> Plan {
-    let reason = decide(node.map(Node::summary), stored.map(Record::summary), at);
+    let reason = match (decide(node.map(Node::summary), stored.map(Record::summary), at), node, stored) {
+        // What it had was not this machine's, and what it had itself does not go with that.
+        (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record))
+            if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) =>
+        {
+            Reason::OtherMachine
+        }
+        (reason, _, _) => reason,
+    };
     let departed = |record| Record { departed_at: Some(at.now), ..record };
     let action = match (reason, node, stored) {
         (Reason::FirstSeen, Sighting::Live(node), _) => Action::Create(Record::of(node, at.now)),
@@ -224,6 +238,9 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
 pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Circumstances) -> Reason {
     match (node, stored) {
         (Sighting::Live(node) | Sighting::Deleted(node), _) if node.traits.is_ignored => Reason::Ignored,
+        (Sighting::Live(node) | Sighting::Deleted(node), _) if node.traits.is_unidentified => {
+            Reason::NoIdentity
+        }
         (_, Stored::Unreadable) => Reason::RecordUnreadable,
         (Sighting::Live(node) | Sighting::Deleted(node), Stored::Nothing) if node.labels.is_empty() => {
             Reason::NoLabels
@@ -252,7 +269,7 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
 pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
-        _ if last.traits.is_ignored => false,
+        _ if last.traits.is_ignored || last.traits.is_unidentified => false,
         Stored::Nothing if last.traits.is_unselected => false,
         // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had.
         Stored::Nothing => true,

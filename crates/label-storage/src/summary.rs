@@ -78,6 +78,8 @@ pub struct Traits {
     pub is_ignored: bool,
     /// Whether the rules have no record made of it.
     pub is_unselected: bool,
+    /// Whether nobody can tell which record is its own.
+    pub is_unidentified: bool,
     /// See [`Node::has_startup_taint`].
     pub has_startup_taint: bool,
 }
@@ -164,6 +166,7 @@ impl Node {
             traits: Traits {
                 is_ignored: self.is_ignored(),
                 is_unselected: self.extras.is_unselected,
+                is_unidentified: self.extras.is_unidentified,
                 has_startup_taint: self.has_startup_taint(),
             },
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use label_storage::store::{self, Circumstances, Sighting, Stored};
-use label_storage::{ResourceVersion, Uid, plan_restore, plan_store};
+use label_storage::{ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
 use crate::guard::Guard;
 use crate::world::{Action, KEYS, Labels, Node, Patch, Record};
@@ -42,13 +42,14 @@ enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Protocol {
     without: Option<Guard>,
+    rules: Rules,
     answers: HashMap<Question, Answer>,
 }
 
 impl Protocol {
     /// With all guards, or without one.
     pub(crate) fn new(without: Option<Guard>) -> Self {
-        Self { without, answers: HashMap::new() }
+        Self { without, rules: Rules { history: 0, ..Rules::default() }, answers: HashMap::new() }
     }
 
     /// Whether a guard is in its place.
@@ -154,7 +155,8 @@ impl Protocol {
             retention: Duration::MAX,
             steady_since: Timestamp::UNIX_EPOCH,
         };
-        let plan = plan_store(sighting, record.as_ref().map_or(Stored::Nothing, Stored::Record), at);
+        let plan =
+            plan_store(sighting, record.as_ref().map_or(Stored::Nothing, Stored::Record), at, &self.rules);
         let model = |record: label_storage::Record| {
             let record = model_record(name, &record);
             Record { version: record.version - u8::from(is_forged), ..record }
@@ -176,10 +178,10 @@ impl Protocol {
         if let (Some(record), false) = (&mut record, self.has(Guard::EmptyGivesNothing)) {
             record.leftovers.data.insert("no label".to_owned(), String::new());
         }
-        let plan = plan_restore(&node, record.as_ref().map_or(Stored::Nothing, Stored::Record));
-        let patch = plan.patch?;
-        (!patch.labels.is_empty() || self.has(Guard::MarkWhole))
-            .then(|| (model_labels(name, &patch.labels), patch.generation as u8))
+        let stored = record.as_ref().map_or(Stored::Nothing, Stored::Record);
+        let patch = plan_restore(&node, stored, &self.rules, false).patch?;
+        (!patch.restored.is_empty() || self.has(Guard::MarkWhole))
+            .then(|| (model_labels(name, &patch.restored), patch.generation as u8))
     }
 
     fn forge_node(&self, name: usize, node: Node) -> label_storage::Node {
@@ -262,6 +264,7 @@ fn real_record(name: usize, record: Record) -> label_storage::Record {
         captured_at: None,
         departed_at: record.departed.then_some(Timestamp::UNIX_EPOCH),
         labels: real_labels(name, record.labels),
+        more: Default::default(),
         leftovers: Default::default(),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
-use label_storage::node::RESTORED;
-use label_storage::restore;
-use label_storage::store::PLAN_LIFETIME;
-use label_storage::{Labels, Node, plan_restore};
+use label_storage::node::{RESTORED, Taint};
+use label_storage::restore::{self, Reason};
+use label_storage::rules::Winner;
+use label_storage::store::{PLAN_LIFETIME, Stored};
+use label_storage::{Node, plan_restore};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::engine::{Done, Reading, Worker};
@@ -24,6 +25,8 @@ const FIELD_MANAGER: &str = "label-storage-restorer";
 
 /// The outcome of a dry run's attempt.
 pub(crate) const WOULD_RESTORE: &str = "would-restore";
+/// The outcome where the rules forbid it.
+pub(crate) const FENCED: &str = "fenced";
 
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
@@ -34,79 +37,177 @@ pub(crate) struct Apply {
 impl Worker<Task> for Apply {
     /// One attempt at one Node. First the Node is seen, in an event or by name, then its record is read: a record that
     /// was read before may hold a label that was removed before this incarnation was created.
-    async fn attempt(&self, name: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
         // An event is as good a view as any, while it is young and no write of this Node was refused because of it.
         let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
-        let (node, read_at) = match &task.view {
-            Some((node, seen_at)) if is_fresh(*seen_at) => (Some(node.clone()), *seen_at),
-            _ => {
-                let asked_at = Instant::now();
-                let node = self.replica.nodes.get(name).await?;
-                task.known.require_newer_node(node.as_ref(), tries)?;
-                (node, asked_at)
-            }
-        };
-        let Some(node) = node else {
-            tracing::debug!(node = &**name, "gone before it could be restored");
+        if let Some((node, seen_at)) = &task.view
+            && is_fresh(*seen_at)
+            && let Some(done) = self.restore(filed, node, *seen_at, task, tries).await?
+        {
+            return Ok(done);
+        }
+        let asked_at = Instant::now();
+        let node = self.replica.nodes.get(&task.node).await?;
+        task.known.require_newer_node(node.as_ref(), tries)?;
+        // It may be known by something else by now, and have another record.
+        let Some(node) = node.filter(|node| node.filed_under() == &**filed) else {
+            tracing::debug!(node = task.node, "gone before it could be restored");
             return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
         };
-        let found = self.replica.records.get(name).await?;
-        task.known.require_newer_record(found.as_ref(), tries)?;
-        let plan = plan_restore(&node, Found::stored(found.as_ref()));
-        if read_at.elapsed() > PLAN_LIFETIME {
-            return Err(Error::expired("patch node"));
-        }
-        // All of it is restored; the rules only tell what to compare with a Node's last labels.
-        let found = found.map(|found| found.seen_through(&self.replica.rules));
-        let record = Found::reading(found.as_ref());
-        if let (restore::Reason::RecordUnreadable, Some(what)) =
-            (plan.reason, found.as_ref().and_then(Found::complaint))
-        {
-            self.replica.events.unreadable(name, node.uid.digest(), &what);
-        }
-        let reason = plan.reason.as_str();
-        let (outcome, node) = match plan.patch {
-            None => {
-                tracing::debug!(node = node.name, reason, "nothing to restore after a second look");
-                (None, node)
-            }
-            Some(patch) if self.replica.args.dry_run => {
-                let (labels, generation) = (&patch.labels, patch.generation);
-                tracing::info!(node = node.name, generation, ?labels, reason, "would restore");
-                (Some(WOULD_RESTORE), node)
-            }
-            Some(patch) => (Some("restored"), self.patch(node, patch, reason).await?),
-        };
-        Ok(Done { outcome, node: Reading::Present(node.summary()), record })
+        let done = self.restore(filed, &node, asked_at, task, tries).await?;
+        done.ok_or_else(|| {
+            Error::refused("get node", "the API server sent a part of the node, and all of it was asked for")
+        })
     }
 }
 
 impl Apply {
+    /// Restores a Node that was just seen. `None`: more has to be seen of it first.
+    async fn restore(
+        &self,
+        filed: &Name,
+        node: &Node,
+        seen_at: Instant,
+        task: &Task,
+        tries: u32,
+    ) -> Result<Option<Done>, Error> {
+        let (rules, events) = (&self.replica.rules, &self.replica.events);
+        let found = match self.replica.records.get(filed).await {
+            // Pods have been kept away for long enough, whatever the record says.
+            Err(error) if task.is_overdue && node.has_startup_taint() => {
+                return self.lift_unread(node, &error).await.map(Some);
+            }
+            found => found?,
+        };
+        task.known.require_newer_record(found.as_ref(), tries)?;
+        let plan = plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
+        if plan.reason == Reason::SeenInPart {
+            return Ok(None);
+        }
+        if seen_at.elapsed() > PLAN_LIFETIME {
+            return Err(Error::expired("patch node"));
+        }
+        match (plan.reason, found.as_ref().and_then(Found::complaint)) {
+            (Reason::RecordUnreadable, Some(what)) => events.unreadable(&node.name, node.uid.digest(), &what),
+            (Reason::OtherMachine, _) => {
+                tracing::warn!(
+                    node = node.name,
+                    "not restored: it is another machine than the one whose labels are stored"
+                );
+                events.other_machine(node);
+            }
+            _ => (),
+        }
+        // All of it is restored; the rules only tell what to compare with a Node's last labels.
+        let record = Found::reading(found.map(|found| found.seen_through(rules, None)).as_ref());
+        let reason = plan.reason;
+        let (outcome, summary) = match plan.patch {
+            None => {
+                tracing::debug!(
+                    node = node.name,
+                    reason = reason.as_str(),
+                    "nothing to restore after a second look"
+                );
+                (None, node.summary())
+            }
+            Some(patch) if self.replica.args.dry_run => {
+                say(node, &patch, reason);
+                (Some(WOULD_RESTORE), node.summary())
+            }
+            Some(patch) => (Some(word(&patch)), self.patch(node, &patch, reason.as_str()).await?.summary()),
+        };
+        let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { outcome };
+        Ok(Some(Done { outcome, node: Reading::Present(summary), record }))
+    }
+
+    /// Lets pods come to a Node whose record nobody can read.
+    async fn lift_unread(&self, node: &Node, error: &Error) -> Result<Done, Error> {
+        tracing::warn!(node = node.name, %error, "its record can't be read, and pods have waited for long enough");
+        let plan = plan_restore(node, Stored::Unreadable, &self.replica.rules, true);
+        let lifted = match plan.patch {
+            Some(patch) if !self.replica.args.dry_run => self.patch(node, &patch, "no-answer").await?,
+            _ => node.clone(),
+        };
+        Ok(Done { outcome: Some("lifted"), node: Reading::Present(lifted.summary()), record: Reading::None })
+    }
+
     /// Patches a Node, and returns it as it is after that.
-    async fn patch(&self, node: Node, patch: restore::Patch, reason: &'static str) -> Result<Node, Error> {
+    async fn patch(&self, node: &Node, patch: &restore::Patch, reason: &'static str) -> Result<Node, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         // Does what a merge patch does with labels and annotations, for less of the server's time: it need not make JSON of
-        // the whole Node first.
-        let body = Patch::Strategic(Body::from(&patch));
+        // the whole Node first. A list of taints is replaced as a whole by both.
+        let body = Patch::Strategic(Body::from(patch));
         let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
         let patched = call::one("patch node", patched).await?;
-        let (generation, labels) = (patch.generation, patch.labels.len());
-        tracing::info!(node = node.name, generation, labels, reason, "restored");
-        self.replica.events.restored(&node, &patch.labels);
-        self.replica.events.conflict(&node, &patch.conflicts);
-        self.counts.nodes.inc();
-        self.counts.labels.inc_by(labels as u64);
-        self.counts.conflicts.inc_by(patch.conflicts.len() as u64);
-        if let Some(created) = &patched.metadata.creation_timestamp {
+        self.tell(node, patch, reason);
+        if let (Some(created), Some(_)) = (&patched.metadata.creation_timestamp, &patch.marker) {
             let age = jiff::Timestamp::now().duration_since(created.0).as_secs_f64();
             // Clocks differ, and the API server's has no fractions of a second.
             self.counts.latency.0.observe(age.max(0.0));
         }
         let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
-        let labels = patched.metadata.labels.unwrap_or_default();
-        let marker = Some(patch.marker);
-        Ok(Node { version: version.unwrap_or(node.version), labels, marker, ..node })
+        let mut node = node.clone();
+        node.version = version.unwrap_or(node.version);
+        node.labels = patched.metadata.labels.unwrap_or_default();
+        node.marker = patch.marker.clone().or(node.marker);
+        if let Some(taints) = &patch.taints {
+            node.extras.taints.clone_from(taints);
+        }
+        Ok(node)
     }
+
+    /// Says what was done: in the log, in Events, in numbers.
+    fn tell(&self, node: &Node, patch: &restore::Patch, reason: &'static str) {
+        let (generation, labels) = (patch.generation, patch.restored.len());
+        let withheld: Vec<_> = patch.withheld.iter().map(|withheld| withheld.name.as_str()).collect();
+        let (events, counts) = (&self.replica.events, &self.counts);
+        if patch.lifts_startup_taint {
+            let why = if patch.marker.is_some() { "restored" } else { lifting(reason) };
+            counts.lifted(why);
+            if !matches!(why, "restored" | "nothing-to-restore") {
+                tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
+                events.lifted(node, why);
+            }
+        }
+        if patch.marker.is_none() {
+            return tracing::info!(node = node.name, reason, "pods may come");
+        }
+        tracing::info!(node = node.name, generation, labels, ?withheld, reason, "restored");
+        events.restored(node, &patch.restored);
+        let reported = patch.conflicts.iter().filter(|conflict| conflict.winner == Winner::Report);
+        events.conflict(node, reported.map(|conflict| &conflict.name));
+        events.withheld(node, &patch.withheld);
+        counts.restored(patch);
+    }
+}
+
+/// Why pods may come to a Node that was not restored, as metrics have it.
+fn lifting(reason: &'static str) -> &'static str {
+    match reason {
+        "record-unreadable" | "other-machine" | "no-answer" => reason,
+        _ => "nothing-to-restore",
+    }
+}
+
+fn word(patch: &restore::Patch) -> &'static str {
+    if patch.marker.is_some() { "restored" } else { "lifted" }
+}
+
+/// What a dry run says instead of doing it.
+fn say(node: &Node, patch: &restore::Patch, reason: Reason) {
+    let withheld = patch.withheld.iter().map(|withheld| (withheld.name.as_str(), withheld.why.as_str()));
+    let conflicts =
+        patch.conflicts.iter().map(|conflict| format!("{}: {} wins", conflict.name, conflict.winner));
+    tracing::info!(
+        node = node.name,
+        generation = patch.generation,
+        labels = ?patch.restored,
+        conflicts = ?conflicts.collect::<Vec<_>>(),
+        withheld = ?withheld.collect::<BTreeMap<_, _>>(),
+        lifts_startup_taint = patch.lifts_startup_taint,
+        reason = reason.as_str(),
+        "would restore"
+    );
 }
 
 /// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
@@ -114,6 +215,8 @@ impl Apply {
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Spec<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,15 +224,48 @@ struct Body<'a> {
 struct Metadata<'a> {
     uid: &'a str,
     resource_version: String,
-    labels: &'a Labels,
+    labels: BTreeMap<&'a str, &'a str>,
     annotations: BTreeMap<&'a str, &'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Spec<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taints: Option<Vec<WrittenTaint<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unschedulable: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenTaint<'a> {
+    key: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    value: &'a str,
+    effect: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_added: Option<&'a str>,
+}
+
+impl<'a> From<&'a Taint> for WrittenTaint<'a> {
+    fn from(Taint { key, value, effect, time_added }: &'a Taint) -> Self {
+        Self { key, value, effect, time_added: time_added.as_deref() }
+    }
 }
 
 impl<'a> From<&'a restore::Patch> for Body<'a> {
     fn from(patch: &'a restore::Patch) -> Self {
-        let annotations = BTreeMap::from([(RESTORED, patch.marker.as_str())]);
-        let (uid, resource_version) = (patch.uid.as_str(), patch.version.to_string());
-        Self { metadata: Metadata { uid, resource_version, labels: &patch.labels, annotations } }
+        let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
+        let metadata = Metadata {
+            uid: patch.uid.as_str(),
+            resource_version: patch.version.to_string(),
+            labels: patch.labels().collect(),
+            annotations: patch.annotations().chain(marker).collect(),
+        };
+        let taints = patch.taints.as_ref().map(|taints| taints.iter().map(WrittenTaint::from).collect());
+        let unschedulable = patch.cordons().then_some(true);
+        let has_spec = taints.is_some() || unschedulable.is_some();
+        Self { metadata, spec: has_spec.then_some(Spec { taints, unschedulable }) }
     }
 }
 
@@ -142,20 +278,56 @@ mod tests {
 
     #[test]
     fn a_patch_carries_its_guards() {
-        let patch = restore::Patch {
-            uid: Uid::new("u2").expect("a uid"),
-            version: ResourceVersion(77),
-            labels: [("k".to_owned(), "v".to_owned())].into(),
-            conflicts: vec!["c".to_owned()],
-            marker: "u2/4".to_owned(),
-            generation: 4,
-        };
+        let mut patch = patch();
         let expected = json!({"metadata": {
             "uid": "u2",
             "resourceVersion": "77",
             "labels": {"k": "v"},
-            "annotations": {"label-storage/restored": "u2/4"},
+            "annotations": {"label-storage/restored": "u2/4", "example.com/owner": "me"},
         }});
         assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON"), expected);
+        patch.restored.clear();
+        patch.marker = None;
+        let metadata = json!({"uid": "u2", "resourceVersion": "77", "labels": {}, "annotations": {}});
+        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON"), json!({"metadata": metadata}));
+    }
+
+    #[test]
+    fn taints_are_sent_as_a_whole() {
+        let taint = |key: &str, value: &str, time_added: Option<&str>| Taint {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            effect: "NoExecute".to_owned(),
+            time_added: time_added.map(str::to_owned),
+        };
+        let mut patch = patch();
+        patch.taints = Some(vec![taint("a", "", Some("2026-11-16T03:31:15Z")), taint("b", "c", None)]);
+        patch.restored.insert("cordon:".to_owned(), "true".to_owned());
+        let spec = json!({
+            "taints": [
+                {"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-16T03:31:15Z"},
+                {"key": "b", "value": "c", "effect": "NoExecute"},
+            ],
+            "unschedulable": true,
+        });
+        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON")["spec"], spec);
+        patch.taints = Some(Vec::new());
+        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON")["spec"]["taints"], json!([]));
+    }
+
+    fn patch() -> restore::Patch {
+        restore::Patch {
+            uid: Uid::new("u2").expect("a uid"),
+            version: ResourceVersion(77),
+            restored: [("k", "v"), ("annotation:example.com/owner", "me")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            conflicts: Vec::new(),
+            withheld: Vec::new(),
+            taints: None,
+            lifts_startup_taint: false,
+            marker: Some("u2/4".to_owned()),
+            generation: 4,
+        }
     }
 }

@@ -17,7 +17,9 @@ mod planner;
 
 use std::sync::Arc;
 
+use label_storage::rules::Draft;
 use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
 
@@ -49,6 +51,12 @@ impl Daemon for Args {
     const RESUMES: bool = true;
 
     type Own = Counts;
+
+    const SIGHT: Sight = Sight::WhatIsThere;
+
+    fn draft(&self) -> Draft {
+        self.common.rules.draft()
+    }
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);

@@ -13,7 +13,7 @@ use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing,
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
 
-use crate::apply::WOULD_RESTORE;
+use crate::apply::{FENCED, WOULD_RESTORE};
 
 /// So many Nodes that wait to be restored are remembered as they were seen, which saves a call for each. Those beyond
 /// are read again when their turn comes: memory is bounded, whatever returns at once.
@@ -23,6 +23,8 @@ const MOST_VIEWS: usize = 8192;
 /// is never overwritten. Nor before the watch has told of that deletion. Not for longer than this, though: it is a little more than another
 /// replica needs to take over from a storer that is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+const SOON: Verdict = Verdict::Now(Urgency::Soon);
 
 /// The restorer's memory: what no list can tell.
 pub(crate) struct RestorePlanner {
@@ -37,6 +39,10 @@ pub(crate) struct RestorePlanner {
     unsure: HashSet<Name>,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
+    /// Nodes that are not to be restored, because they are other machines than their records'.
+    fenced: HashMap<Name, Versions>,
+    /// Nodes that keep pods away until they are restored: which incarnation, and since when.
+    tainted: HashMap<Name, (UidDigest, Instant)>,
 }
 
 /// What a record is to be made from, or from something later.
@@ -57,13 +63,21 @@ impl Owed {
 /// What a dry run's words depend on: the Node's incarnation and the record's version.
 type News = (UidDigest, ResourceVersion);
 
+/// What a refusal depends on: the versions of the Node and of its record.
+type Versions = (ResourceVersion, ResourceVersion);
+
 /// What is to be done with one Node.
 pub(crate) struct Task {
+    /// The Node's name.
+    pub(crate) node: String,
+    /// Whether pods have been kept away from it for long enough.
+    pub(crate) is_overdue: bool,
     /// The Node, and when it looked like this.
     pub(crate) view: Option<(Node, Instant)>,
     /// What an answer must not be older than.
     pub(crate) known: Known,
     news: Option<News>,
+    versions: Option<Versions>,
 }
 
 impl RestorePlanner {
@@ -75,7 +89,31 @@ impl RestorePlanner {
             views: HashMap::new(),
             unsure: HashSet::new(),
             said: dry_run.then(HashMap::new),
+            fenced: HashMap::new(),
+            tainted: HashMap::new(),
         }
+    }
+
+    /// For how long pods may still be kept away from a Node; `None`: they are not.
+    fn taint_left(&self, row: &Row) -> Option<Duration> {
+        let (bound, node) = (self.rules.startup_taint?, row.node()?);
+        node.traits.has_startup_taint.then_some(())?;
+        let known = self.tainted.get(row.name()).filter(|(uid, _)| *uid == node.uid);
+        Some(bound.saturating_sub(known.map_or(Duration::ZERO, |(_, since)| since.elapsed())))
+    }
+
+    fn note_taint(&mut self, row: &Row) {
+        match row.node().filter(|node| node.traits.has_startup_taint && self.rules.startup_taint.is_some()) {
+            None => drop(self.tainted.remove(row.name())),
+            Some(node) if self.tainted.get(row.name()).is_some_and(|(uid, _)| *uid == node.uid) => (),
+            Some(node) => {
+                self.tainted.insert(Name::clone(row.name()), (node.uid, Instant::now()));
+            }
+        }
+    }
+
+    fn is_fenced(&self, row: &Row) -> bool {
+        self.fenced.get(row.name()).is_some_and(|fenced| Some(*fenced) == versions(row))
     }
 
     /// Whether a Node is to be restored from more than its record has yet.
@@ -104,6 +142,10 @@ fn news(row: &Row) -> Option<News> {
     Some((row.node()?.uid, row.record_version()))
 }
 
+fn versions(row: &Row) -> Option<Versions> {
+    Some((row.node()?.version, row.record_version()))
+}
+
 impl Planner for RestorePlanner {
     type Task = Task;
 
@@ -113,27 +155,41 @@ impl Planner for RestorePlanner {
         if let Some(reason) = reason {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
         }
+        self.note_taint(look.row);
         let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
         if look.is_unsure {
             self.unsure.insert(Name::clone(name));
         }
-        let is_due = match reason {
-            Some(Reason::Returned | Reason::ReturnedWhole) => !is_said,
-            Some(_) => self.unsure.contains(name),
-            None => false,
+        let taint_left = self.taint_left(look.row).filter(|_| !is_said);
+        let verdict = match (reason, taint_left) {
+            (None, _) => Verdict::Nothing,
+            (Some(Reason::Returned | Reason::ReturnedWhole), _) if !is_said && !self.is_fenced(look.row) => {
+                SOON
+            }
+            _ if self.unsure.contains(name) => SOON,
+            (Some(_), None) => Verdict::Nothing,
+            // There is nothing that pods would have to wait for.
+            (Some(reason), Some(_)) if reason.is_final() => SOON,
+            (Some(_), Some(left)) if left.is_zero() => SOON,
+            (Some(_), Some(left)) => Verdict::After(left, Urgency::Soon),
         };
-        match (is_due, look.view) {
+        match (verdict == SOON, look.view) {
             (false, _) => drop(self.views.remove(name)),
             (true, Some(node)) => self.remember(name, node),
             (true, None) => (),
         }
-        if is_due { Verdict::Now(Urgency::Soon) } else { Verdict::Nothing }
+        verdict
     }
 
     fn standing(&self, row: &Row) -> Standing {
         match row.node().map(|node| restore::decide(&node, row.stored())) {
+            Some(Reason::Returned | Reason::ReturnedWhole) if self.is_fenced(row) => {
+                Standing::Skipped(Skip::OtherMachine)
+            }
             Some(Reason::Returned | Reason::ReturnedWhole) => Standing::Due,
             Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
+            Some(Reason::Ignored) => Standing::Skipped(Skip::Ignored),
+            Some(Reason::NoIdentity) => Standing::Skipped(Skip::NoIdentity),
             _ => Standing::Settled,
         }
     }
@@ -151,13 +207,24 @@ impl Planner for RestorePlanner {
         }
     }
 
+    fn contested(&mut self, row: &Row) {
+        self.views.remove(row.name());
+    }
+
     fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
         if self.is_too_early(&look) {
             return Err(LOOK_AGAIN);
         }
         let row = look.row;
         let news = self.said.as_ref().and_then(|_| news(row));
-        Ok(Task { view: self.views.remove(row.name()), known: row.known(), news })
+        Ok(Task {
+            node: row.node_name().to_owned(),
+            is_overdue: self.taint_left(row).is_some_and(|left| left.is_zero()),
+            view: self.views.remove(row.name()),
+            known: row.known(),
+            news,
+            versions: versions(row),
+        })
     }
 
     fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
@@ -166,6 +233,11 @@ impl Planner for RestorePlanner {
             self.unsure.remove(name);
         }
         let outcome = done.and_then(|done| done.outcome);
+        match (outcome, task.versions) {
+            (Some(FENCED), Some(versions)) => _ = self.fenced.insert(Name::clone(name), versions),
+            (Some(_), _) => _ = self.fenced.remove(name),
+            _ => (),
+        }
         if let (Some(said), Some(news), Some(WOULD_RESTORE)) = (&mut self.said, task.news, outcome) {
             said.insert(Name::clone(name), news);
         }
@@ -175,6 +247,8 @@ impl Planner for RestorePlanner {
         let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
         self.ahead.retain(is_there);
+        self.fenced.retain(|name, _| is_there(name));
+        self.tainted.retain(|name, _| is_there(name));
         self.owed.retain(|_, owed| owed.since.elapsed() < PATIENCE);
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));
@@ -279,7 +353,7 @@ mod tests {
             labels.insert("kubernetes.io/hostname".to_owned(), host.to_owned());
             Node { labels, ..node }
         };
-        let stored = |node| Record::of(&node, jiff::Timestamp::now()).seen_through(&rules);
+        let stored = |node| Record::of(&node, jiff::Timestamp::now()).seen_through(&rules, None);
         let (first, last) = (node("a", "u1", 5), host(node("a", "u1", 8), "new"));
         let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..last.clone() };
         // Whether the record holds none of it, or what was stored before it was excluded.
@@ -317,6 +391,18 @@ mod tests {
         assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
         settle(&mut planner, &table, "a", true);
         assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+    }
+
+    #[test]
+    fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+        let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        table.see_node("a", back.summary());
+        assert_eq!(verdict(&mut planner, &table, &back, false), Verdict::Now(Urgency::Soon));
+        assert_eq!(planner.views.len(), 1);
+        planner.contested(table.get("a").expect("a row"));
+        assert!(planner.views.is_empty(), "it may be restored to another");
     }
 
     #[test]

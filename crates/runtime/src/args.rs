@@ -1,5 +1,7 @@
 //! The flags that both daemons share, and what follows from them and from the pod they run in.
 
+pub mod rules;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -8,8 +10,11 @@ use std::time::Duration;
 use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
-use label_storage::rules::Patterns;
+use label_storage::rules::amount;
 use label_storage::shard;
+
+pub use self::rules::RuleArgs;
+use crate::table::Filed;
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,17 +34,6 @@ pub struct Common {
     /// Handle only nodes whose name matches, such as 'pool-a-*': for a staged roll-out
     #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
     pub nodes: Option<GlobMatcher>,
-
-    /// Store no labels of these keys, with commas between them: keys, patterns such as 'example.com/*', or machine-facts, which
-    /// are those that kubelet and cloud set themselves. What is stored already is left alone. To be the same for both daemons
-    #[arg(
-        long,
-        env = "LABEL_STORAGE_EXCLUDE_LABELS",
-        value_name = "KEYS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub exclude_labels: Patterns,
 
     /// Hear of changes as they happen, rather than with the next list only
     #[arg(long, env = "LABEL_STORAGE_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
@@ -84,6 +78,10 @@ pub struct Common {
     /// Say what would be written, and write nothing
     #[arg(long, env = "LABEL_STORAGE_DRY_RUN")]
     pub dry_run: bool,
+
+    /// What operators choose.
+    #[command(flatten)]
+    pub rules: RuleArgs,
 }
 
 /// How much to log.
@@ -137,9 +135,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether this replica handles the Node of this name.
-    pub fn includes(&self, node: &str) -> bool {
-        self.nodes.as_ref().is_none_or(|glob| glob.is_match(node)) && shard(node, self.replicas) == self.index
+    /// Whether this replica handles the Node of this name, or with this name and what it is filed under: that tells the shard.
+    pub fn includes<'a>(&self, node: impl Into<Filed<'a>>) -> bool {
+        let Filed { under, name } = node.into();
+        self.nodes.as_ref().is_none_or(|glob| glob.is_match(name))
+            && shard(under, self.replicas) == self.index
     }
 }
 
@@ -241,11 +241,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Reads a duration such as `10s`, `1m 30s` or `30d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "give a time such as 500ms, 10s, 1m30s or 30d".to_owned();
-    let days_are_24_hours = jiff::SpanRelativeTo::days_are_24_hours();
-    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
-    let duration = span.to_duration(days_are_24_hours).map_err(|_| wrong())?;
-    Duration::try_from(duration).map_err(|_| wrong())
+    amount::time(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -315,8 +311,6 @@ mod tests {
             ["--interval", "soon"],
             ["--concurrency", "0"],
             ["--nodes", "[a"],
-            ["--exclude-labels", "a,,b"],
-            ["--exclude-labels", "[a"],
             ["--log-level", "loud"],
             ["--log-format", "xml"],
         ] {
@@ -325,19 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
-        for (text, milliseconds) in
-            [("500ms", 500), ("10s", 10_000), ("1m30s", 90_000), ("1m 30s", 90_000), ("30d", 2_592_000_000)]
-        {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-    }
-
-    #[test]
     fn a_share_is_a_shard_of_the_matching_nodes() {
         let mine = |args: &[&str]| {
             let share = parse(args).expect("good flags").share(&Surroundings::default()).expect("a share");
-            ["a-1", "a-2", "b-1", "b-2"].into_iter().filter(|node| share.includes(node)).collect::<Vec<_>>()
+            ["a-1", "a-2", "b-1", "b-2"].into_iter().filter(|node| share.includes(*node)).collect::<Vec<_>>()
         };
         assert_eq!(mine(&[]), ["a-1", "a-2", "b-1", "b-2"]);
         assert_eq!(mine(&["--nodes", "a-*"]), ["a-1", "a-2"]);

@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use label_storage::rules::Draft;
 
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::clock::Clock;
 use crate::events::Events;
+use crate::eyes::Sight;
 use crate::health::Health;
 use crate::logging::{self, Levels};
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::replica::Replica;
+use crate::rulebook::Rulebook;
 use crate::shutdown::Shutdown;
 
 /// What one daemon adds to what both share.
@@ -34,6 +37,12 @@ pub trait Daemon: Parser {
 
     /// What it counts, beside what both do.
     type Own: Own;
+
+    /// Which of a Node it has to know.
+    const SIGHT: Sight;
+
+    /// What its own flags say about rules.
+    fn draft(&self) -> Draft;
 
     /// Works on one shard until the shutdown.
     async fn run(&self, replica: Replica, own: Arc<Self::Own>);
@@ -62,6 +71,10 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(share) => share,
         Err(error) => return fail(USAGE, &format!("error: {error}")),
     };
+    let rulebook = match Rulebook::open(daemon.common().rules.config.clone(), daemon.draft()) {
+        Ok(rulebook) => rulebook,
+        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
+    };
     let levels = match logging::init(daemon.common().log_level, daemon.common().log_format) {
         Ok(levels) => levels,
         Err(error) => return fail(1, &format!("error: can't log: {error}")),
@@ -71,7 +84,7 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
     let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels));
+    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels, rulebook));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
@@ -96,10 +109,11 @@ async fn start<D: Daemon>(
     surroundings: &Surroundings,
     name: &str,
     levels: Levels,
+    rulebook: Rulebook,
 ) -> anyhow::Result<Ended> {
     let shutdown = Shutdown::on_signals()?;
     tokio::select! {
-        ended = prepare_and_run(daemon, share, surroundings, name, levels, &shutdown) => ended.map(|()| Ended::Orderly),
+        ended = prepare_and_run(daemon, share, surroundings, name, levels, rulebook, &shutdown) => ended.map(|()| Ended::Orderly),
         () = shutdown.aborted() => Ok(Ended::Aborted),
     }
 }
@@ -110,6 +124,7 @@ async fn prepare_and_run<D: Daemon>(
     surroundings: &Surroundings,
     name: &str,
     levels: Levels,
+    rulebook: Rulebook,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
     let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
@@ -143,7 +158,7 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
-        excluded_labels = %daemon.common().exclude_labels,
+        rules = %rulebook.current(),
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
@@ -165,9 +180,27 @@ async fn prepare_and_run<D: Daemon>(
             ..Replica::new(common, share, client, &namespace, shutdown)
         }
     };
+    let work = async |replica: Replica| {
+        let mut changes = rulebook.changes();
+        while !replica.shutdown.is_requested() {
+            let rules = Arc::clone(&changes.borrow_and_update());
+            // New rules are for a new engine, which goes on where this one ends.
+            let round = replica.under(rules, D::SIGHT);
+            let shutdown = round.shutdown.clone();
+            let mut working = std::pin::pin!(daemon.run(round, Arc::clone(&own)));
+            tokio::select! {
+                () = &mut working => (),
+                Ok(()) = changes.changed() => {
+                    shutdown.request();
+                    working.await;
+                }
+            }
+        }
+    };
+    let following = rulebook.follow(&metrics, shutdown);
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
-        daemon.run(replica(share, shutdown.clone()), own).await;
+        tokio::join!(work(replica(share, shutdown.clone())), following);
     } else {
         let house = House {
             replica: &replica,
@@ -183,12 +216,12 @@ async fn prepare_and_run<D: Daemon>(
             health: Arc::clone(&health),
             shutdown: shutdown.clone(),
         };
-        let working = house.run(async |replica| daemon.run(replica, Arc::clone(&own)).await);
+        let working = house.run(work);
         let ending = async {
             shutdown.requested().await;
             health.ending();
         };
-        tokio::join!(working, ending);
+        tokio::join!(working, ending, following);
     }
     if let Some(office) = office {
         office.close().await;

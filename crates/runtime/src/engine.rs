@@ -10,6 +10,7 @@
 //!
 //! The table only tells where to look. What an attempt writes follows from what it has just read itself.
 
+mod identity;
 mod planning;
 mod standing;
 mod tally;
@@ -25,6 +26,7 @@ use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
+use self::identity::{Contests, Unidentified};
 pub use self::planning::{Done, Doubts, Look, Planner, Reading, Verdict, Worker};
 use self::standing::Standings;
 pub use self::standing::{Skip, Standing};
@@ -41,7 +43,7 @@ use crate::queue::{Queue, Urgency};
 use crate::replica::Replica;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Name, Row, Table};
+use crate::table::{Elsewhere, Name, Row, Table};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
@@ -103,7 +105,10 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
 
 /// A Node that is being worked on.
 struct Ticket<T> {
+    /// What it is filed under.
     node: Name,
+    /// Its name, where that is something else.
+    asked_for: Option<Name>,
     task: T,
     /// How often it has failed before.
     earlier_tries: u32,
@@ -136,6 +141,8 @@ struct Engine<'a, P: Planner> {
     events: Events,
     /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
     unreadable: HashMap<Name, (String, Option<UidDigest>)>,
+    contests: Contests,
+    unidentified: Unidentified,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -145,9 +152,11 @@ const AGAIN: Duration = Duration::from_millis(100);
 impl<'a, P: Planner> Engine<'a, P> {
     fn new(replica: &Replica, planner: P, sweeps: Sweeps<'a>) -> Self {
         let limiter = Limiter::new(replica.args.concurrency.get());
+        let files_by_name = replica.node_source.eyes().files_by_name();
+        let table = if files_by_name { Table::default() } else { Table::by_identity() };
         Self {
             planner,
-            table: Table::default(),
+            table,
             queue: Queue::default(),
             limiter,
             sweeps,
@@ -162,6 +171,8 @@ impl<'a, P: Planner> Engine<'a, P> {
             owes: false,
             events: replica.events.clone(),
             unreadable: HashMap::new(),
+            contests: Contests::default(),
+            unidentified: Unidentified::default(),
         }
     }
 
@@ -170,7 +181,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(least, now)?;
-            let Some(row) = self.table.get(&node) else {
+            // One that is contested is decided upon again when it is not.
+            let Some(row) = self.table.get(&node).filter(|row| !row.is_contested()) else {
                 self.queue.done(&node);
                 continue;
             };
@@ -179,7 +191,8 @@ impl<'a, P: Planner> Engine<'a, P> {
                 Ok(task) => {
                     let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
                     let due_since = self.standings.due_since(&node);
-                    return Some(Ticket { node, task, earlier_tries, versions, due_since });
+                    let asked_for = row.asked_for().cloned();
+                    return Some(Ticket { node, asked_for, task, earlier_tries, versions, due_since });
                 }
                 Err(pause) => {
                     self.queue.done(&node);
@@ -207,7 +220,8 @@ impl<'a, P: Planner> Engine<'a, P> {
                 let outcome = self.sweeps.require_newer(kind, outcome);
                 if self.sweeps.is_another_cluster() {
                     tracing::warn!("the history of the cluster goes back: starting over");
-                    self.table = Table::default();
+                    self.table = self.table.emptied();
+                    self.contests.start_over();
                     self.planner.start_over();
                     return self.sweeps.start_over();
                 }
@@ -230,7 +244,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                         self.is_surprised |= lacked && self.sweeps.is_watching(kind);
                         let doubts = self.planner.listed(&mut self.table);
                         is_settled = !doubts.needs_list && !std::mem::take(&mut self.is_surprised);
-                        self.sweeps.sample(doubts.samples);
+                        self.sweeps.sample(self.samples(&doubts.samples));
                         self.review();
                     }
                 }
@@ -239,29 +253,26 @@ impl<'a, P: Planner> Engine<'a, P> {
             Observed::Changed(Item::Node(node)) => {
                 self.heard(Kind::Nodes, node.version);
                 let (summary, is_new) = self.summary(&node);
-                if self.table.see_node(&node.name, summary) {
+                if self.table.see_node(&node, summary) {
                     let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
-                    self.consider(&node.name, Some(&node), true, is_unsure);
+                    self.consider(node.filed_under(), Some(&node), true, is_unsure);
                 }
+                self.consider_left();
             }
+            Observed::Changed(Item::Other(node)) => self.elsewhere(node.as_elsewhere()),
             Observed::Changed(Item::Record(record)) => {
-                if self.table.see_record(&record.node, record.version, record.stored) {
+                if self.table.see_record(record.filed(), record.version, record.stored) {
                     self.complain(&record);
-                    self.consider(&record.node, None, true, false);
+                    self.consider(&record.filed_under, None, true, false);
                 }
             }
-            Observed::Deleted(Item::Node(last)) => {
-                let (name, version) = (last.name.clone(), last.version);
-                self.table.lose_node(&name, version);
-                if let Some(row) = self.table.get(&name) {
-                    self.planner.deleted(last, row, self.queue.is_unsettled(&name));
-                }
-                self.heard(Kind::Nodes, version);
-                self.consider(&name, None, true, false);
+            Observed::Deleted(Item::Node(last)) => self.deleted(last),
+            Observed::Deleted(Item::Other(node)) => {
+                self.elsewhere(Elsewhere { is_unfiled: false, ..node.as_elsewhere() });
             }
             Observed::Deleted(Item::Record(record)) => {
-                if self.table.lose_record(&record.node, record.version) {
-                    self.consider(&record.node, None, true, false);
+                if self.table.lose_record(&record.filed_under, record.version) {
+                    self.consider(&record.filed_under, None, true, false);
                 }
             }
             Observed::Watching(kind, at) => {
@@ -309,13 +320,18 @@ impl<'a, P: Planner> Engine<'a, P> {
         match item {
             Item::Node(node) => {
                 let (summary, is_new) = self.summary(&node);
-                if self.table.list_node(list, &node.name, summary) {
+                if self.table.list_node(list, &node, summary) {
                     let is_unsure = is_new && !self.sweeps.knows_records();
-                    self.consider(&node.name, Some(&node), false, is_unsure);
+                    self.consider(node.filed_under(), Some(&node), false, is_unsure);
                 }
+                self.consider_left();
+            }
+            Item::Other(node) => {
+                self.table.list_elsewhere(list, node.as_elsewhere());
+                self.consider_left();
             }
             Item::Record(record) => {
-                if self.table.list_record(list, &record.node, record.version, record.stored) {
+                if self.table.list_record(list, record.filed(), record.version, record.stored) {
                     self.complain(&record);
                 }
             }
@@ -325,7 +341,7 @@ impl<'a, P: Planner> Engine<'a, P> {
     /// What a decision needs to know of a Node, and whether it is another than was known.
     fn summary(&self, node: &Node) -> (NodeSummary, bool) {
         let summary = node.summary();
-        let known = self.table.get(&node.name).and_then(Row::node);
+        let known = self.table.get(node.filed_under()).and_then(Row::node);
         (summary, known.is_none_or(|known| known.uid != summary.uid))
     }
 
@@ -335,6 +351,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         for name in &names {
             self.consider(name, None, false, false);
         }
+        self.contests.listed(&self.table, &self.events);
+        self.unidentified.tell(&self.table, Instant::now());
         self.table.forget_gone(|name| self.queue.contains(name));
         self.unreadable
             .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
@@ -348,12 +366,21 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        if row.is_contested() {
+            self.standings.note(row, Standing::Skipped(Skip::Contested));
+            self.planner.contested(row);
+            self.contests.note(row, heard, &self.events);
+            return self.queue.remove(name);
+        }
+        let was_contested = self.contests.settle(name);
+        // Then nobody has looked at its record meanwhile.
+        let is_unsure = is_unsure || was_contested && !self.sweeps.is_watching(Kind::Records);
         self.standings.note(row, self.planner.standing(row));
         if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);
-            self.events.unreadable(name, node.uid, what);
+            self.events.unreadable(row.node_name(), node.uid, what);
         }
         match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
             Verdict::Nothing => self.queue.remove(name),
@@ -366,12 +393,12 @@ impl<'a, P: Planner> Engine<'a, P> {
 
     fn complain(&mut self, record: &SeenRecord) {
         let Some(complaint) = &record.complaint else {
-            self.unreadable.remove(record.node.as_str());
+            self.unreadable.remove(record.filed_under.as_str());
             return;
         };
         tracing::warn!(record = record.name, complaint, "something is wrong with a record");
         if record.stored == Stored::Unreadable {
-            self.unreadable.insert(Name::from(record.node.as_str()), (complaint.clone(), None));
+            self.unreadable.insert(Name::from(record.filed_under.as_str()), (complaint.clone(), None));
         }
     }
 
@@ -385,7 +412,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         let done = match outcome {
             Ok(done) => done,
             Err(error) => {
-                tracing::warn!(node = &**name, %error, "a node failed, it will be tried again");
+                let node = ticket.asked_for.as_deref().unwrap_or(name);
+                tracing::warn!(node, %error, "a node failed, it will be tried again");
                 self.planner.done(name, ticket.task, None);
                 self.queue.failed(name, error.retry_after(), now);
                 return;
@@ -395,7 +423,10 @@ impl<'a, P: Planner> Engine<'a, P> {
         let versions = self.table.get(name).map(Row::versions).unwrap_or(ticket.versions);
         match done.node {
             Reading::Absent if versions.0 == ticket.versions.0 => self.table.miss_node(name),
-            Reading::Present(node) => _ = self.table.see_node(name, node),
+            Reading::Present(node) => {
+                let filed = self.table.answered(name, ticket.asked_for.as_ref());
+                filed.into_iter().for_each(|filed| _ = self.table.see_node(filed, node));
+            }
             Reading::Absent | Reading::None => (),
         }
         match done.record {
@@ -406,10 +437,14 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.planner.done(name, ticket.task, Some(&done));
         self.queue.done(name);
         self.say_position();
+        self.consider_left();
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name) else { return };
         if let Some(since) = ticket.due_since.filter(|_| done.outcome.is_some()) {
             self.metrics.latency.0.observe(since.elapsed().as_secs_f64());
+        }
+        if row.is_contested() {
+            return self.consider(name, None, true, false);
         }
         self.standings.note(row, self.planner.standing(row));
         let look = Look { row, view: None, is_event: true, is_unsure: false, heard };

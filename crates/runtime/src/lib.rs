@@ -8,7 +8,8 @@
 //!                  └───────────────────────────────┘
 //! ```
 //!
-//! - [`args`]: the flags that both share, and what follows from them and from the pod they run in.
+//! - [`args`]: the flags that both share, and what follows from them and from the pod they run in; [`rulebook`]: what operators
+//!   choose, by flags and by a file that may change.
 //! - [`client`]: a client without hidden retries; [`call`]: a time limit around each call, and what its failure means.
 //! - [`source`]: lists and watches as streams; `observer`: the tasks that read them; `sweep`: when they do.
 //! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
@@ -31,6 +32,7 @@ pub mod clock;
 mod daemon;
 pub mod engine;
 pub mod events;
+pub mod eyes;
 mod health;
 mod lease;
 pub mod limiter;
@@ -45,6 +47,7 @@ pub mod queue;
 pub mod records;
 mod replica;
 mod requests;
+pub mod rulebook;
 pub mod shutdown;
 pub mod source;
 mod sweep;

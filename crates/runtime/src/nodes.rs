@@ -7,7 +7,6 @@ use kube::{Api, Client};
 use label_storage::Node;
 
 use crate::call::Error;
-use crate::observer;
 use crate::source::Source;
 
 /// All Nodes of the cluster.
@@ -29,7 +28,7 @@ impl Nodes {
 
     /// Reads one Node, as it is now.
     pub async fn get(&self, name: &str) -> Result<Option<Node>, Error> {
-        let found = self.source.get(name).await?.map(|object| observer::node(self.source.rules(), object));
+        let found = self.source.get(name).await?.map(|object| self.source.eyes().node(object));
         let found = found.transpose();
         found.map_err(|error| Error::refused("get node", error))
     }

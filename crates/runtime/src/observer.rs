@@ -7,7 +7,6 @@ use futures::future::join_all;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use label_storage::node::{self, RESTORED};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, ResourceVersion, Rules};
@@ -16,10 +15,11 @@ use tokio::sync::mpsc;
 
 use crate::args::Share;
 use crate::call::Error;
+use crate::eyes::Eyes;
 use crate::pace;
 use crate::records::{self, Found};
 use crate::source::{Kind, Listed, Source};
-use crate::table::Name;
+use crate::table::{Elsewhere, Filed, Name};
 
 /// What was seen.
 pub(crate) enum Observed {
@@ -64,19 +64,40 @@ pub(crate) enum Observed {
     Expired(Kind),
 }
 
-/// An object of this shard.
+/// An object of this shard, or one that may have been.
 pub(crate) enum Item {
     /// A Node.
     Node(Node),
+    /// A Node that is not, or not any more. Only told of where that can change while it lives.
+    Other(OtherNode),
     /// A record.
     Record(SeenRecord),
+}
+
+/// A Node that is filed in another shard, or nowhere.
+pub(crate) struct OtherNode {
+    /// Its name.
+    pub(crate) name: String,
+    /// When it was so.
+    pub(crate) version: ResourceVersion,
+    /// Whether it is nowhere, for want of what it would be filed under, and this shard's to say so.
+    pub(crate) is_unfiled: bool,
+}
+
+impl OtherNode {
+    /// What the table is to know of it.
+    pub(crate) fn as_elsewhere(&self) -> Elsewhere<'_> {
+        Elsewhere { name: &self.name, version: self.version, is_unfiled: self.is_unfiled }
+    }
 }
 
 /// A ConfigMap that is a record, or should be.
 pub(crate) struct SeenRecord {
     /// Its own name.
     pub(crate) name: String,
-    /// The Node that it belongs to; where it does not say, something that is no Node's name.
+    /// What it is filed under; where it does not say, something that no Node is.
+    pub(crate) filed_under: String,
+    /// The Node that it was last made from; where it does not say, the same.
     pub(crate) node: String,
     /// Its version.
     pub(crate) version: ResourceVersion,
@@ -84,6 +105,13 @@ pub(crate) struct SeenRecord {
     pub(crate) stored: Stored<RecordSummary>,
     /// What is wrong with it, for a person to see.
     pub(crate) complaint: Option<String>,
+}
+
+impl SeenRecord {
+    /// Which row it belongs to.
+    pub(crate) fn filed(&self) -> Filed<'_> {
+        Filed { under: &self.filed_under, name: &self.node }
+    }
 }
 
 /// Where what was seen is told.
@@ -127,9 +155,9 @@ impl Drop for Batches {
 pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience: Audience) -> bool {
     let (kind, began) = (source.kind(), Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
-    let rules = Arc::clone(source.rules());
+    let eyes = source.eyes().clone();
     let each = move |object| {
-        if let Some(item) = item(kind, &share, &rules, object) {
+        if let Some(item) = item(kind, &share, &eyes, object) {
             batches.push(item);
         }
     };
@@ -139,10 +167,25 @@ pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience:
     is_complete
 }
 
-/// Asks for these Nodes by name.
-pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Name>, audience: Audience) {
-    let answers = join_all(nodes.iter().map(|node| source.get(node))).await;
-    let there: Vec<_> = answers.iter().flatten().map(Option::is_some).collect();
+/// A Node that is asked for by name.
+pub(crate) struct Sample {
+    /// What it should be filed under.
+    pub(crate) under: Name,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// Asks for these Nodes.
+pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Sample>, audience: Audience) {
+    let is_there = async |sample: &Sample| {
+        let found = source.get(&sample.name).await?;
+        // Where it is there as something else, that explains why it is not there as what it was.
+        let is_it =
+            |object| source.eyes().node(object).map_or(true, |node| node.filed_under() == &*sample.under);
+        Ok::<bool, Error>(found.is_some_and(is_it))
+    };
+    let answers = join_all(nodes.iter().map(is_there)).await;
+    let there: Vec<_> = answers.into_iter().flatten().collect();
     let (asked, there) = (there.len(), there.iter().filter(|is_there| **is_there).count());
     let _ = audience.send(Observed::Sampled { asked, there }).await;
 }
@@ -226,7 +269,7 @@ async fn follow(
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
-        if let Some(item) = item(kind, share, source.rules(), object) {
+        if let Some(item) = item(kind, share, source.eyes(), object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
         } else if told_at.elapsed() > TELL_EVERY {
@@ -238,25 +281,21 @@ async fn follow(
 }
 
 /// What an object is to this shard, if anything.
-fn item(kind: Kind, share: &Share, rules: &Rules, object: Object) -> Option<Item> {
+fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> {
     match kind {
-        Kind::Nodes if !share.includes(&object.name) => None,
-        Kind::Nodes => match node(rules, object) {
-            Ok(node) => Some(Item::Node(node)),
+        Kind::Nodes if eyes.files_by_name() && !share.includes(&object.name) => None,
+        Kind::Nodes => match eyes.node(object) {
+            Ok(node) if share.includes(&node) => Some(Item::Node(node)),
+            Ok(node) => {
+                Some(Item::Other(OtherNode { name: node.name, version: node.version, is_unfiled: false }))
+            }
             Err(error) => {
                 tracing::warn!(%error, "skipping a node");
                 None
             }
         },
-        Kind::Records => record(share, rules, object).map(Item::Record),
+        Kind::Records => record(share, &eyes.rules, object).map(Item::Record),
     }
-}
-
-/// A Node, of what came over the wire.
-pub(crate) fn node(rules: &Rules, mut object: Object) -> Result<Node, node::Error> {
-    let marker = object.annotations.remove(RESTORED);
-    let node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;
-    Ok(node.seen_through(rules))
 }
 
 fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
@@ -275,15 +314,35 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
         binary_data: Some(binary_data),
         immutable: None,
     };
-    let found = Found::from(config_map).seen_through(rules);
-    let node = records::node_of(share, &object.name, &found)?;
+    let found = Found::from(config_map).seen_through(rules, None);
+    let filed_under = records::node_of(share, &object.name, &found)?;
+    let node =
+        found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
-    Some(SeenRecord { name: object.name, node, version, stored, complaint: found.complaint() })
+    Some(SeenRecord { name: object.name, filed_under, node, version, stored, complaint: found.complaint() })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
+
+    #[test]
+    fn a_node_is_of_the_shard_that_it_is_filed_in_and_others_only_hear_of_it() {
+        let replicas = NonZeroU32::new(2).expect("not zero");
+        let shares = [0, 1].map(|index| Share { index, replicas, nodes: None });
+        let node = |identity: Option<&str>| {
+            let node = Node::new("node-1".to_owned(), "u1".to_owned(), "7", Default::default(), None);
+            let mut node = node.expect("a node");
+            node.extras.identity = identity.map(str::to_owned);
+            node
+        };
+        // What it is to each of them: theirs, or another's.
+        let items = |identity| shares.clone().map(|share| share.includes(&node(identity)));
+        assert_eq!(items(None), [false, true], "by its name");
+        assert_eq!(items(Some("my-new-node")), [true, false]);
+    }
 
     #[test]
     fn where_the_servers_memory_begins_is_read_from_its_refusal() {

@@ -57,7 +57,7 @@ impl Position {
         self.0.store(position.0, Ordering::Relaxed);
     }
 
-    fn get(&self) -> Option<ResourceVersion> {
+    pub(crate) fn get(&self) -> Option<ResourceVersion> {
         Some(ResourceVersion(self.0.load(Ordering::Relaxed))).filter(|position| position.0 > 0)
     }
 }

@@ -6,7 +6,7 @@ use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
-use label_storage::{Record, ResourceVersion, Rules};
+use label_storage::{Node, Record, ResourceVersion, Rules};
 
 use crate::args::Share;
 use crate::call::{self, Error};
@@ -15,6 +15,7 @@ use crate::engine::Reading;
 /// The ConfigMaps of one namespace that are records.
 pub struct Records {
     api: Api<ConfigMap>,
+    namespace: String,
 }
 
 /// A ConfigMap under a record's name, read or not.
@@ -37,9 +38,9 @@ impl From<ConfigMap> for Found {
 }
 
 impl Found {
-    /// The same, with what it says seen through these rules.
-    pub fn seen_through(self, rules: &Rules) -> Self {
-        let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules), ..decoded };
+    /// The same, with what it says seen through these rules, and through the list of its Node, where that is known.
+    pub fn seen_through(self, rules: &Rules, node: Option<&Node>) -> Self {
+        let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules, node), ..decoded };
         Self { content: self.content.map(seen), ..self }
     }
 
@@ -99,7 +100,12 @@ pub(crate) fn node_of(share: &Share, name: &str, found: &Found) -> Option<String
 impl Records {
     /// Reads with this client.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace) }
+        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
+    }
+
+    /// Where they are.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// For writing them.
@@ -107,9 +113,9 @@ impl Records {
         &self.api
     }
 
-    /// Reads the record of one Node, as it is now.
-    pub async fn get(&self, node: &str) -> Result<Option<Found>, Error> {
-        let found = call::one("get configmap", self.api.get_opt(&record_name(node))).await?;
+    /// Reads the record that is filed under this, as it is now.
+    pub async fn get(&self, filed: &str) -> Result<Option<Found>, Error> {
+        let found = call::one("get configmap", self.api.get_opt(&record_name(filed))).await?;
         Ok(found.map(Found::from))
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use kube::Client;
 
-use label_storage::rules::Selection;
 use label_storage::{ResourceVersion, Rules};
 
 use crate::args::{Common, Share};
 use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
 use crate::events::Events;
+use crate::eyes::{Eyes, Sight};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
@@ -53,19 +53,16 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that works on this cluster, without a lease.
+    /// A replica that works on this cluster, without a lease, and by the usual rules.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
-        let node_source = Arc::new(Source::nodes(client.clone()));
-        let labels = Selection::all_but(args.exclude_labels.clone());
-        let rules = Arc::new(Rules { labels, ..Rules::default() });
-        // What is listed and watched of a record is only ever compared with a Node that is seen through the same rules.
-        let record_source = Arc::new(Source::records(client.clone(), namespace).seen_through(&rules));
+        let eyes = Eyes::default();
+        let node_source = Arc::new(Source::nodes(client.clone()).seen_by(eyes.clone()));
         Self {
-            rules,
+            rules: Arc::clone(&eyes.rules),
             args,
             share,
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
-            records: Records::new(client, namespace),
+            records: Records::new(client.clone(), namespace),
             shutdown,
             clock: Arc::default(),
             events: Events::default(),
@@ -75,15 +72,33 @@ impl Replica {
             resume: None,
             position: Arc::default(),
             node_source,
-            record_source,
+            record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
         }
     }
 
-    /// The same, for a storer: of a Node it sees what it would store, and no more.
-    pub fn blind_to_what_is_excluded(self) -> Self {
-        let client = self.nodes.api().clone().into_client();
-        let node_source = Arc::new(Source::nodes(client.clone()).seen_through(&self.rules));
-        Self { nodes: Nodes::new(client, Arc::clone(&node_source)), node_source, ..self }
+    /// The same by these rules, for a daemon that sees so much of Nodes, until it or this one ends. It goes on from where this one
+    /// is by now.
+    pub fn under(&self, rules: Arc<Rules>, sight: Sight) -> Self {
+        let (client, namespace) = (self.nodes.api().clone().into_client(), self.records.namespace());
+        let eyes = Eyes { rules, sight };
+        let node_source = Arc::new(Source::nodes(client.clone()).seen_by(eyes.clone()));
+        Self {
+            rules: Arc::clone(&eyes.rules),
+            args: self.args.clone(),
+            share: self.share.clone(),
+            nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
+            records: Records::new(client.clone(), namespace),
+            shutdown: self.shutdown.for_a_part(),
+            clock: Arc::clone(&self.clock),
+            events: self.events.clone(),
+            metrics: Arc::clone(&self.metrics),
+            health: Arc::clone(&self.health),
+            tenure: self.tenure.clone(),
+            resume: self.position.get().or(self.resume),
+            position: Arc::clone(&self.position),
+            node_source,
+            record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
+        }
     }
 
     /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.

@@ -1,14 +1,13 @@
 //! Reading Nodes and ConfigMaps: all of them as a stream, one by name, or what changes.
 //!
-//! What a hundred thousand Nodes cost to list is decided here. Their metadata is asked for and nothing else, in
-//! protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
+//! What a hundred thousand Nodes cost to list is decided here. Their metadata is asked for and nothing else, unless more is
+//! [wanted](Eyes), in protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
 //! while it streams in, so that memory does not grow with the answer. A server that refuses protobuf is asked for JSON,
 //! and read in the same way.
 
 mod blocks;
 
 use std::io::{self, BufReader};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -20,15 +19,16 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
+use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
-use label_storage::{ResourceVersion, Rules};
 use label_storage_wire::{
-    Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
+    Asked, Content, Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
 };
 use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
+use crate::eyes::Eyes;
 
 /// One kind of objects on one API server.
 pub struct Source {
@@ -37,13 +37,13 @@ pub struct Source {
     path: String,
     /// Whether the server has refused protobuf.
     wants_json: AtomicBool,
-    rules: Arc<Rules>,
+    eyes: Eyes,
 }
 
 /// What is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// All Nodes of the cluster, of which only the metadata.
+    /// All Nodes of the cluster.
     Nodes,
     /// The ConfigMaps of a namespace that are records.
     Records,
@@ -78,14 +78,24 @@ impl Kind {
             Self::Records => "watch configmaps",
         }
     }
+}
 
-    /// What is asked for: a list has another name for its items than one object, or one event.
-    fn accepts(self, format: Format, metadata_kind: &str) -> String {
-        let format = media_type(format);
-        match self {
-            Self::Nodes => format!("{format};as={metadata_kind};g=meta.k8s.io;v=v1"),
-            Self::Records => format.to_owned(),
+/// How many an answer has: a list of metadata is called otherwise than one object's, or one event's.
+#[derive(Clone, Copy)]
+enum Number {
+    All,
+    One,
+}
+
+/// What is asked for.
+fn accept(format: Format, content: Content, number: Number) -> String {
+    let format = media_type(format);
+    match (content, number) {
+        (Content::Metadata, Number::All) => {
+            format!("{format};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
         }
+        (Content::Metadata, Number::One) => format!("{format};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+        (Content::Node | Content::ConfigMap, _) => format.to_owned(),
     }
 }
 
@@ -112,17 +122,26 @@ impl Source {
     }
 
     fn new(client: Client, kind: Kind, path: String) -> Self {
-        Self { client, kind, path, wants_json: AtomicBool::new(false), rules: Arc::default() }
+        Self { client, kind, path, wants_json: AtomicBool::new(false), eyes: Eyes::default() }
     }
 
-    /// The same, for who sees what it reads through these rules.
-    pub(crate) fn seen_through(self, rules: &Arc<Rules>) -> Self {
-        Self { rules: Arc::clone(rules), ..self }
+    /// The same, seen by these.
+    pub fn seen_by(self, eyes: Eyes) -> Self {
+        Self { eyes, ..self }
     }
 
-    /// Which labels count.
-    pub(crate) fn rules(&self) -> &Arc<Rules> {
-        &self.rules
+    /// What is made of it.
+    pub(crate) fn eyes(&self) -> &Eyes {
+        &self.eyes
+    }
+
+    /// What is asked for where many are: of a Node no more than is needed.
+    fn content(&self) -> Content {
+        match self.kind {
+            Kind::Nodes if self.eyes.needs_whole_nodes() => Content::Node,
+            Kind::Nodes => Content::Metadata,
+            Kind::Records => Content::ConfigMap,
+        }
     }
 
     /// What is read.
@@ -136,14 +155,18 @@ impl Source {
     pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
         let what = self.kind.list();
         within(call::ALL, what, async {
-            let (format, response) = self.ask(what, &self.query(&[]), "PartialObjectMetadataList").await?;
+            let content = self.content();
+            let (format, response) = self.ask(what, &self.query(&[]), content, Number::All).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (blocks, input) = blocks::channel();
+            let eyes = self.eyes.clone();
             let reading = tokio::task::spawn_blocking(move || {
+                let asked = Asked { content, annotations: &|key| eyes.wants_annotation(key) };
                 if is_compressed {
-                    read_list(format, BufReader::with_capacity(1 << 16, GzDecoder::new(input)), each)
+                    let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
+                    read_list(format, &asked, input, each)
                 } else {
-                    read_list(format, input, each)
+                    read_list(format, &asked, input, each)
                 }
             });
             let bytes = blocks.send_all(chunks(response)).await;
@@ -155,18 +178,22 @@ impl Source {
         .await
     }
 
-    /// Reads one, as it is now.
+    /// Reads one, as it is now: a whole one, whatever lists have of it.
     pub async fn get(&self, name: &str) -> Result<Option<Object>, Error> {
         let what = self.kind.get();
         within(call::ONE, what, async {
-            let (format, response) = match self.ask(what, &format!("/{name}"), "PartialObjectMetadata").await
-            {
+            let content = match self.kind {
+                Kind::Nodes => Content::Node,
+                Kind::Records => Content::ConfigMap,
+            };
+            let (format, response) = match self.ask(what, &format!("/{name}"), content, Number::One).await {
                 Ok(answer) => answer,
                 Err(error) if error.code == Some(404) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let body = body(what, response).await?;
-            read_object(format, &body)
+            let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(key) };
+            read_object(format, &asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
         })
@@ -185,8 +212,9 @@ impl Source {
             &format!("resourceVersion={from}"),
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
+        let content = self.content();
         let (format, response) =
-            within(call::ONE, what, self.ask(what, &query, "PartialObjectMetadata")).await?;
+            within(call::ONE, what, self.ask(what, &query, content, Number::One)).await?;
         let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
         let frames = match format {
             Format::Protobuf => {
@@ -197,7 +225,7 @@ impl Source {
                 Frames::Json(FramedRead::new(input, lines))
             }
         };
-        Ok(Watch { what, frames, silence: lasts + GRACE })
+        Ok(Watch { what, frames, content, eyes: self.eyes.clone(), silence: lasts + GRACE })
     }
 
     fn query(&self, parameters: &[&str]) -> String {
@@ -212,13 +240,14 @@ impl Source {
         &self,
         what: &'static str,
         rest: &str,
-        metadata_kind: &str,
+        content: Content,
+        number: Number,
     ) -> Result<(Format, Response<Body>), Error> {
         loop {
             let wants_json = self.wants_json.load(Ordering::Relaxed);
             let format = if wants_json { Format::Json } else { Format::Protobuf };
             let request = Request::get(format!("{}{rest}", self.path))
-                .header(ACCEPT, self.kind.accepts(format, metadata_kind))
+                .header(ACCEPT, accept(format, content, number))
                 .header(ACCEPT_ENCODING, "gzip")
                 .body(Body::empty())
                 .map_err(|error| Error::refused(what, error))?;
@@ -250,6 +279,8 @@ type Input = StreamReader<Chunks, Bytes>;
 pub struct Watch {
     what: &'static str,
     frames: Frames,
+    content: Content,
+    eyes: Eyes,
     silence: Duration,
 }
 
@@ -262,13 +293,14 @@ impl Watch {
     /// The next event; `None` at an orderly end, from which one goes on with another watch. Within a minute it is
     /// noticed if the other side is not there any more.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
+        let asked = Asked { content: self.content, annotations: &|key| self.eyes.wants_annotation(key) };
         let next = async {
             match &mut self.frames {
                 Frames::Protobuf(frames) => {
-                    frames.next().await.map(|frame| Ok(read_event(Format::Protobuf, &frame?)))
+                    frames.next().await.map(|frame| Ok(read_event(Format::Protobuf, &asked, &frame?)))
                 }
                 Frames::Json(frames) => frames.next().await.map(|frame| match frame {
-                    Ok(frame) => Ok(read_event(Format::Json, &frame)),
+                    Ok(frame) => Ok(read_event(Format::Json, &asked, &frame)),
                     Err(error) => Err(io::Error::other(error)),
                 }),
             }

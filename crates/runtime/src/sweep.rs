@@ -10,11 +10,11 @@ use label_storage::ResourceVersion;
 use tokio::task::JoinSet;
 
 use crate::call::{self, Error};
-use crate::observer::{self, Audience};
+use crate::observer::{self, Audience, Sample};
 use crate::pace::{self, Pace};
 use crate::replica::Replica;
 use crate::source::{Kind, Listed, Source};
-use crate::table::{Count, Name, Table};
+use crate::table::{Count, Table};
 
 /// The lists and watches of one replica. Dropped, they end.
 pub(crate) struct Sweeps<'a> {
@@ -103,6 +103,11 @@ impl<'a> Sweeps<'a> {
             // Its end will be told.
             State::Listing { .. } => Instant::now() + Duration::from_secs(60),
         }
+    }
+
+    /// Whether a list is under way: it may have what a watch has told the end of meanwhile.
+    pub(crate) fn is_listing(&self) -> bool {
+        self.state != State::Resting
     }
 
     /// Whether all records have been seen once.
@@ -208,7 +213,7 @@ impl<'a> Sweeps<'a> {
     }
 
     /// Asks for some Nodes by name.
-    pub(crate) fn sample(&mut self, nodes: Vec<Name>) {
+    pub(crate) fn sample(&mut self, nodes: Vec<Sample>) {
         if !nodes.is_empty() {
             self.tasks.spawn(observer::sample(self.source(Kind::Nodes), nodes, self.audience.clone()));
         }

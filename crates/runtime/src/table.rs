@@ -4,8 +4,11 @@
 //! everything that is seen comes with its resourceVersion, and only what is newer counts. Both kinds count on their
 //! own: the versions of a Node and of a ConfigMap are never compared.
 
+mod claims;
+mod filed;
 mod known;
 mod packed;
+mod places;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,11 +20,15 @@ use label_storage::summary::{NodeSummary, RecordSummary};
 use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::claims::Claims;
 use self::packed::{PackedNode, PackedRecord};
+use self::places::Places;
 
+pub use self::filed::Filed;
 pub use self::known::{Known, STALE};
+pub(crate) use self::places::{Elsewhere, Unfiled};
 
-/// A Node's name, shared by all who speak of it.
+/// A Node's name, or what else its record is filed under, shared by all who speak of it.
 pub type Name = Arc<str>;
 
 /// What is known of one Node and its record: of each the newest, or that it was gone at that version.
@@ -40,6 +47,8 @@ pub struct Row {
     /// Whether the Node's absence is certain enough to act upon: the API server told of its deletion, or said so when
     /// asked for it. That a list did not have it is not enough.
     is_surely_gone: bool,
+    /// Where rows are not filed by name: who is in it. What is said of the Node above is the first of them.
+    claims: Option<Box<Claims>>,
 }
 
 impl Row {
@@ -54,10 +63,11 @@ impl Row {
             record_list: 0,
             record_since: Instant::now(),
             is_surely_gone: false,
+            claims: None,
         }
     }
 
-    /// The Node's name.
+    /// What it is filed under: the Node's name, unless the rules say otherwise.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -146,7 +156,7 @@ impl Row {
     }
 }
 
-/// All rows, by the Node's name.
+/// All rows, by what they are filed under.
 ///
 /// An index of numbers beside the rows, rather than a map of rows: a map of a hundred thousand rows is half empty, and
 /// both halves are there while it grows.
@@ -156,6 +166,8 @@ pub struct Table {
     rows: Vec<Row>,
     /// Counts the lists, so that what the last one lacked can be told.
     lists: u32,
+    /// Where each Node is, unless rows are filed by name: then that is where it is.
+    places: Option<Box<Places>>,
 }
 
 /// How much there is.
@@ -179,36 +191,41 @@ pub struct Missing {
 }
 
 impl Table {
-    /// The row of a Node, if there is one.
-    pub fn get(&self, node: &str) -> Option<&Row> {
-        self.find(node).map(|at| &self.rows[at])
+    /// The same kind of table, with nothing in it.
+    pub(crate) fn emptied(&self) -> Self {
+        if self.places.is_some() { Self::by_identity() } else { Self::default() }
     }
 
-    fn find(&self, node: &str) -> Option<usize> {
-        let found = self.index.find(hash(node), |&at| *self.rows[at as usize].name == *node);
+    /// What is filed under this, if anything is.
+    pub fn get(&self, under: &str) -> Option<&Row> {
+        self.find(under).map(|at| &self.rows[at])
+    }
+
+    fn find(&self, under: &str) -> Option<usize> {
+        let found = self.index.find(hash(under), |&at| *self.rows[at as usize].name == *under);
         found.map(|&at| at as usize)
     }
 
-    /// The row of a Node, made where there is none.
-    fn row(&mut self, node: &str) -> &mut Row {
-        let at = match self.find(node) {
+    /// The row for what is filed under this, made where there is none.
+    fn row(&mut self, under: &str) -> &mut Row {
+        let at = match self.find(under) {
             Some(at) => at,
-            None => self.add(node),
+            None => self.add(under),
         };
         &mut self.rows[at]
     }
 
-    fn add(&mut self, node: &str) -> usize {
+    fn add(&mut self, under: &str) -> usize {
         if self.rows.len() == self.rows.capacity() {
             // By an eighth, not by all: that is still seldom, and rows are the most of what a daemon holds.
             self.rows.reserve_exact(64 + self.rows.len() / 8);
         }
         let at = self.rows.len();
-        self.rows.push(Row::new(Name::from(node)));
+        self.rows.push(Row::new(Name::from(under)));
         let rows = &self.rows;
         // Four billion Nodes do not fit into memory, nor into a cluster.
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        self.index.insert_unique(hash(node), number, |&at| hash(&rows[at as usize].name));
+        self.index.insert_unique(hash(under), number, |&at| hash(&rows[at as usize].name));
         at
     }
 
@@ -219,9 +236,9 @@ impl Table {
 
     /// How many Nodes there are, and how many records.
     pub fn count(&self) -> Count {
-        let mut count = Count::default();
+        let mut count = Count { nodes: self.unfiled(), ..Count::default() };
         for row in &self.rows {
-            count.nodes += usize::from(row.node.is_there());
+            count.nodes += row.nodes();
             count.records += usize::from(row.record.is_there());
             count.unreadable += usize::from(row.stored() == Stored::Unreadable);
         }
@@ -229,39 +246,60 @@ impl Table {
     }
 
     /// Takes note of a Node, and says whether that is news.
-    pub fn see_node(&mut self, name: &str, node: NodeSummary) -> bool {
-        self.row(name).see_node(node)
+    pub fn see_node<'a>(&mut self, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
+        let filed = filed.into();
+        match self.places {
+            None => self.row(filed.under).see_node(node),
+            Some(_) => self.place(None, filed, &node),
+        }
     }
 
     /// Takes note that a Node was gone at this version, beyond doubt.
-    pub fn lose_node(&mut self, name: &str, version: ResourceVersion) -> bool {
-        self.row(name).lose_node(version, true)
+    pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
+        let filed = filed.into();
+        match self.places {
+            None => self.row(filed.under).lose_node(version, true),
+            Some(_) => self.displace(filed, version),
+        }
     }
 
-    /// Takes note that a Node was not found when it was asked for. Only if nothing was seen of it meanwhile.
-    pub fn miss_node(&mut self, name: &str) {
-        let row = self.row(name);
+    /// Takes note that the Node of a row was not found when it was asked for. Only if nothing was seen of it meanwhile.
+    pub fn miss_node(&mut self, under: &str) {
+        if self.places.is_some() {
+            return self.miss_placed(under);
+        }
+        let row = self.row(under);
         row.lose_node(row.node_version, true);
     }
 
     /// Takes note of a record, and says whether that is news.
-    pub fn see_record(
+    pub fn see_record<'a>(
         &mut self,
-        node: &str,
+        filed: impl Into<Filed<'a>>,
         version: ResourceVersion,
         record: Stored<RecordSummary>,
     ) -> bool {
-        self.row(node).see_record(version, record)
+        self.recorded(filed.into()).see_record(version, record)
+    }
+
+    /// The row of a record, which knows now which Node the record names.
+    fn recorded(&mut self, filed: Filed<'_>) -> &mut Row {
+        let names_the_node = self.places.is_some() && filed.names_the_node();
+        let row = self.row(filed.under);
+        if names_the_node {
+            row.recorded(filed.name);
+        }
+        row
     }
 
     /// Takes note that there was no record at this version.
-    pub fn lose_record(&mut self, node: &str, version: ResourceVersion) -> bool {
-        self.row(node).lose_record(version, true)
+    pub fn lose_record(&mut self, under: &str, version: ResourceVersion) -> bool {
+        self.row(under).lose_record(version, true)
     }
 
     /// Takes note that there is no record. Only if nothing was seen of it meanwhile.
-    pub fn miss_record(&mut self, node: &str) {
-        let row = self.row(node);
+    pub fn miss_record(&mut self, under: &str) {
+        let row = self.row(under);
         row.lose_record(row.record_version, true);
     }
 
@@ -272,27 +310,34 @@ impl Table {
     }
 
     /// Takes note of a Node in a list.
-    pub fn list_node(&mut self, list: u32, name: &str, node: NodeSummary) -> bool {
-        let row = self.row(name);
+    pub fn list_node<'a>(&mut self, list: u32, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
+        let filed = filed.into();
+        if self.places.is_some() {
+            return self.place(Some(list), filed, &node);
+        }
+        let row = self.row(filed.under);
         row.node_list = list;
         row.see_node(node)
     }
 
     /// Takes note of a record in a list.
-    pub fn list_record(
+    pub fn list_record<'a>(
         &mut self,
         list: u32,
-        node: &str,
+        filed: impl Into<Filed<'a>>,
         version: ResourceVersion,
         record: Stored<RecordSummary>,
     ) -> bool {
-        let row = self.row(node);
+        let row = self.recorded(filed.into());
         row.record_list = list;
         row.see_record(version, record)
     }
 
     /// Ends a complete list of Nodes: what it lacked was not there at its version. Says whether it lacked any that were known.
     pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
+        if self.places.is_some() {
+            return self.end_list_of_placed(list, version);
+        }
         let lacking = self.rows.iter_mut().filter(|row| row.node_list != list);
         lacking.filter_map(|row| row.lose_node(version, false).then_some(())).count() > 0
     }
@@ -305,6 +350,7 @@ impl Table {
 
     /// Forgets what there is nothing left to know of, and nothing left to do with.
     pub fn forget_gone(&mut self, has_work: impl Fn(&Name) -> bool) {
+        self.forget_places(&has_work);
         let before = self.rows.len();
         self.rows.retain(|row| row.node.is_there() || row.record.is_there() || has_work(&row.name));
         if self.rows.len() == before {
@@ -320,16 +366,21 @@ impl Table {
     /// How many Nodes a list lacked that should be there.
     pub fn missing(&self) -> Missing {
         let mut missing = Missing { nodes: 0, known: 0 };
-        for row in self.rows.iter().filter(|row| row.expects_node()) {
+        for row in self.expecting() {
             missing.known += 1;
             missing.nodes += usize::from(row.is_missing());
         }
         missing
     }
 
-    /// Some of the Nodes that a list lacked and that should be there, at most so many, and any of them.
+    /// The rows that should have a Node.
+    fn expecting(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.expects_node() && self.could_know_node(row))
+    }
+
+    /// Some of the rows whose Nodes a list lacked and should have had, at most so many, and any of them.
     pub fn some_missing(&self, most: usize) -> Vec<Name> {
-        let missing = self.rows.iter().filter(|row| row.expects_node() && row.is_missing());
+        let missing = self.expecting().filter(|row| row.is_missing());
         missing.map(|row| Name::clone(row.name())).sample(&mut rand::rng(), most)
     }
 
@@ -346,8 +397,8 @@ fn is_news(version: ResourceVersion, known: ResourceVersion, is_there: bool) -> 
     version > known || version == known && !is_there
 }
 
-fn hash(node: &str) -> u64 {
-    xxh3_64(node.as_bytes())
+fn hash(under: &str) -> u64 {
+    xxh3_64(under.as_bytes())
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ pub(crate) const WOULD_WRITE: &str = "would-write";
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
-    pub(crate) retention: Duration,
     pub(crate) counts: Arc<Counts>,
 }
 
@@ -38,24 +37,31 @@ impl Worker<Task> for Apply {
     /// One attempt at one Node. First the record is read, then the Node, and nothing after it but the write: a record
     /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
     /// re-created since a list showed it.
-    async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
-        let found = if is_unread { None } else { self.replica.records.get(node).await? };
-        let found = found.map(|found| found.seen_through(&self.replica.rules));
+        let found = if is_unread { None } else { self.replica.records.get(filed).await? };
         task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
-            if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
+            if let (Some(uid), Some(node), Some(what)) =
+                (task.uid, &task.node, found.as_ref().and_then(Found::complaint))
+            {
                 self.replica.events.unreadable(node, uid, &what);
             }
             return Err(Error::refused("read the record", unreadable));
         }
+        let node = node_name(filed, task, found.as_ref());
         let read_at = Instant::now();
-        let live = self.replica.nodes.get(node).await?;
+        let live = self.replica.nodes.get(&node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
+        // It may be known by something else by now, and have another record.
+        let live = live.filter(|live| live.filed_under() == &**filed);
+        // What the record would not have been given is none of its business, and what the Node's own list says comes first.
+        let seen = live.as_ref().or(task.last_words.as_ref());
+        let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
         let sighting = sighting(live.as_ref(), task.last_words.as_ref(), found.as_ref(), tries)?;
         let circumstances = self.circumstances(found.as_ref(), task.unchanged);
-        let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances);
+        let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
             let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
             let message =
@@ -70,17 +76,17 @@ impl Worker<Task> for Apply {
             && takes_over(plan.reason)
         {
             // Another incarnation than was decided upon: the last labels of that one may just be on their way.
-            tracing::debug!(node = &**node, "it was re-created meanwhile, to be decided upon again");
+            tracing::debug!(node, "it was re-created meanwhile, to be decided upon again");
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
         let (outcome, record) = if self.replica.args.dry_run {
-            (say(node, &plan), before)
+            (say(&node, &plan), before)
         } else {
-            match self.write(node, plan, found, before).await {
+            match self.write(filed, &node, plan, found, before).await {
                 Ok(written) => written,
                 // They will never fit: nobody can shorten them any more.
                 Err(error) if error.what == ENCODE && task.last_words.is_some() => {
-                    tracing::warn!(node = &**node, %error, "the last labels of a node are lost");
+                    tracing::warn!(node, %error, "the last labels of a node are lost");
                     (None, before)
                 }
                 Err(error) => return Err(error),
@@ -89,6 +95,16 @@ impl Worker<Task> for Apply {
         let node = live.as_ref().map_or(Reading::Absent, |live| Reading::Present(live.summary()));
         Ok(Done { outcome, node, record })
     }
+}
+
+/// The name to ask for a Node by: its own, or what its record says it was, where it is not filed under that.
+fn node_name(filed: &str, task: &Task, found: Option<&Found>) -> String {
+    let recorded = match Found::stored(found) {
+        Stored::Record(record) => Some(record.node.as_str()),
+        Stored::Nothing | Stored::Unreadable => None,
+    };
+    let last = task.last_words.as_ref().map(|last| last.name.as_str());
+    task.node.as_deref().or(last).or(recorded).unwrap_or(filed).to_owned()
 }
 
 /// What was seen of a Node: what it last said comes first, as long as nobody has stored it.
@@ -119,18 +135,19 @@ impl Apply {
         let same = found.and_then(Found::version) == Some(unchanged.version);
         let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };
         let Moment { now, steady_since } = self.replica.clock.moment();
-        Circumstances { now, unchanged_for, retention: self.retention, steady_since }
+        Circumstances { now, unchanged_for, retention: self.replica.rules.retention, steady_since }
     }
 
     /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
     async fn write(
         &self,
+        filed: &str,
         node: &str,
         plan: Plan,
         found: Option<Found>,
         read: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
-        let (records, name, params) = (self.replica.records.api(), record_name(node), params());
+        let (records, name, params) = (self.replica.records.api(), record_name(filed), params());
         let reason = plan.reason.as_str();
         let before = match Found::stored(found.as_ref()) {
             Stored::Record(record) => Some(record.labels.clone()),
@@ -174,7 +191,7 @@ impl Apply {
             reason,
             "{message}"
         );
-        let written = Found::from(written).seen_through(&self.replica.rules);
+        let written = Found::from(written).seen_through(&self.replica.rules, None);
         Ok((Some(outcome), Found::reading(Some(&written))))
     }
 }

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::churn::Churn;
+use crate::cleanup::Grants;
 
 /// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
@@ -23,6 +24,10 @@ pub struct Counts {
     cleanups: Family<One, Counter>,
     flips: Counter,
     churn: Mutex<Churn>,
+    /// The deletions of the last hour.
+    pub(crate) grants: Grants,
+    /// Records that are over, and whose deletion has to wait.
+    pub(crate) cleanups_held_back: Gauge,
     /// Shards of this process whose Nodes seem to be gone in too large a share to be believed.
     pub(crate) brakes_engaged: Gauge,
     /// How often that was so.
@@ -92,6 +97,11 @@ impl Own for Counts {
             self.writes.clone(),
         );
         registry.register("cleanups", "Records that were deleted, by the reason", self.cleanups.clone());
+        registry.register(
+            "cleanups_held_back",
+            "Records that are to be deleted and have to wait, because so many were deleted within an hour",
+            self.cleanups_held_back.clone(),
+        );
         registry.register(
             "label_flips",
             "Changes of labels that undo the last change, which undid the one before, all within an hour: two set them against \

@@ -11,10 +11,12 @@
 //! - `apply`: the one place that writes.
 //! - `waiting`: nodes that nobody restores.
 //! - `counts`: what is counted; `churn`: labels that do not come to rest.
+//! - `cleanup`: how many records may be deleted in an hour.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod churn;
+mod cleanup;
 mod counts;
 mod evidence;
 mod planner;
@@ -23,7 +25,10 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use label_storage_runtime::args::{Common, STYLES, duration};
+use label_storage::rules::{Draft, Share, amount};
+use label_storage_runtime::args::rules::HEADING;
+use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::{Daemon, Replica};
 
@@ -42,15 +47,17 @@ pub struct Args {
     #[command(flatten)]
     pub common: Common,
 
-    /// How long to keep the labels of a node that is gone, at least 1m
-    #[arg(long, env = "LABEL_STORAGE_RETENTION", value_name = "TIME", default_value = "30d", value_parser = retention)]
-    pub retention: Duration,
-}
+    /// How long to keep the labels of a node that is gone: at least 1m, or forever [default: 30d]
+    #[arg(long, env = "LABEL_STORAGE_RETENTION", value_name = "TIME", help_heading = HEADING, value_parser = amount::retention)]
+    pub retention: Option<Duration>,
 
-fn retention(text: &str) -> Result<Duration, String> {
-    const SHORTEST: Duration = Duration::from_secs(60);
-    let retention = duration(text)?;
-    if retention >= SHORTEST { Ok(retention) } else { Err("give a time of at least 1m".to_owned()) }
+    /// How many of all records to delete in an hour, at most, since their nodes are gone for so long [default: 10%]
+    #[arg(long, env = "LABEL_STORAGE_CLEANUP_SHARE", value_name = "PERCENT", help_heading = HEADING)]
+    pub cleanup_share: Option<Share>,
+
+    /// How many earlier states of a node its record remembers, from 0 to 20 [default: 3]
+    #[arg(long, env = "LABEL_STORAGE_HISTORY", value_name = "N", help_heading = HEADING, value_parser = amount::history)]
+    pub history: Option<usize>,
 }
 
 impl Daemon for Args {
@@ -69,12 +76,22 @@ impl Daemon for Args {
 
     type Own = Counts;
 
+    // Of what it does not store it is not to know.
+    const SIGHT: Sight = Sight::WhatIsKept;
+
+    fn draft(&self) -> Draft {
+        Draft {
+            retention: self.retention,
+            cleanup_share: self.cleanup_share,
+            history: self.history,
+            ..self.common.rules.draft()
+        }
+    }
+
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
-        // Of the labels that it does not store it is not to know: they are no change, and no reason for a record.
-        let replica = replica.blind_to_what_is_excluded();
         let (clock, counting) = (Arc::clone(&replica.clock), Arc::clone(&counts));
-        let planner = StorePlanner::new(self.retention, self.common.dry_run, clock, counting);
-        let apply = Apply { replica, retention: self.retention, counts };
+        let planner = StorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run, clock, counting);
+        let apply = Apply { replica, counts };
         apply.replica.run(planner, &apply).await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::summary::UidDigest;
-use label_storage::{Node, ResourceVersion};
+use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
@@ -14,6 +14,7 @@ use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
+use crate::cleanup::Cleanup;
 use crate::counts::Counts;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::waiting::Waiting;
@@ -38,7 +39,8 @@ const SOON: Duration = Duration::from_secs(600);
 
 /// The storer's memory: what no list can tell.
 pub(crate) struct StorePlanner {
-    retention: Duration,
+    rules: Arc<Rules>,
+    cleanup: Cleanup,
     clock: Arc<Clock>,
     /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
     last_words: HashMap<Name, VecDeque<Node>>,
@@ -54,6 +56,8 @@ type News = (Reason, ResourceVersion, ResourceVersion);
 
 /// What is to be done with one Node.
 pub(crate) struct Task {
+    /// The Node's name, where a Node is known.
+    pub(crate) node: Option<String>,
     /// Its last labels, if it was deleted and they are not stored.
     pub(crate) last_words: Option<Node>,
     /// The incarnation that was decided upon.
@@ -75,9 +79,10 @@ pub(crate) struct Unchanged {
 }
 
 impl StorePlanner {
-    pub(crate) fn new(retention: Duration, dry_run: bool, clock: Arc<Clock>, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, dry_run: bool, clock: Arc<Clock>, counts: Arc<Counts>) -> Self {
         Self {
-            retention,
+            cleanup: Cleanup::new(rules.cleanup_share, Arc::clone(&counts)),
+            rules,
             clock,
             last_words: HashMap::new(),
             ahead: Ahead::new(PATIENCE),
@@ -90,7 +95,7 @@ impl StorePlanner {
     fn circumstances(&self, row: &Row) -> Circumstances {
         let unchanged_for = row.record_since().elapsed();
         let Moment { now, steady_since } = self.clock.moment();
-        Circumstances { now, unchanged_for, retention: self.retention, steady_since }
+        Circumstances { now, unchanged_for, retention: self.rules.retention, steady_since }
     }
 
     /// What follows from this row alone; `None` where it is not certain that the Node is gone.
@@ -121,7 +126,8 @@ impl StorePlanner {
         let away = record.departed_at.map(|departed_at| now.duration_since(departed_at.max(steady_since)));
         let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
         let unchanged_for = row.record_since().elapsed();
-        let rest = self.retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(unchanged_for));
+        let rest =
+            self.rules.retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(unchanged_for));
         if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
     }
 
@@ -150,7 +156,11 @@ impl Planner for StorePlanner {
             | Reason::UpToDate
             | Reason::AwaitingRestore
             | Reason::NothingStored
-            | Reason::RecordUnreadable => Verdict::Nothing,
+            | Reason::RecordUnreadable
+            | Reason::Ignored
+            | Reason::NotSelected
+            | Reason::NoIdentity
+            | Reason::OtherMachine => Verdict::Nothing,
             Reason::EmptyForNow => {
                 let rest = TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed());
                 Verdict::After(rest, Urgency::Tidy)
@@ -164,7 +174,11 @@ impl Planner for StorePlanner {
                 Verdict::After(TIDY, Urgency::Tidy)
             }
             Reason::Returned => Verdict::After(UNRESTORED, Urgency::Tidy),
-            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Tidy),
+            Reason::EmptyForGood => Verdict::Now(Urgency::Tidy),
+            Reason::RetentionOver => match self.cleanup.wait(node, Instant::now()) {
+                None => Verdict::Now(Urgency::Tidy),
+                Some(pause) => Verdict::After(pause, Urgency::Tidy),
+            },
         }
     }
 
@@ -178,6 +192,9 @@ impl Planner for StorePlanner {
             Some(Reason::AwaitingRestore | Reason::Returned) => Standing::Skipped(Skip::AwaitingRestore),
             Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
             Some(Reason::ViewOlderThanRecord) => Standing::Skipped(Skip::ViewOlderThanRecord),
+            Some(Reason::Ignored) => Standing::Skipped(Skip::Ignored),
+            Some(Reason::NotSelected) => Standing::Skipped(Skip::NotSelected),
+            Some(Reason::NoIdentity) => Standing::Skipped(Skip::NoIdentity),
             None if self.evidence.is_braking() => Standing::Skipped(Skip::Brake),
             _ => Standing::Settled,
         }
@@ -205,6 +222,7 @@ impl Planner for StorePlanner {
         }
         let row = look.row;
         Ok(Task {
+            node: row.node().map(|_| row.node_name().to_owned()),
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
@@ -217,6 +235,7 @@ impl Planner for StorePlanner {
     fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
         self.ahead.forget(node);
+        self.cleanup.done(node);
         // They may have been pushed out meanwhile by later ones, which are not stored yet.
         if let Some(words) = self.last_words.get_mut(node)
             && words.front() == task.last_words.as_ref()
@@ -236,6 +255,7 @@ impl Planner for StorePlanner {
     }
 
     fn listed(&mut self, table: &mut Table) -> Doubts {
+        self.cleanup.counted(table.count().records, |node| table.get(node).is_some());
         let Missing { nodes, known } = table.missing();
         let judgement = self.evidence.judge(nodes, known, Instant::now());
         if judgement == Judgement::Believed {
@@ -262,7 +282,7 @@ impl Planner for StorePlanner {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
         let last_words = std::mem::take(&mut self.last_words);
         let (clock, counts) = (Arc::clone(&self.clock), self.evidence.counts());
-        *self = Self { last_words, ..Self::new(self.retention, self.said.is_some(), clock, counts) };
+        *self = Self { last_words, ..Self::new(Arc::clone(&self.rules), self.said.is_some(), clock, counts) };
     }
 }
 

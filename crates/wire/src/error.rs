@@ -22,7 +22,7 @@ pub enum Error {
     /// Something other than the API server answered, or it answered in another format.
     #[error("the answer is not protobuf: it begins with {0:?}")]
     NotProtobuf(String),
-    /// Another kind of object than can be read here.
+    /// Another kind of object than was asked for.
     #[error("the answer is a {0}, which was not asked for")]
     Kind(String),
     /// The API server said why it does not give what was asked for.

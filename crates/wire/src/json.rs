@@ -1,49 +1,63 @@
 //! JSON, for whatever does not speak protobuf.
+//!
+//! What it is it says itself, and not always at the beginning. Where all of it is in memory, that is looked for first; a
+//! [`list`] is read as what was asked for, and refused at its end if it was something else.
 
 mod list;
+mod node;
+mod object;
 
-use std::collections::BTreeMap;
-use std::fmt;
+use serde::Deserialize;
+use serde::de::DeserializeSeed;
+use serde_json::value::RawValue;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
-use crate::{Error, Event, OBJECTS, OURS, Object, Status, check_kind, event, status};
+use crate::{Asked, Error, Event, Object, Status, check_kind, event, status};
 
 pub(crate) use list::read_list;
 
-pub(crate) fn read_object(bytes: &[u8]) -> Result<Object, Error> {
-    serde_json::from_slice::<Anything>(bytes).map_err(error)?.object()
+pub(crate) fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
+    let Answer { kind, .. } = serde_json::from_slice(bytes).map_err(error)?;
+    let kind = kind.unwrap_or_default();
+    if kind == "Status" {
+        return Err(Error::Status(status_of(bytes)?));
+    }
+    check_kind(&kind, asked.content.kind())?;
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    object::Whole(asked).deserialize(&mut json).map_err(error)
 }
 
-pub(crate) fn read_event(frame: &[u8]) -> Result<Event, Error> {
+pub(crate) fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     let WatchEvent { r#type, object } = serde_json::from_slice(frame).map_err(error)?;
-    event(&r#type, object, Anything::object, Anything::status)
+    event(&r#type, object.get().as_bytes(), |bytes| read_object(asked, bytes), status_of)
 }
 
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
-    let anything: Anything = serde_json::from_slice(bytes).map_err(error)?;
+    let Answer { kind, .. } = serde_json::from_slice(bytes).map_err(error)?;
     // Without a kind it may be anybody's JSON, of which an excerpt says more.
-    if anything.kind.is_none() { Err(Error::Kind(String::new())) } else { anything.status() }
+    if kind.is_none() { Err(Error::Kind(String::new())) } else { status_of(bytes) }
+}
+
+fn status_of(bytes: &[u8]) -> Result<Status, Error> {
+    serde_json::from_slice::<Refusal>(bytes).map_err(error)?.status()
+}
+
+/// Whatever the API server may send.
+#[derive(Deserialize)]
+struct Answer {
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct WatchEvent {
+struct WatchEvent<'a> {
     r#type: String,
-    object: Anything,
+    #[serde(borrow)]
+    object: &'a RawValue,
 }
 
-/// Whatever the API server may send. What it is it says itself, and not always at the beginning.
+/// A status in the place of what was asked for.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Anything {
+struct Refusal {
     kind: Option<String>,
-    metadata: Option<Meta>,
-    data: Option<BTreeMap<String, String>>,
-    binary_data: Option<BTreeMap<String, Base64>>,
-    // A status has these.
     message: Option<String>,
     reason: Option<String>,
     details: Option<Details>,
@@ -52,91 +66,17 @@ struct Anything {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta {
-    name: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    deletion_timestamp: Option<IgnoredAny>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<Ours>,
-    // A list has these.
-    r#continue: Option<String>,
-    remaining_item_count: Option<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Details {
     retry_after_seconds: Option<i32>,
 }
 
-impl Anything {
-    fn object(self) -> Result<Object, Error> {
-        if self.kind.as_deref() == Some("Status") {
-            return Err(Error::Status(self.status()?));
-        }
-        check_kind(self.kind.as_deref().unwrap_or_default(), OBJECTS)?;
-        let meta = self.metadata.unwrap_or_default();
-        let binary_data = self.binary_data.unwrap_or_default();
-        Ok(Object {
-            name: meta.name.unwrap_or_default(),
-            uid: meta.uid.unwrap_or_default(),
-            resource_version: meta.resource_version.unwrap_or_default(),
-            is_terminating: meta.deletion_timestamp.is_some(),
-            labels: meta.labels.unwrap_or_default(),
-            annotations: meta.annotations.unwrap_or_default().0,
-            data: self.data.unwrap_or_default(),
-            binary_data: binary_data.into_iter().map(|(key, Base64(bytes))| (key, bytes)).collect(),
-        })
-    }
-
+impl Refusal {
     fn status(self) -> Result<Status, Error> {
-        check_kind(self.kind.as_deref().unwrap_or_default(), ["Status"; 2])?;
+        check_kind(self.kind.as_deref().unwrap_or_default(), "Status")?;
         let retry_after = self.details.unwrap_or_default().retry_after_seconds;
         let reason = self.reason.unwrap_or_default();
         let message = self.message.unwrap_or_default();
         Ok(Status::new(self.code.unwrap_or_default(), reason, message, retry_after.unwrap_or_default()))
-    }
-}
-
-/// Those annotations that are ours. The others are passed over where they stand.
-#[derive(Default)]
-struct Ours(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Ours {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Annotations;
-
-        impl<'de> Visitor<'de> for Annotations {
-            type Value = Ours;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("annotations")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Ours, A::Error> {
-                let mut ours = BTreeMap::new();
-                while let Some(key) = entries.next_key::<String>()? {
-                    if key.starts_with(OURS) {
-                        ours.insert(key, entries.next_value()?);
-                    } else {
-                        entries.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(Ours(ours))
-            }
-        }
-
-        deserializer.deserialize_map(Annotations)
-    }
-}
-
-struct Base64(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Base64 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        BASE64_STANDARD.decode(text).map(Self).map_err(D::Error::custom)
     }
 }
 

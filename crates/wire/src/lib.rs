@@ -10,6 +10,9 @@
 //!   JSON:     { "kind", "metadata", "items": [ item, item, … ] }             ─┘
 //! ```
 //!
+//! What an object is kept of depends on what was asked for ([`Asked`]): the same fields are a ConfigMap's `data` or a
+//! Node's `spec`. An answer that says that it is something else is refused.
+//!
 //! Nothing in the input is believed. A length that it claims is never memory that is set aside for it, and input that
 //! ends early is an error at every byte: half a list that passes for a whole one says that half of the Nodes are gone.
 
@@ -24,16 +27,11 @@ use std::io::BufRead;
 pub use error::Error;
 pub use status::{Status, read_status};
 
-/// How the keys of our own annotations begin. No other annotation is kept.
+/// How the keys of our own annotations begin.
 pub const OURS: &str = "label-storage/";
 
 /// The most bytes that one object may have. etcd takes a request of 1.5 MiB, and JSON is longer than protobuf.
 pub const MAX_ITEM: usize = 8 << 20;
-
-/// What kinds a single object may be: anything else has other things where these have `data`.
-const OBJECTS: [&str; 2] = ["PartialObjectMetadata", "ConfigMap"];
-/// The same for a list.
-const LISTS: [&str; 2] = ["PartialObjectMetadataList", "ConfigMapList"];
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +40,44 @@ pub enum Format {
     Protobuf,
     /// `application/json`
     Json,
+}
+
+/// What was asked for, and what of that is kept.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// What the objects are.
+    pub content: Content,
+    /// Which annotations are kept, by their keys. To pass over one costs no memory.
+    pub annotations: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
+/// What an object is. Each has other things where the others have theirs, so an answer is read as what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// `PartialObjectMetadata`: any object's metadata, and nothing else.
+    Metadata,
+    /// Whole ConfigMaps.
+    ConfigMap,
+    /// Whole Nodes.
+    Node,
+}
+
+impl Content {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Metadata => "PartialObjectMetadata",
+            Self::ConfigMap => "ConfigMap",
+            Self::Node => "Node",
+        }
+    }
+
+    const fn list_kind(self) -> &'static str {
+        match self {
+            Self::Metadata => "PartialObjectMetadataList",
+            Self::ConfigMap => "ConfigMapList",
+            Self::Node => "NodeList",
+        }
+    }
 }
 
 /// What we keep of a Kubernetes object.
@@ -57,12 +93,41 @@ pub struct Object {
     pub is_terminating: bool,
     /// All of its labels.
     pub labels: BTreeMap<String, String>,
-    /// Those of its annotations that begin with [`OURS`].
+    /// Those of its annotations that were [asked for](Asked::annotations).
     pub annotations: BTreeMap<String, String>,
-    /// A ConfigMap's `data`; empty where only metadata was asked for.
+    /// A ConfigMap's `data`; empty where something else was asked for.
     pub data: BTreeMap<String, String>,
-    /// A ConfigMap's `binaryData`; empty where only metadata was asked for.
+    /// A ConfigMap's `binaryData`; empty where something else was asked for.
     pub binary_data: BTreeMap<String, Vec<u8>>,
+    /// What only a Node has. `None` where something else was asked for: that a Node has no taints, and that nobody
+    /// looked, are two things.
+    pub node: Option<NodePart>,
+}
+
+/// What we keep of a Node's `spec` and `status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodePart {
+    /// The machine, as its cloud calls it; empty where the Node does not say.
+    pub provider_id: String,
+    /// Whether it is cordoned.
+    pub is_unschedulable: bool,
+    /// All of its taints, in their order.
+    pub taints: Vec<Taint>,
+    /// The machine, as its firmware calls it; empty where no kubelet has said so yet.
+    pub system_uuid: String,
+}
+
+/// A taint of a Node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, which may be empty.
+    pub value: String,
+    /// What it does to Pods: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// When it was added, as JSON has it: RFC 3339, in UTC, to the second.
+    pub time_added: Option<String>,
 }
 
 impl Object {
@@ -101,26 +166,31 @@ pub enum Event {
 ///
 /// Returns [`Listed`] only at a proper end of the list and of the input, so that a checksum around it is checked too.
 /// After an error, what `each` was given is to be forgotten: it is not all, and JSON may say last of what kind it was.
-pub fn read_list(format: Format, input: impl BufRead, each: impl FnMut(Object)) -> Result<Listed, Error> {
+pub fn read_list(
+    format: Format,
+    asked: &Asked<'_>,
+    input: impl BufRead,
+    each: impl FnMut(Object),
+) -> Result<Listed, Error> {
     match format {
-        Format::Protobuf => protobuf::read_list(input, each),
-        Format::Json => json::read_list(input, each),
+        Format::Protobuf => protobuf::read_list(asked, input, each),
+        Format::Json => json::read_list(asked, input, each),
     }
 }
 
-/// Reads one object: a `PartialObjectMetadata` or a `ConfigMap`.
-pub fn read_object(format: Format, bytes: &[u8]) -> Result<Object, Error> {
+/// Reads one object.
+pub fn read_object(format: Format, asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     match format {
-        Format::Protobuf => protobuf::read_object(bytes)?.named(),
-        Format::Json => json::read_object(bytes)?.named(),
+        Format::Protobuf => protobuf::read_object(asked, bytes)?.named(),
+        Format::Json => json::read_object(asked, bytes)?.named(),
     }
 }
 
 /// Reads one frame of a watch, without its length prefix of 4 bytes (protobuf) or its newline (JSON).
-pub fn read_event(format: Format, frame: &[u8]) -> Result<Event, Error> {
+pub fn read_event(format: Format, asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     match format {
-        Format::Protobuf => protobuf::read_event(frame),
-        Format::Json => json::read_event(frame),
+        Format::Protobuf => protobuf::read_event(asked, frame),
+        Format::Json => json::read_event(asked, frame),
     }
 }
 
@@ -155,9 +225,9 @@ fn listed(resource_version: String, continues: &str, remaining: i64, items: usiz
     Ok(Listed { resource_version, items })
 }
 
-/// Whether it is one of the kinds that can be read here. An answer that does not say is taken for what was asked for.
-fn check_kind(kind: &str, wanted: [&str; 2]) -> Result<(), Error> {
-    if kind.is_empty() || wanted.contains(&kind) {
+/// Whether it is of the kind that was asked for. An answer that does not say is taken for it.
+fn check_kind(kind: &str, wanted: &str) -> Result<(), Error> {
+    if kind.is_empty() || kind == wanted {
         Ok(())
     } else {
         Err(Error::Kind(status::excerpt(kind.as_bytes())))

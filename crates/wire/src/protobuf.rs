@@ -5,6 +5,7 @@
 
 mod fields;
 mod messages;
+mod node;
 mod object;
 mod source;
 
@@ -13,20 +14,24 @@ use std::io::BufRead;
 use prost::Message;
 use prost::encoding::WireType;
 
-use crate::{Error, Event, LISTS, Listed, OBJECTS, Object, Status, check_kind, event, listed};
+use crate::{Asked, Error, Event, Listed, Object, Status, check_kind, event, listed};
 use messages::{ListMeta, TypeMeta, WatchEvent};
 use source::Source;
 
 /// What every answer begins with. What follows is a `runtime.Unknown`, whose `raw` is the object itself.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
-pub(crate) fn read_list(input: impl BufRead, mut each: impl FnMut(Object)) -> Result<Listed, Error> {
+pub(crate) fn read_list(
+    asked: &Asked<'_>,
+    input: impl BufRead,
+    mut each: impl FnMut(Object),
+) -> Result<Listed, Error> {
     unwrapped(input, |kind, source| {
         let mut buffer = Vec::new();
         if kind == "Status" {
             return Err(Error::Status(messages::Status::decode(source.rest(&mut buffer)?)?.into()));
         }
-        check_kind(kind, LISTS)?;
+        check_kind(kind, asked.content.list_kind())?;
 
         let mut meta = ListMeta::default();
         let mut items = 0;
@@ -34,7 +39,7 @@ pub(crate) fn read_list(input: impl BufRead, mut each: impl FnMut(Object)) -> Re
             match source.key()? {
                 (1, WireType::LengthDelimited) => meta.merge(source.delimited(&mut buffer)?)?,
                 (2, WireType::LengthDelimited) => {
-                    each(object::read(source.delimited(&mut buffer)?)?.named()?);
+                    each(object::read(asked, source.delimited(&mut buffer)?)?.named()?);
                     items += 1;
                 }
                 (field @ (1 | 2), _) => return Err(Error::malformed(format!("field {field} of a list"))),
@@ -45,27 +50,27 @@ pub(crate) fn read_list(input: impl BufRead, mut each: impl FnMut(Object)) -> Re
     })
 }
 
-pub(crate) fn read_object(bytes: &[u8]) -> Result<Object, Error> {
+pub(crate) fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     unwrapped(bytes, |kind, source| {
         let mut buffer = Vec::new();
         let raw = source.rest(&mut buffer)?;
         if kind == "Status" {
             return Err(Error::Status(messages::Status::decode(raw)?.into()));
         }
-        check_kind(kind, OBJECTS)?;
-        object::read(raw)
+        check_kind(kind, asked.content.kind())?;
+        object::read(asked, raw)
     })
 }
 
-pub(crate) fn read_event(frame: &[u8]) -> Result<Event, Error> {
+pub(crate) fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     let WatchEvent { r#type, object } = WatchEvent::decode(frame)?;
     let raw = object.unwrap_or_default().raw;
-    event(&r#type, raw.as_slice(), read_object, read_status)
+    event(&r#type, raw.as_slice(), |raw| read_object(asked, raw), read_status)
 }
 
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
     unwrapped(bytes, |kind, source| {
-        check_kind(kind, ["Status"; 2])?;
+        check_kind(kind, "Status")?;
         Ok(messages::Status::decode(source.rest(&mut Vec::new())?)?.into())
     })
 }

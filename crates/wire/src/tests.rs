@@ -1,14 +1,23 @@
 mod encoder;
 mod hostile;
 mod lists;
+mod nodes;
 mod objects;
 
 use proptest::collection::btree_map;
 use proptest::prelude::*;
 
-use crate::{Format, OURS, Object};
+use crate::{Asked, Content, Format, NodePart, OURS, Object, Taint};
 
 const BOTH: [Format; 2] = [Format::Protobuf, Format::Json];
+
+const METADATA: Asked<'_> = asked(Content::Metadata);
+const CONFIG_MAP: Asked<'_> = asked(Content::ConfigMap);
+const NODE: Asked<'_> = asked(Content::Node);
+
+const fn asked(content: Content) -> Asked<'static> {
+    Asked { content, annotations: &|key| key.starts_with(OURS) }
+}
 
 /// An object, and what else the API server sends with it.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +39,27 @@ fn sample(name: &str) -> Sample {
     };
     let foreign_annotations = vec![("example.com/huge".to_owned(), "x".repeat(300))];
     Sample { object, foreign_annotations, managed_fields: b"{\"f:metadata\":{}}".to_vec(), number: 1 }
+}
+
+/// A Node that says all that a Node can say.
+fn node_sample(name: &str) -> Sample {
+    let taint = |key: &str, value: &str, effect: &str, time_added: Option<&str>| Taint {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        effect: effect.to_owned(),
+        time_added: time_added.map(str::to_owned),
+    };
+    let node = NodePart {
+        provider_id: "aws:///eu-west-1a/i-0123456789abcdef0".to_owned(),
+        is_unschedulable: true,
+        taints: vec![
+            taint("dedicated", "gpu", "NoSchedule", None),
+            taint("example.com/drain", "", "NoExecute", Some("2026-01-01T00:00:00Z")),
+        ],
+        system_uuid: "ec2e1916-9099-7caf-fd21-32c3a1e70b84".to_owned(),
+    };
+    let sample = sample(name);
+    Sample { object: Object { node: Some(node), ..sample.object }, ..sample }
 }
 
 fn format() -> impl Strategy<Value = Format> {
@@ -55,8 +85,26 @@ fn any_sample() -> impl Strategy<Value = Sample> {
                 annotations,
                 data,
                 binary_data,
+                node: None,
             };
             Sample { object, foreign_annotations, managed_fields, number }
+        },
+    )
+}
+
+fn any_node_sample() -> impl Strategy<Value = Sample> {
+    // From the year 1 to 9999.
+    let time = (-62_135_596_799..=jiff::Timestamp::MAX.as_second()).prop_map(|seconds| {
+        jiff::Timestamp::from_second(seconds).map(|time| time.to_string()).expect("a time")
+    });
+    let taint = (".{0,40}", ".{0,40}", "[A-Za-z]{0,16}", proptest::option::of(time))
+        .prop_map(|(key, value, effect, time_added)| Taint { key, value, effect, time_added });
+    let taints = proptest::collection::vec(taint, 0..4);
+    (any_sample(), ".{0,60}", any::<bool>(), taints, ".{0,36}").prop_map(
+        |(sample, provider_id, is_unschedulable, taints, system_uuid)| {
+            let node = Some(NodePart { provider_id, is_unschedulable, taints, system_uuid });
+            let (data, binary_data) = Default::default();
+            Sample { object: Object { node, data, binary_data, ..sample.object }, ..sample }
         },
     )
 }

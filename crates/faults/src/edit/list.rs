@@ -128,12 +128,13 @@ mod tests {
     }
 
     fn names(format: Format, body: &[u8]) -> (Vec<String>, String) {
-        let format = match format {
-            Format::Protobuf => wire::Format::Protobuf,
-            Format::Json => wire::Format::Json,
+        let (format, content) = match format {
+            Format::Protobuf => (wire::Format::Protobuf, wire::Content::Metadata),
+            Format::Json => (wire::Format::Json, wire::Content::ConfigMap),
         };
+        let asked = wire::Asked { content, annotations: &|_| false };
         let mut names = Vec::new();
-        let listed = wire::read_list(format, body, |object| names.push(object.name)).expect("a list");
+        let listed = wire::read_list(format, &asked, body, |object| names.push(object.name)).expect("a list");
         (names, listed.resource_version)
     }
 

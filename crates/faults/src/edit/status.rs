@@ -168,7 +168,9 @@ mod tests {
                 }
                 Format::Json => event.strip_suffix(b"\n").expect("a line"),
             };
-            let wire::Event::Error(status) = wire::read_event(wire_format, frame).expect("an event") else {
+            let asked = wire::Asked { content: wire::Content::Node, annotations: &|_| false };
+            let event = wire::read_event(wire_format, &asked, frame).expect("an event");
+            let wire::Event::Error(status) = event else {
                 panic!("another event");
             };
             assert_eq!((status.code, &*status.reason), (410, "Expired"));

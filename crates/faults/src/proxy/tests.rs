@@ -17,6 +17,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::fault::Fault;
 
+const ASKED: wire::Asked<'_> = wire::Asked { content: wire::Content::ConfigMap, annotations: &|_| false };
+
 /// Answers every request with its number, and a watch with an event, and then another when it is told to.
 struct Server {
     seen: AtomicUsize,
@@ -120,7 +122,8 @@ impl Stage {
 
     async fn list(&self) -> Option<(Vec<String>, String)> {
         let (body, mut names) = (self.body("/api/v1/nodes").await?, Vec::new());
-        let listed = wire::read_list(wire::Format::Json, &body[..], |object| names.push(object.name)).ok()?;
+        let each = |object: wire::Object| names.push(object.name);
+        let listed = wire::read_list(wire::Format::Json, &ASKED, &body[..], each).ok()?;
         Some((names, listed.resource_version))
     }
 }
@@ -217,7 +220,7 @@ async fn a_watch_repeats_itself_or_expires() {
     let stage = Stage::new(Fault::ExpiredWatch).await;
     let body = stage.body("/api/v1/nodes?watch=true").await.expect("an event");
     assert!(
-        matches!(wire::read_event(wire::Format::Json, body.trim_ascii_end()), Ok(wire::Event::Error(status)) if status.code == 410)
+        matches!(wire::read_event(wire::Format::Json, &ASKED, body.trim_ascii_end()), Ok(wire::Event::Error(status)) if status.code == 410)
     );
 }
 

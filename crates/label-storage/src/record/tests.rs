@@ -2,13 +2,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::{record, second, uid};
+use crate::fixtures::{encode, record, second, uid};
 
-fn encode(record: &Record) -> ConfigMap {
-    let mut config_map = ConfigMap::default();
-    record.encode_into(&mut config_map).expect("it fits");
-    config_map
-}
+mod machines;
 
 fn good() -> Record {
     record("my-new-node", "u1")

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::patterns::{self, Patterns};
+use super::patterns::{Patterns, split};
+use crate::kept::Kept;
 use crate::label;
 
 /// Whose word counts.
@@ -52,14 +53,16 @@ impl Conflicts {
     /// Adds patterns that count where none of those before matches.
     pub fn add<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, winner: Winner) -> Result<(), Error> {
         let mut patterns = Patterns::default();
-        for name in names {
-            patterns.add(name, is_name).map_err(|error| match error {
-                patterns::Error::Empty => Error::Empty,
-                patterns::Error::NoKey(name) => Error::NoName(name),
-            })?;
+        for name in names.into_iter().map(str::trim) {
+            if name.is_empty() {
+                return Err(Error::Empty);
+            }
+            let is_pattern = name.contains('*');
+            let added = patterns.add(name, |name| is_name(name, is_pattern));
+            added.ok_or_else(|| Error::NoName(name.to_owned()))?;
         }
         match self.0.last_mut() {
-            // So that what means the same is the same.
+            // So that what means the same is the same, however it was written.
             Some((last, its)) if *its == winner => last.extend(patterns),
             _ if patterns.is_empty() => {}
             _ => self.0.push((patterns, winner)),
@@ -78,17 +81,14 @@ impl Conflicts {
     }
 }
 
-/// Whether something that is kept can have this name.
-fn is_name(name: &str) -> bool {
-    match name.split_once(':') {
-        None => label::is_key(name),
-        Some(("cordon", "")) => true,
-        Some(("annotation", key)) => label::is_key(key),
-        // An effect may be a star, which the patterns replace by nothing or by an x.
-        Some(("taint", taint)) => taint.split_once(':').is_some_and(|(effect, key)| {
-            label::is_key(key) && effect.bytes().all(|byte| byte.is_ascii_alphabetic())
-        }),
-        Some(_) => false,
+/// Whether something that is kept can have this name, or could if it stood for a pattern.
+fn is_name(name: &str, is_pattern: bool) -> bool {
+    let is_taint =
+        |(effect, key): (&str, &str)| !effect.is_empty() && !effect.contains(':') && label::is_key(key);
+    match name.strip_prefix("taint:") {
+        // The effect may be what a pattern was tried with.
+        Some(taint) if is_pattern => taint.split_once(':').is_some_and(is_taint),
+        _ => Kept::parse(name).is_some(),
     }
 }
 
@@ -98,10 +98,7 @@ impl FromStr for Conflicts {
     /// Reads `NAME=WINNER`, with commas between them.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut conflicts = Self::default();
-        if text.trim().is_empty() {
-            return Ok(conflicts);
-        }
-        for part in text.split(',').map(str::trim) {
+        for part in split(text).map(str::trim) {
             let (name, winner) = match part.split_once('=') {
                 Some(both) => both,
                 None if part.is_empty() => return Err(Error::Empty),
@@ -138,12 +135,100 @@ impl FromStr for Winner {
     }
 }
 
-impl fmt::Display for Winner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Winner {
+    /// A word for rules, logs and metrics; part of what users build upon, so it stays.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Node => "node",
             Self::Record => "record",
             Self::Report => "report",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Winner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflicts(text: &str) -> Conflicts {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn the_first_that_matches_counts_and_else_the_node() {
+        let conflicts = conflicts(
+            "pool=record,example.com/a=node,example.com/*=report,annotation:*=record,taint:*:dedicated=report,taint:NoExecute:*=record",
+        );
+        for (name, winner) in [
+            ("pool", Winner::Record),
+            ("pools", Winner::Node),
+            ("example.com/a", Winner::Node),
+            ("example.com/b", Winner::Report),
+            ("annotation:example.com/b", Winner::Record),
+            ("annotation:pool", Winner::Record),
+            ("taint:NoSchedule:dedicated", Winner::Report),
+            ("taint:NoExecute:dedicated", Winner::Report),
+            ("taint:NoExecute:other", Winner::Record),
+            ("taint:NoSchedule:other", Winner::Node),
+            ("cordon:", Winner::Node),
+        ] {
+            assert_eq!(conflicts.winner(name), winner, "{name}");
+        }
+        assert_eq!(Conflicts::default().winner("pool"), Winner::Node);
+    }
+
+    #[test]
+    fn a_star_alone_matches_all_that_is_kept() {
+        for name in ["pool", "example.com/a", "annotation:a", "taint:NoSchedule:a", "cordon:"] {
+            assert_eq!(conflicts("*=record").winner(name), Winner::Record, "{name}");
+        }
+        assert_eq!(conflicts("cordon:=report").winner("cordon:"), Winner::Report);
+    }
+
+    #[test]
+    fn what_means_the_same_is_the_same() {
+        let mut together = Conflicts::default();
+        together.add(["a", "b"], Winner::Record).expect("names");
+        together.add(["c"], Winner::Node).expect("names");
+        assert_eq!(conflicts("b=record,a=record,c=node"), together);
+        assert_eq!(together.to_string(), "a=record,b=record,c=node");
+        assert_ne!(conflicts("a=record,c=node,b=record"), together);
+        assert!(conflicts(" ").is_empty());
+    }
+
+    #[test]
+    fn what_can_not_have_been_meant_is_refused_with_advice() {
+        for (text, advice) in [
+            ("a=record,", "remove a comma"),
+            ("=record", "remove a comma"),
+            ("a", "\"a\" does not say who wins: write a=node, a=record or a=report"),
+            ("a=storer", "\"storer\" can't win: write node, record or report"),
+            ("a=b=node", "\"b=node\" can't win"),
+            ("a b=node", "\"a b\" matches nothing that is kept"),
+            ("label:a=node", "\"label:a\" matches nothing that is kept: give label keys"),
+            ("taint:dedicated=node", "taint:EFFECT:KEY (such as taint:*:dedicated)"),
+            ("taint:Never:dedicated=node", "matches nothing that is kept"),
+            ("taint::dedicated=node", "matches nothing that is kept"),
+            ("annotation:=node", "matches nothing that is kept"),
+            ("taint:*:a:b=node", "matches nothing that is kept"),
+        ] {
+            let refused = text.parse::<Conflicts>().expect_err(text).to_string();
+            assert!(refused.contains(advice), "{text}: {refused}");
+        }
+        for text in [
+            "taint:*=node",
+            "*:dedicated=node",
+            "taint:No*:a=node",
+            "annotation:Example.com/*=node",
+            "taint*=node",
+        ] {
+            conflicts(text);
+        }
     }
 }

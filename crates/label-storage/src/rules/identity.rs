@@ -51,7 +51,7 @@ impl FromStr for IdentityBy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let key = |key: &str| match label::is_key(key) {
+        let key = |key: &str, is_key: fn(&str) -> bool| match is_key(key) {
             true => Ok(key.to_owned()),
             false => Err(Error::NoKey(key.to_owned())),
         };
@@ -59,8 +59,8 @@ impl FromStr for IdentityBy {
             ("name", _) => Ok(Self::Name),
             ("providerID", _) => Ok(Self::ProviderId),
             ("systemUUID", _) => Ok(Self::SystemUuid),
-            (_, Some(("label", its))) => key(its).map(Self::Label),
-            (_, Some(("annotation", its))) => key(its).map(Self::Annotation),
+            (_, Some(("label", its))) => key(its, label::is_key).map(Self::Label),
+            (_, Some(("annotation", its))) => key(its, label::is_annotation_key).map(Self::Annotation),
             _ => Err(Error::NoIdentity(text.to_owned())),
         }
     }
@@ -97,5 +97,45 @@ impl fmt::Display for Trust {
             Self::SameMachine => "same-machine",
             Self::Name => "name",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_written_as_they_are_read() {
+        for (text, identity) in [
+            ("name", IdentityBy::Name),
+            ("providerID", IdentityBy::ProviderId),
+            ("systemUUID", IdentityBy::SystemUuid),
+            ("label:example.com/serial", IdentityBy::Label("example.com/serial".to_owned())),
+            ("annotation:Example.com/serial", IdentityBy::Annotation("Example.com/serial".to_owned())),
+        ] {
+            assert_eq!(identity.to_string(), text);
+            assert_eq!(text.parse(), Ok(identity));
+        }
+        for (text, trust) in [("same-machine", Trust::SameMachine), ("name", Trust::Name)] {
+            assert_eq!(trust.to_string(), text);
+            assert_eq!(text.parse(), Ok(trust));
+        }
+    }
+
+    #[test]
+    fn what_is_no_identity_is_refused_with_advice() {
+        for (text, advice) in [
+            ("", "write name, providerID, systemUUID, label:KEY or annotation:KEY"),
+            ("providerid", "\"providerid\" is nothing that a node can be known by"),
+            ("uid", "\"uid\" is nothing that a node can be known by"),
+            ("label:", "\"\" is no key of a label or annotation"),
+            ("label:Example.com/serial", "\"Example.com/serial\" is no key"),
+            ("annotation:a b", "\"a b\" is no key"),
+        ] {
+            let refused = text.parse::<IdentityBy>().expect_err(text).to_string();
+            assert!(refused.contains(advice), "{text}: {refused}");
+        }
+        let refused = "machine".parse::<Trust>().expect_err("no trust").to_string();
+        assert_eq!(refused, "\"machine\" is no reason to trust a machine: write same-machine or name");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::never;
 use crate::label;
 
 /// The name of a set of keys: what the kubelet and the cloud say about a machine, and say again when it returns.
@@ -71,18 +72,68 @@ pub struct Patterns {
     globs: BTreeSet<Glob>,
 }
 
+/// What the keys are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of labels.
+    Label,
+    /// Of annotations.
+    Annotation,
+    /// Of taints.
+    Taint,
+}
+
+impl Kind {
+    /// Whether something of this kind can have such a key.
+    fn takes(self, key: &str) -> bool {
+        match self {
+            Self::Label | Self::Taint => label::is_key(key),
+            Self::Annotation => label::is_annotation_key(key),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Label => "label",
+            Self::Annotation => "annotation",
+            Self::Taint => "taint",
+        })
+    }
+}
+
 /// A pattern that can't have been meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Two commas, or one too many at the end.
     #[error("there is nothing between two commas, or after the last one: remove a comma")]
     Empty,
-    /// No label key looks like that.
+    /// No label has such a key.
     #[error(
         "{0:?} matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* stands for any \
          characters), or the set {MACHINE_FACTS}"
     )]
-    NoKey(String),
+    NoLabel(String),
+    /// Nothing else of that kind has one either.
+    #[error(
+        "{pattern:?} matches no {kind} key: give keys such as example.com/owner, or patterns such as example.com/* (* stands for any \
+         characters)"
+    )]
+    NoKey {
+        /// What the key would be of.
+        kind: Kind,
+        /// What was given.
+        pattern: String,
+    },
+    /// Chosen in vain.
+    #[error(
+        "{0:?} is never kept: it tells of a machine's present state, and is set again where it is true; remove it"
+    )]
+    Never(String),
+    /// Chosen without need.
+    #[error("{0:?} belongs to Label Storage, which sees to it without being told: remove it")]
+    Ours(String),
 }
 
 impl Patterns {
@@ -92,29 +143,51 @@ impl Patterns {
     }
 
     /// Reads keys, patterns and names of sets.
-    pub fn from_list<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+    pub fn of<'a>(kind: Kind, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let mut read = Self::default();
-        for pattern in patterns {
-            read.add(pattern, label::is_key)?;
+        for pattern in patterns.into_iter().map(str::trim) {
+            if pattern.is_empty() {
+                return Err(Error::Empty);
+            }
+            // The set is one of labels.
+            let is_set = pattern == MACHINE_FACTS && kind != Kind::Label;
+            let added = if is_set { None } else { read.add(pattern, |key| kind.takes(key)) };
+            added.ok_or_else(|| match kind {
+                Kind::Label => Error::NoLabel(pattern.to_owned()),
+                _ => Error::NoKey { kind, pattern: pattern.to_owned() },
+            })?;
         }
         Ok(read)
     }
 
-    /// Adds a key, a pattern or a set, where `is_key` says what can be a key at all.
-    pub(super) fn add(&mut self, pattern: &str, is_key: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let pattern = pattern.trim();
+    /// Reads what is to be kept. To name something that never is kept is an error; to have it among others is not.
+    pub fn included<'a>(kind: Kind, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let read = Self::of(kind, patterns)?;
+        let is_never = |key: &&str| match kind {
+            Kind::Label => false,
+            Kind::Annotation => never::is_machine_annotation(key),
+            Kind::Taint => never::is_lifecycle_taint(key),
+        };
+        let never = read.keys().find(is_never).map(str::to_owned);
+        match never {
+            None => Ok(read),
+            Some(key) if key.starts_with(never::OURS) => Err(Error::Ours(key)),
+            Some(key) => Err(Error::Never(key)),
+        }
+    }
+
+    /// Adds a key, a pattern or a set, where `is_key` says what can be a key at all. `None` if it can match nothing.
+    pub(super) fn add(&mut self, pattern: &str, is_key: impl Fn(&str) -> bool) -> Option<()> {
         if pattern == MACHINE_FACTS {
             self.keys.extend(MACHINE_FACT_KEYS.map(str::to_owned));
         } else if pattern.contains('*') {
             self.globs.insert(Glob::new(pattern, is_key)?);
-        } else if pattern.is_empty() {
-            return Err(Error::Empty);
         } else if is_key(pattern) {
             self.keys.insert(pattern.to_owned());
         } else {
-            return Err(Error::NoKey(pattern.to_owned()));
+            return None;
         }
-        Ok(())
+        Some(())
     }
 
     /// Whether this key is one of them.
@@ -155,9 +228,9 @@ impl Patterns {
 impl FromStr for Patterns {
     type Err = Error;
 
-    /// Reads keys, patterns and names of sets, with commas between them. An empty text has none.
+    /// Reads keys of labels, patterns and names of sets, with commas between them. An empty text has none.
     fn from_str(text: &str) -> Result<Self, Error> {
-        if text.trim().is_empty() { Ok(Self::default()) } else { Self::from_list(text.split(',')) }
+        Self::of(Kind::Label, split(text))
     }
 }
 
@@ -171,16 +244,22 @@ impl fmt::Display for Patterns {
     }
 }
 
+/// What stands between the commas of a text. In one that is empty, nothing does.
+pub fn split(text: &str) -> impl Iterator<Item = &str> {
+    let commas = (!text.trim().is_empty()).then(|| text.split(','));
+    commas.into_iter().flatten()
+}
+
 /// A key with `*` for any characters, a slash among them, or none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Glob(pub(super) String);
 
 impl Glob {
-    fn new(pattern: &str, is_key: impl Fn(&str) -> bool) -> Result<Self, Error> {
-        // One that has no key among its simplest matches has a character or a length that no key has. A taint's name has a colon,
-        // for which a star may stand, too.
-        let could_match = ["", "x", "x:x"].iter().any(|any| is_key(&pattern.replace('*', any)));
-        if could_match { Ok(Self(pattern.to_owned())) } else { Err(Error::NoKey(pattern.to_owned())) }
+    fn new(pattern: &str, is_key: impl Fn(&str) -> bool) -> Option<Self> {
+        // One that has no key among its simplest matches has a character or a length that no key has. The two with colons are for
+        // the names of taints.
+        let could_match = |any: &&str| is_key(&pattern.replace('*', any));
+        ["", "x", "x:x", "taint:x"].iter().any(could_match).then(|| Self(pattern.to_owned()))
     }
 
     pub(super) fn matches(&self, key: &str) -> bool {

@@ -161,3 +161,128 @@ impl fmt::Display for Requirement {
         if values.len() == 1 { write!(f, "{key}{one}{list}") } else { write!(f, "{key} {many} ({list})") }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn selector(text: &str) -> Selector {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn nodes_are_selected_as_kubectl_selects_them() {
+        let labels: Labels = [("pool", "gold"), ("example.com/tier", ""), ("in", "x")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        for (text, is_selected) in [
+            ("", true),
+            (" ", true),
+            ("pool", true),
+            ("pool=gold", true),
+            ("pool==gold", true),
+            (" pool = gold ", true),
+            ("pool=silver", false),
+            ("pool=", false),
+            ("example.com/tier=", true),
+            ("other=", false),
+            ("pool!=gold", false),
+            ("pool != silver", true),
+            ("other!=gold", true),
+            ("pool in (silver,gold)", true),
+            ("pool in(gold)", true),
+            ("pool in ( silver , gold )", true),
+            ("pool in (silver)", false),
+            ("other in (gold)", false),
+            ("example.com/tier in (,a)", true),
+            ("pool notin (silver)", true),
+            ("pool notin (silver,gold)", false),
+            ("other notin (gold)", true),
+            ("!pool", false),
+            ("! other", true),
+            ("in", true),
+            ("in in (x)", true),
+            ("notin", false),
+            ("pool=gold,!other", true),
+            ("pool in (gold,silver),example.com/tier,in!=y", true),
+            ("pool=gold,other", false),
+        ] {
+            assert_eq!(selector(text).matches(&labels), is_selected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_refused_with_advice() {
+        for (text, advice) in [
+            ("a,", "remove a comma"),
+            (",", "remove a comma"),
+            ("a,,b", "remove a comma"),
+            ("a b", "\"a b\" selects no labels: write a=b"),
+            ("a in b", "\"a in b\" selects no labels"),
+            ("a in ()", "selects no labels"),
+            ("a in (b", "selects no labels"),
+            ("a in b)", "selects no labels"),
+            ("a is (b)", "selects no labels"),
+            ("in (b)", "selects no labels"),
+            ("a>1", "selects no labels"),
+            ("a b in (c)", "\"a b\" is no label key"),
+            ("a/b/c=d", "\"a/b/c\" is no label key"),
+            ("=b", "\"\" is no label key"),
+            ("!", "\"\" is no label key"),
+            ("!a=b", "\"a=b\" is no label key"),
+            ("a=b c", "\"b c\" is no label value"),
+            ("a===b", "\"=b\" is no label value"),
+            ("a in (b c)", "\"b c\" is no label value"),
+        ] {
+            let refused = text.parse::<Selector>().expect_err(text).to_string();
+            assert!(refused.contains(advice), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn it_is_written_as_it_is_read() {
+        let text = "a=b,c!=d,e in (f,g),h notin (,i),j,!k";
+        assert_eq!(selector(text).to_string(), text);
+        assert_eq!(selector("a==b , c in ( d ),e notin (f, g)").to_string(), "a=b,c=d,e notin (f,g)");
+    }
+
+    /// A requirement as text, and what it asks for.
+    fn requirement() -> impl Strategy<Value = (String, String, &'static str, Vec<String>)> {
+        let value = "[xy]{0,1}";
+        let values = proptest::collection::vec(value, 1..4)
+            .prop_filter("not empty", |v| v.len() > 1 || !v[0].is_empty());
+        prop_oneof![
+            "[ab]".prop_map(|key| (key.clone(), key, "in", vec!["x".into(), "y".into(), "".into()])),
+            "[ab]".prop_map(|key| (format!("!{key}"), key, "notin", vec!["x".into(), "y".into(), "".into()])),
+            ("[ab]", value).prop_map(|(key, v)| (format!("{key}={v}"), key, "in", vec![v])),
+            ("[ab]", value).prop_map(|(key, v)| (format!("{key} != {v}"), key, "notin", vec![v])),
+            ("[ab]", values.clone()).prop_map(|(key, v)| (
+                format!("{key} in ({})", v.join(", ")),
+                key,
+                "in",
+                v
+            )),
+            ("[ab]", values).prop_map(|(key, v)| (format!("{key} notin ({})", v.join(",")), key, "notin", v)),
+        ]
+    }
+
+    proptest! {
+        /// Every test here is one of the last two in disguise, as long as no label has another value.
+        #[test]
+        fn it_selects_what_a_plain_reading_says(
+            requirements in proptest::collection::vec(requirement(), 1..4),
+            labels in proptest::collection::btree_map("[abc]", "[xy]{0,1}", 0..3),
+        ) {
+            let text = requirements.iter().map(|(text, ..)| text.as_str()).collect::<Vec<_>>().join(",");
+            let expected = requirements.iter().all(|(_, key, word, values)| {
+                let is_in = labels.get(key).is_some_and(|value| values.contains(value));
+                is_in == (*word == "in")
+            });
+            let read = selector(&text);
+            prop_assert_eq!(read.matches(&labels), expected, "{}", text);
+            prop_assert_eq!(selector(&read.to_string()), read);
+        }
+    }
+}

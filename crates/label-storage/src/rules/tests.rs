@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::patterns::{Error, Glob, MACHINE_FACT_KEYS};
+use super::patterns::{Error, Glob, Kind, MACHINE_FACT_KEYS};
 use super::*;
 use crate::label;
 
@@ -98,22 +98,99 @@ fn patterns_that_match_nothing_are_refused() {
         ["a b", "a/b/c", "a/b/*", "Example.com/*", "/a", "a/", "*/", "[ab]", "{a,b}", "a?", "-*", "ä*", "a=b"]
     {
         let refused = text.parse::<Patterns>();
-        assert!(matches!(refused, Err(Error::NoKey(_))), "{text}: {refused:?}");
+        assert!(matches!(refused, Err(Error::NoLabel(_))), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn keys_of_annotations_may_have_capital_letters_and_others_may_not() {
+    let is_read = |kind| Patterns::of(kind, ["Example.com/Owner", "Example.com/*"]).is_ok();
+    assert!(is_read(Kind::Annotation));
+    assert!(!is_read(Kind::Label) && !is_read(Kind::Taint));
+    assert!(Patterns::of(Kind::Taint, ["machine-facts"]).is_err());
+    let refused = Patterns::of(Kind::Taint, ["a b"]).expect_err("no key").to_string();
+    assert!(refused.starts_with("\"a b\" matches no taint key: give keys such as"), "{refused}");
+}
+
+#[test]
+fn what_is_never_kept_can_be_matched_but_not_named() {
+    for (kind, pattern, advice) in [
+        (
+            Kind::Taint,
+            "node.kubernetes.io/not-ready",
+            "\"node.kubernetes.io/not-ready\" is never kept: it tells of",
+        ),
+        (
+            Kind::Annotation,
+            "csi.volume.kubernetes.io/nodeid",
+            "\"csi.volume.kubernetes.io/nodeid\" is never kept",
+        ),
+        (
+            Kind::Annotation,
+            "label-storage/keep",
+            "\"label-storage/keep\" belongs to Label Storage, which sees to it",
+        ),
+    ] {
+        let refused = Patterns::included(kind, ["pool", pattern]).expect_err("never kept").to_string();
+        assert!(refused.starts_with(advice), "{refused}");
+        assert!(Patterns::of(kind, [pattern]).is_ok(), "{pattern} may be excluded");
+    }
+    for pattern in ["*", "node.kubernetes.io/*", "label-storage/*"] {
+        for kind in [Kind::Taint, Kind::Annotation] {
+            assert!(Patterns::included(kind, [pattern]).is_ok(), "{pattern}");
+        }
+    }
+    assert!(Patterns::included(Kind::Label, ["node.kubernetes.io/not-ready"]).is_ok());
+}
+
+#[test]
+fn what_selects_nothing_or_everything_says_so() {
+    assert!(Selection::none().selects_none() && !Selection::none().selects_all());
+    assert!(Selection::all().selects_all() && !Selection::all().selects_none());
+    assert!(Selection::all_but(patterns("**")).selects_none());
+    let some = Selection { include: patterns("a,b*"), exclude: patterns("bc") };
+    assert!(!some.selects_none() && !some.selects_all());
+    assert_eq!(["a", "b", "bc", "c"].map(|key| some.selects(key)), [true, true, false, false]);
+}
+
+/// What a pattern says, read as slowly and plainly as can be.
+fn slow(pattern: &[u8], key: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => key.is_empty(),
+        Some((b'*', rest)) => (0..=key.len()).any(|skipped| slow(rest, &key[skipped..])),
+        Some((first, rest)) => key.first() == Some(first) && slow(rest, &key[1..]),
     }
 }
 
 proptest! {
     #[test]
-    fn a_pattern_matches_what_a_slow_search_says(pattern in "[ab*/]{1,6}", key in "[ab/]{0,6}") {
-        fn slow(pattern: &[u8], key: &[u8]) -> bool {
-            match pattern.split_first() {
-                None => key.is_empty(),
-                Some((b'*', rest)) => (0..=key.len()).any(|skipped| slow(rest, &key[skipped..])),
-                Some((first, rest)) => key.first() == Some(first) && slow(rest, &key[1..]),
-            }
-        }
-        prop_assume!(pattern.contains('*'));
+    fn a_pattern_matches_what_a_slow_search_says(pattern in "[ab/]{0,3}[*][ab*/]{0,4}", key in "[ab/]{0,6}") {
         prop_assert_eq!(Glob(pattern.clone()).matches(&key), slow(pattern.as_bytes(), key.as_bytes()));
+    }
+
+    #[test]
+    fn patterns_match_what_any_of_them_matches(
+        list in proptest::collection::vec("[ab]?[*]?[ab]?(/[ab*]{1,2})?", 0..5),
+        key in "[ab]{1,3}(/[ab]{1,2})?",
+    ) {
+        let Ok(read) = Patterns::of(Kind::Label, list.iter().map(String::as_str)) else { return Ok(()) };
+        let any = list.iter().any(|pattern| slow(pattern.as_bytes(), key.as_bytes()));
+        prop_assert_eq!(read.matches(&key), any);
+        prop_assert_eq!(read.is_empty(), list.is_empty());
+        prop_assert_eq!(read.to_string().parse(), Ok(read));
+    }
+
+    #[test]
+    fn no_text_at_all_makes_reading_panic(text in any::<String>(), near in "[a*/,:=!() in]{0,12}") {
+        for text in [&text, &near] {
+            let _ = text.parse::<Patterns>();
+            let _ = text.parse::<Selector>();
+            let _ = text.parse::<Conflicts>();
+            let _ = text.parse::<IdentityBy>();
+            let _ = text.parse::<Trust>();
+            let _ = text.parse::<Share>();
+            let _ = (amount::time(text), amount::retention(text), amount::history(text));
+        }
     }
 }
 

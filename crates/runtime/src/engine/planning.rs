@@ -26,6 +26,12 @@ pub trait Planner {
     /// be under way.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
 
+    /// Several Nodes claim this row: nothing is to be done with it until that is over. What was seen of its Node is not to be
+    /// used any more: it may be another's then.
+    fn contested(&mut self, row: &Row) {
+        let _ = row;
+    }
+
     /// A Node's turn has come: what is to be done with it? An error: not yet, its turn is to come again after this time.
     fn task(&mut self, look: Look<'_>) -> Result<Self::Task, Duration>;
 
@@ -52,9 +58,9 @@ pub trait Planner {
 /// Does what is to be done: reads, decides again and writes.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Worker<Task> {
-    /// One attempt. One that fails because the world has moved is followed by another at once. `tries` counts all before it
+    /// One attempt, at what is filed under this. One that fails because the world has moved is followed by another at once. `tries` counts all before it
     /// that failed in a row.
-    async fn attempt(&self, node: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
+    async fn attempt(&self, filed_under: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
 /// A reason to decide about a Node.
@@ -97,7 +103,7 @@ pub enum Verdict {
 pub struct Doubts {
     /// Whether another list is needed soon.
     pub needs_list: bool,
-    /// Nodes to be asked for by name.
+    /// Rows whose Nodes are to be asked for by name.
     pub samples: Vec<Name>,
 }
 
@@ -106,7 +112,7 @@ pub struct Doubts {
 pub struct Done {
     /// A word for what was done; `None` where there was nothing to do.
     pub outcome: Option<&'static str>,
-    /// The Node.
+    /// The Node that was asked for, [`Row::node_name`]. One that is there but filed under something else is absent here.
     pub node: Reading<NodeSummary>,
     /// Its record.
     pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,

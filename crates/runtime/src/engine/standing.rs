@@ -31,12 +31,31 @@ pub enum Skip {
     AwaitingRestore,
     /// It is missing together with too many others to be believed.
     Brake,
+    /// A person has taken it out of all this.
+    Ignored,
+    /// The rules have no record made of it.
+    NotSelected,
+    /// It has nothing that its record could be filed under, or not yet.
+    NoIdentity,
+    /// Others claim to be the same: a person has to look.
+    Contested,
+    /// It is another machine than its record is of: a person has to look.
+    OtherMachine,
 }
 
 impl Skip {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::RecordUnreadable, Self::ViewOlderThanRecord, Self::AwaitingRestore, Self::Brake];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::RecordUnreadable,
+        Self::ViewOlderThanRecord,
+        Self::AwaitingRestore,
+        Self::Brake,
+        Self::Ignored,
+        Self::NotSelected,
+        Self::NoIdentity,
+        Self::Contested,
+        Self::OtherMachine,
+    ];
 
     /// A word for metrics; part of what users build upon, so it stays.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -45,12 +64,20 @@ impl Skip {
             Self::ViewOlderThanRecord => "view-older-than-record",
             Self::AwaitingRestore => "awaiting-restore",
             Self::Brake => "brake",
+            Self::Ignored => "ignored",
+            Self::NotSelected => "not-selected",
+            Self::NoIdentity => "no-identity",
+            Self::Contested => "identity-contested",
+            Self::OtherMachine => "other-machine",
         }
     }
 
     /// Whether what is stored of the Node, or restored to it, may not be the latest.
     const fn is_behind(self) -> bool {
-        matches!(self, Self::RecordUnreadable | Self::ViewOlderThanRecord)
+        matches!(
+            self,
+            Self::RecordUnreadable | Self::ViewOlderThanRecord | Self::Contested | Self::OtherMachine
+        )
     }
 }
 
@@ -134,6 +161,10 @@ impl Standings {
         let queued = queue.len();
         let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
         let mut skipped = BTreeMap::new();
+        let unfiled = table.unfiled();
+        if unfiled > 0 {
+            skipped.insert(Skip::NoIdentity.as_str(), unfiled);
+        }
         for Exception { standing, since, is_there } in self.exceptions.values() {
             let is_behind = match standing {
                 Standing::Settled => false,

@@ -9,6 +9,8 @@ use crate::args::{Common, Surroundings};
 use crate::shutdown::Shutdown;
 use crate::source::Listed;
 
+mod identity;
+
 #[derive(Debug, Parser)]
 struct Args {
     #[command(flatten)]
@@ -29,13 +31,21 @@ fn replica() -> Replica {
 #[derive(Default)]
 struct Everything {
     deleted: Vec<Node>,
+    /// Rows that it was told to make nothing of.
+    contested: Vec<Name>,
+    /// Rows that it was to be unsure about.
+    unsure: Vec<Name>,
 }
 
 impl Planner for Everything {
     type Task = ();
 
     fn verdict(&mut self, look: Look<'_>) -> Verdict {
-        if self.deleted.iter().any(|node| node.name == **look.row.name()) {
+        assert!(!look.row.is_contested());
+        if look.is_unsure {
+            self.unsure.push(Name::clone(look.row.name()));
+        }
+        if self.deleted.iter().any(|node| node.filed_under() == &**look.row.name()) {
             Verdict::Now(Urgency::Urgent)
         } else if look.row.node().is_some() {
             Verdict::Now(Urgency::Soon)
@@ -45,6 +55,7 @@ impl Planner for Everything {
     }
 
     fn standing(&self, row: &Row) -> Standing {
+        assert!(!row.is_contested());
         if row.node().is_some() { Standing::Due } else { Standing::Settled }
     }
 
@@ -52,13 +63,18 @@ impl Planner for Everything {
         self.deleted.push(last);
     }
 
-    fn task(&mut self, _: Look<'_>) -> Result<(), Duration> {
+    fn contested(&mut self, row: &Row) {
+        self.contested.push(Name::clone(row.name()));
+    }
+
+    fn task(&mut self, look: Look<'_>) -> Result<(), Duration> {
+        assert!(!look.row.is_contested());
         Ok(())
     }
 
     fn done(&mut self, node: &Name, (): (), done: Option<&Done>) {
         if done.is_some() {
-            self.deleted.retain(|deleted| deleted.name != **node);
+            self.deleted.retain(|deleted| deleted.filed_under() != &**node);
         }
     }
 

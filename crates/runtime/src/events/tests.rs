@@ -96,7 +96,7 @@ async fn an_event_says_all_about_one_node() {
     let (events, _office, _) = open(&server);
     events.restored(&node(1), &pool());
     events.restored(&node(2), &Labels::new());
-    events.conflict(&node(3), &[]);
+    events.conflict(&node(3), [].iter());
     settle().await;
     let asked = server.asked();
     assert_eq!(asked.len(), 1, "nothing is said of nothing");
@@ -219,4 +219,21 @@ fn a_note_is_as_long_as_it_may_be() {
     assert!(with_keys("Given back", "", longest.iter()).ends_with(", and 2 more"));
     let labels = BTreeMap::from([("a".to_owned(), String::new())]);
     assert_eq!(with_keys("Given back", "", labels.keys()), "Given back: a");
+}
+
+#[test]
+fn a_contested_identity_names_the_others_however_many_and_however_long_it_is() {
+    let (events, mut overheard) = Overheard::events();
+    let uid = Uid::new(UID).expect("a uid").digest();
+    let names: Vec<_> = (0..500).map(|number| format!("node-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    events.contested("node-1", uid, &format!("annotation:a={}", "ä".repeat(5000)), &names);
+    let told = overheard.take();
+    let (reason, node, uid, note) = &told[0];
+    assert_eq!((*reason, node.as_str(), uid.as_str()), ("IdentityContested", "node-1", UID));
+    assert!(
+        note.len() <= MAX_NOTE && note.contains(": node-0, node-2, ") && note.ends_with(" more"),
+        "{note}"
+    );
+    assert!(Reason::IdentityContested.is_warning());
 }

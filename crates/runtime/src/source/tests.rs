@@ -8,6 +8,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{Full, StreamBody};
+use label_storage::Rules;
+use label_storage::rules::{Patterns, Selection};
+use label_storage_wire::{NodePart, Taint};
 use tokio::sync::oneshot;
 use tower::service_fn;
 
@@ -69,6 +72,20 @@ async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
     let listed =
         Source::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
     (names.lock().expect("no panic").clone(), listed)
+}
+
+/// The same from a server that speaks no protobuf.
+async fn list_json(body: &'static str) -> (Vec<String>, Result<Listed, Error>) {
+    let is_protobuf =
+        |request: &Request<Body>| request.headers()[ACCEPT].as_bytes().starts_with(PROTOBUF.as_bytes());
+    list(client(move |request| {
+        if is_protobuf(request) {
+            answer(406, "text/plain", "")
+        } else {
+            answer(200, "application/json", body)
+        }
+    }))
+    .await
 }
 
 #[tokio::test]
@@ -157,15 +174,7 @@ async fn json_is_read_where_protobuf_is_refused_and_only_there() {
 #[tokio::test]
 async fn a_list_in_json_that_breaks_off_is_an_error() {
     for cut in 0..JSON.len() {
-        let (_, listed) = list(client(move |request| {
-            let accept = request.headers()[ACCEPT].to_str().expect("text");
-            if accept.starts_with(PROTOBUF) {
-                answer(406, "text/plain", "")
-            } else {
-                answer(200, "application/json", &JSON[..cut])
-            }
-        }))
-        .await;
+        let (_, listed) = list_json(&JSON[..cut]).await;
         assert!(listed.is_err(), "cut at {cut}");
     }
 }
@@ -188,6 +197,86 @@ async fn a_node_that_is_not_there_is_no_error() {
         answer(404, "text/plain", "no such node")
     }));
     assert_eq!(source.get("a").await.expect("an answer"), None);
+}
+
+/// Sees whole Nodes, and one annotation beside our own.
+fn whole() -> Eyes {
+    let owner: Patterns = "example.com/owner".parse().expect("a key");
+    let annotations = Selection { include: owner, ..Selection::none() };
+    Eyes { rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }), ..Eyes::default() }
+}
+
+const NODE: &str = r#"{"kind":"Node",
+    "metadata":{"name":"a","uid":"u1","resourceVersion":"7",
+        "annotations":{"example.com/owner":"me","example.com/other":"x","label-storage/restored":"u1/1"}},
+    "spec":{"unschedulable":true,"taints":[{"key":"k","effect":"NoSchedule"}]},
+    "status":{"nodeInfo":{"systemUUID":"s1"}}}"#;
+
+/// A server of [`NODE`] alone, in JSON, that wants every request to be for what is whole.
+fn whole_nodes(request: &Request<Body>) -> Answer {
+    let uri = request.uri().to_string();
+    let accept = request.headers()[ACCEPT].to_str().expect("text");
+    assert!([PROTOBUF, "application/json"].contains(&accept), "{uri}: {accept}");
+    if accept == PROTOBUF {
+        return answer(406, "text/plain", "");
+    }
+    let body = if uri.contains("watch=true") {
+        format!(r#"{{"type":"ADDED","object":{}}}"#, NODE.replace('\n', ""))
+    } else if uri == "/api/v1/nodes/a" {
+        NODE.to_owned()
+    } else {
+        let item = NODE.replacen(r#""kind":"Node","#, "", 1);
+        format!(r#"{{"kind":"NodeList","metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#)
+    };
+    answer(200, "application/json", body)
+}
+
+/// What there is to [`NODE`], with these of its annotations.
+fn whole_node(annotations: &[(&str, &str)]) -> Object {
+    let taint = Taint { key: "k".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    Object {
+        name: "a".to_owned(),
+        uid: "u1".to_owned(),
+        resource_version: "7".to_owned(),
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        node: Some(NodePart {
+            is_unschedulable: true,
+            taints: vec![taint],
+            system_uuid: "s1".to_owned(),
+            ..NodePart::default()
+        }),
+        ..Object::default()
+    }
+}
+
+#[tokio::test]
+async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
+    let source = Source::nodes(client(whole_nodes)).seen_by(whole());
+    let expected = whole_node(&[("example.com/owner", "me"), ("label-storage/restored", "u1/1")]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&seen);
+    source.list(move |object| all.lock().expect("no panic").push(object)).await.expect("a list");
+    assert_eq!(*seen.lock().expect("no panic"), std::slice::from_ref(&expected));
+    assert_eq!(source.get("a").await.expect("an answer").as_ref(), Some(&expected));
+    let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
+    assert_eq!(watch.next().await.expect("an event"), Some(Event::Changed(expected)));
+}
+
+#[tokio::test]
+async fn one_node_is_read_whole_whatever_lists_have_of_it() {
+    let source = Source::nodes(client(whole_nodes));
+    let expected = whole_node(&[("label-storage/restored", "u1/1")]);
+    assert_eq!(source.get("a").await.expect("an answer"), Some(expected));
+}
+
+#[tokio::test]
+async fn whole_nodes_in_the_place_of_metadata_are_an_error() {
+    let list = r#"{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":[]}"#;
+    let (_, listed) = list_json(list).await;
+    assert!(listed.expect_err("not asked for").message.contains("NodeList, which was not asked for"));
 }
 
 /// A body that sends this and then nothing, without an end.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use label_storage::ResourceVersion;
 use label_storage::store::Stored;
-use label_storage::summary::{LabelsDigest, NodeSummary, RecordSummary, UidDigest};
+use label_storage::summary::{LabelsDigest, NodeSummary, RecordSummary, Traits, UidDigest};
 
 /// 128 bits that need not lie where 128 bits want to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,17 @@ pub(super) struct PackedNode {
     /// One more than the generation that the Node was restored from. The largest two are the same: more than any record
     /// has.
     restored_from: u64,
+    /// What it is.
+    traits: u8,
+}
+
+const IS_IGNORED: u8 = 1;
+const IS_UNSELECTED: u8 = 2;
+const IS_UNIDENTIFIED: u8 = 4;
+const HAS_STARTUP_TAINT: u8 = 8;
+
+fn flag(flag: u8, is_set: bool) -> u8 {
+    if is_set { flag } else { 0 }
 }
 
 impl PackedNode {
@@ -37,6 +48,10 @@ impl PackedNode {
             uid: node.uid.to_bits().into(),
             labels: node.labels.to_bits().into(),
             restored_from: node.restored_from.map_or(0, |generation| generation.saturating_add(1)),
+            traits: flag(IS_IGNORED, node.traits.is_ignored)
+                | flag(IS_UNSELECTED, node.traits.is_unselected)
+                | flag(IS_UNIDENTIFIED, node.traits.is_unidentified)
+                | flag(HAS_STARTUP_TAINT, node.traits.has_startup_taint),
         }
     }
 
@@ -51,7 +66,14 @@ impl PackedNode {
             more => Some(more - 1),
         };
         let labels = LabelsDigest::from_bits(self.labels.into());
-        Some(NodeSummary { uid: UidDigest::from_bits(self.uid.into())?, version, labels, restored_from })
+        let traits = Traits {
+            is_ignored: self.traits & IS_IGNORED != 0,
+            is_unselected: self.traits & IS_UNSELECTED != 0,
+            is_unidentified: self.traits & IS_UNIDENTIFIED != 0,
+            has_startup_taint: self.traits & HAS_STARTUP_TAINT != 0,
+        };
+        let uid = UidDigest::from_bits(self.uid.into())?;
+        Some(NodeSummary { uid, version, labels, restored_from, traits })
     }
 }
 
@@ -82,7 +104,6 @@ impl PackedRecord {
             Stored::Unreadable => return Self { flags: IS_THERE, ..Self::default() },
             Stored::Record(record) => record,
         };
-        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
         Self {
             uid: record.uid.map_or(0, UidDigest::to_bits).into(),
             labels: record.labels.to_bits().into(),
@@ -142,9 +163,12 @@ mod tests {
             labels: u128,
             restored_from in prop_oneof![Just(None), Just(Some(0)), Just(Some(u64::MAX)), (0..u64::MAX - 1).prop_map(Some)],
             version: u64,
+            traits: [bool; 4],
         ) {
-            let version = ResourceVersion(version);
-            let node = NodeSummary { uid, version, labels: LabelsDigest::from_bits(labels), restored_from };
+            let [is_ignored, is_unselected, is_unidentified, has_startup_taint] = traits;
+            let traits = Traits { is_ignored, is_unselected, is_unidentified, has_startup_taint };
+            let (version, labels) = (ResourceVersion(version), LabelsDigest::from_bits(labels));
+            let node = NodeSummary { uid, version, labels, restored_from, traits };
             prop_assert_eq!(PackedNode::pack(&node).unpack(version), Some(node));
         }
 

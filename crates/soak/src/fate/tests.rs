@@ -52,6 +52,7 @@ impl World {
             captured_at: None,
             departed_at: departed.then_some(Timestamp::UNIX_EPOCH),
             labels: labels(pairs),
+            more: Default::default(),
             leftovers: Leftovers::default(),
         };
         let seen = SeenRecord { revision: self.revision, record };

@@ -27,9 +27,10 @@ fn node(uid: &str, version: u64, pool: &str) -> Node {
 impl World {
     /// The Node is there, and its record says the same.
     fn new() -> Self {
+        let rules = Rules { retention: Duration::from_secs(3600), ..Rules::default() };
         let mut world = Self {
             table: Table::default(),
-            planner: StorePlanner::new(Duration::from_secs(3600), false, Arc::default(), Arc::default()),
+            planner: StorePlanner::new(Arc::new(rules), false, Arc::default(), Arc::default()),
             heard: None,
         };
         world.table.see_node("a", node("u1", 5, "gold").summary());

@@ -7,21 +7,27 @@ use std::io::{self, BufRead, Read};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Anything, error};
-use crate::{Error, LISTS, Listed, MAX_ITEM, Object, check_kind, listed};
+use super::object::{Nullable, Whole};
+use super::{Refusal, error};
+use crate::{Asked, Error, Listed, MAX_ITEM, Object, check_kind, listed};
 
-pub(crate) fn read_list(input: impl BufRead, each: impl FnMut(Object)) -> Result<Listed, Error> {
+pub(crate) fn read_list(
+    asked: &Asked<'_>,
+    input: impl BufRead,
+    each: impl FnMut(Object),
+) -> Result<Listed, Error> {
     let left = Cell::new(MAX_ITEM);
     let mut json = serde_json::Deserializer::from_reader(Metered { input, left: &left });
-    let (head, items) = List { each, left: &left }.deserialize(&mut json).map_err(error)?;
+    let Head { meta, refusal, items } =
+        List { asked, each, left: &left }.deserialize(&mut json).map_err(error)?;
     json.end().map_err(error)?;
 
-    if head.kind.as_deref() == Some("Status") {
-        return Err(Error::Status(head.status()?));
+    let kind = refusal.kind.as_deref().unwrap_or_default();
+    if kind == "Status" {
+        return Err(Error::Status(refusal.status()?));
     }
-    check_kind(head.kind.as_deref().unwrap_or_default(), LISTS)?;
+    check_kind(kind, asked.content.list_kind())?;
     let items = items.ok_or_else(|| Error::malformed("a list without items"))?;
-    let meta = head.metadata.unwrap_or_default();
     let continues = meta.r#continue.unwrap_or_default();
     let remaining = meta.remaining_item_count.unwrap_or_default();
     listed(meta.resource_version.unwrap_or_default(), &continues, remaining, items)
@@ -67,54 +73,73 @@ enum Key {
     Other,
 }
 
-/// Hands on the items, and returns what stands around them, and their number if there were any `items`.
+/// What stands around the items, and their number if there were any `items`.
+#[derive(Default)]
+struct Head {
+    meta: Meta,
+    /// Its kind, and what it has if that is a status.
+    refusal: Refusal,
+    items: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    resource_version: Option<String>,
+    r#continue: Option<String>,
+    remaining_item_count: Option<i64>,
+}
+
+/// Hands on the items, and returns what stands around them.
 struct List<'a, F> {
+    asked: &'a Asked<'a>,
     each: F,
     left: &'a Cell<usize>,
 }
 
 impl<'de, F: FnMut(Object)> DeserializeSeed<'de> for List<'_, F> {
-    type Value = (Anything, Option<usize>);
+    type Value = Head;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de, F: FnMut(Object)> Visitor<'de> for List<'_, F> {
-    type Value = (Anything, Option<usize>);
+    type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Self::Value, A::Error> {
-        let mut head = Anything::default();
-        let mut items = None;
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Head, A::Error> {
+        let mut head = Head::default();
         while let Some(key) = fields.next_key()? {
             match key {
-                Key::Kind => head.kind = fields.next_value()?,
-                Key::Metadata => head.metadata = fields.next_value()?,
-                Key::Items if items.is_some() => return Err(A::Error::duplicate_field("items")),
+                Key::Kind => head.refusal.kind = fields.next_value()?,
+                Key::Metadata => head.meta = fields.next_value::<Option<_>>()?.unwrap_or_default(),
+                Key::Items if head.items.is_some() => return Err(A::Error::duplicate_field("items")),
                 Key::Items => {
-                    items = Some(fields.next_value_seed(Items { each: &mut self.each, left: self.left })?);
+                    let items = Items { asked: self.asked, each: &mut self.each, left: self.left };
+                    head.items = Some(fields.next_value_seed(Nullable(items))?.unwrap_or_default());
                     self.left.set(MAX_ITEM);
                 }
-                Key::Message => head.message = fields.next_value()?,
-                Key::Reason => head.reason = fields.next_value()?,
-                Key::Details => head.details = fields.next_value()?,
-                Key::Code => head.code = fields.next_value()?,
+                Key::Message => head.refusal.message = fields.next_value()?,
+                Key::Reason => head.refusal.reason = fields.next_value()?,
+                Key::Details => head.refusal.details = fields.next_value()?,
+                Key::Code => head.refusal.code = fields.next_value()?,
                 Key::Other => {
                     fields.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok((head, items))
+        Ok(head)
     }
 }
 
-/// Hands on the items, and returns their number. `null` is how Go writes an empty list that nobody made.
+/// Hands on the items, and returns their number.
 struct Items<'a, F> {
+    asked: &'a Asked<'a>,
     each: &'a mut F,
     left: &'a Cell<usize>,
 }
@@ -123,7 +148,7 @@ impl<'de, F: FnMut(Object)> DeserializeSeed<'de> for Items<'_, F> {
     type Value = usize;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_option(self)
+        deserializer.deserialize_seq(self)
     }
 }
 
@@ -134,19 +159,11 @@ impl<'de, F: FnMut(Object)> Visitor<'de> for Items<'_, F> {
         f.write_str("the items of a list")
     }
 
-    fn visit_none<E>(self) -> Result<usize, E> {
-        Ok(0)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<usize, A::Error> {
         let mut count = 0;
         self.left.set(MAX_ITEM);
-        while let Some(item) = items.next_element::<Anything>()? {
-            (self.each)(item.object().and_then(Object::named).map_err(|error| match error {
+        while let Some(item) = items.next_element_seed(Whole(self.asked))? {
+            (self.each)(item.named().map_err(|error| match error {
                 Error::Malformed(what) => A::Error::custom(what),
                 other => A::Error::custom(other),
             })?);

@@ -11,15 +11,24 @@ pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 pub(super) enum Value<'a> {
     /// A text, bytes or a message.
     Bytes(&'a [u8]),
-    /// A number. No number is read here.
-    Number,
+    /// A number, or whether something is so.
+    Number(u64),
+    /// A number of a fixed length. None is read here.
+    Fixed,
 }
 
 impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            Self::Number => Err(Error::malformed("a number in the place of a text")),
+            Self::Number(_) | Self::Fixed => Err(Error::malformed("a number in the place of a text")),
+        }
+    }
+
+    pub(super) fn number(self) -> Result<u64, Error> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Bytes(_) | Self::Fixed => Err(Error::malformed("something else in the place of a number")),
         }
     }
 }
@@ -36,12 +45,9 @@ impl<'a> Fields<'a> {
                 let length = decode_varint(&mut self.0)?;
                 Value::Bytes(self.take(length)?)
             }
-            WireType::Varint => {
-                decode_varint(&mut self.0)?;
-                Value::Number
-            }
-            WireType::SixtyFourBit => self.take(8).map(|_| Value::Number)?,
-            WireType::ThirtyTwoBit => self.take(4).map(|_| Value::Number)?,
+            WireType::Varint => Value::Number(decode_varint(&mut self.0)?),
+            WireType::SixtyFourBit => self.take(8).map(|_| Value::Fixed)?,
+            WireType::ThirtyTwoBit => self.take(4).map(|_| Value::Fixed)?,
             // Kubernetes never had any.
             WireType::StartGroup | WireType::EndGroup => return Err(Error::malformed("a group")),
         };

@@ -2,30 +2,35 @@
 //! then thrown away.
 
 use super::fields::Fields;
-use crate::{Error, OURS, Object};
+use super::node;
+use crate::{Asked, Content, Error, NodePart, Object};
 
-/// Reads a `PartialObjectMetadata` or a `ConfigMap`: the first is the second without `data`.
-pub(super) fn read(bytes: &[u8]) -> Result<Object, Error> {
+/// Reads what was asked for: metadata comes first in all of them, and what comes then is different in each.
+pub(super) fn read(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     let mut object = Object::default();
+    let mut node = NodePart::default();
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
-        match field {
-            1 => read_meta(value.bytes()?, &mut object)?,
-            2 => {
+        match (field, asked.content) {
+            (1, _) => read_meta(asked, value.bytes()?, &mut object)?,
+            (2, Content::ConfigMap) => {
                 let (key, value) = entry(value.bytes()?)?;
                 object.data.insert(text(key)?, text(value)?);
             }
-            3 => {
+            (3, Content::ConfigMap) => {
                 let (key, value) = entry(value.bytes()?)?;
                 object.binary_data.insert(text(key)?, value.to_vec());
             }
+            (2, Content::Node) => node::read_spec(value.bytes()?, &mut node)?,
+            (3, Content::Node) => node::read_status(value.bytes()?, &mut node)?,
             _ => {}
         }
     }
+    object.node = (asked.content == Content::Node).then_some(node);
     Ok(object)
 }
 
-fn read_meta(bytes: &[u8], object: &mut Object) -> Result<(), Error> {
+fn read_meta(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(), Error> {
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
@@ -42,7 +47,7 @@ fn read_meta(bytes: &[u8], object: &mut Object) -> Result<(), Error> {
             }
             12 => {
                 let (key, value) = entry(value.bytes()?)?;
-                if key.starts_with(OURS.as_bytes()) {
+                if std::str::from_utf8(key).is_ok_and(asked.annotations) {
                     object.annotations.insert(text(key)?, text(value)?);
                 }
             }
@@ -66,7 +71,7 @@ fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     Ok((key, content))
 }
 
-fn text(bytes: &[u8]) -> Result<String, Error> {
+pub(super) fn text(bytes: &[u8]) -> Result<String, Error> {
     let text = std::str::from_utf8(bytes).map_err(|_| Error::malformed("a text that is not UTF-8"))?;
     Ok(text.to_owned())
 }

@@ -1,5 +1,7 @@
 //! What the API server does: whole objects as protobuf and as JSON, with all that is not read here.
 
+mod node;
+
 use std::collections::BTreeMap;
 
 use base64::Engine;
@@ -46,14 +48,14 @@ struct ListMeta {
 struct List {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ListMeta>,
-    #[prost(message, repeated, tag = "2")]
-    items: Vec<Item>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    items: Vec<Vec<u8>>,
     #[prost(message, optional, tag = "99")]
     junk: Option<Junk>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Item {
+struct ConfigMap {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMeta>,
     #[prost(btree_map = "string, string", tag = "2")]
@@ -227,16 +229,17 @@ pub(super) fn list(format: Format, head: &Head, samples: &[Sample]) -> Vec<u8> {
 
 pub(super) fn object(format: Format, kind: &str, sample: &Sample) -> Vec<u8> {
     match format {
-        Format::Protobuf => enveloped(kind, item(sample).encode_to_vec()),
+        Format::Protobuf => enveloped(kind, item(sample)),
         Format::Json => json_object(kind, sample).to_string().into_bytes(),
     }
 }
 
 pub(super) fn event(format: Format, r#type: &str, sample: &Sample) -> Vec<u8> {
+    let kind = if sample.object.node.is_some() { "Node" } else { "ConfigMap" };
     match format {
-        Format::Protobuf => watch_event(r#type, object(format, "ConfigMap", sample)),
+        Format::Protobuf => watch_event(r#type, object(format, kind, sample)),
         Format::Json => {
-            json!({ "type": r#type, "object": json_object("ConfigMap", sample) }).to_string().into_bytes()
+            json!({ "type": r#type, "object": json_object(kind, sample) }).to_string().into_bytes()
         }
     }
 }
@@ -290,7 +293,8 @@ fn junk(number: i64) -> Junk {
     Junk { varint: number, fixed_64: number, fixed_32: 1.5, bytes: vec![0xff; 40] }
 }
 
-fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample) -> Item {
+/// A Node, or else a ConfigMap.
+fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample) -> Vec<u8> {
     let object = object.clone();
     let time = Time { seconds: *number, nanos: 7 };
     let entry = ManagedFields {
@@ -313,12 +317,14 @@ fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample)
         managed_fields: vec![entry.clone(), entry],
         junk: Some(junk(*number)),
     };
-    Item {
-        metadata: Some(metadata),
-        data: object.data,
-        binary_data: object.binary_data,
-        immutable: Some(true),
-        junk: Some(junk(*number)),
+    match object.node {
+        Some(part) => node::message(metadata, part, *number).encode_to_vec(),
+        None => {
+            let (data, binary_data) = (object.data, object.binary_data);
+            let junk = Some(junk(*number));
+            ConfigMap { metadata: Some(metadata), data, binary_data, immutable: Some(true), junk }
+                .encode_to_vec()
+        }
     }
 }
 
@@ -327,7 +333,7 @@ fn json_item(Sample { object, foreign_annotations, managed_fields, number }: &Sa
         object.annotations.clone().into_iter().chain(foreign_annotations.clone()).collect();
     let binary_data: BTreeMap<_, _> =
         object.binary_data.iter().map(|(key, bytes)| (key, BASE64_STANDARD.encode(bytes))).collect();
-    json!({
+    let mut item = json!({
         "metadata": {
             "name": object.name,
             "namespace": "default",
@@ -343,7 +349,12 @@ fn json_item(Sample { object, foreign_annotations, managed_fields, number }: &Sa
         "data": (!object.data.is_empty()).then_some(&object.data),
         "binaryData": binary_data,
         "immutable": true,
-    })
+    });
+    if let Some(part) = &object.node {
+        item["spec"] = node::json_spec(part);
+        item["status"] = node::json_status(part);
+    }
+    item
 }
 
 fn json_object(kind: &str, sample: &Sample) -> Value {

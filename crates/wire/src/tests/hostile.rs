@@ -4,34 +4,36 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::encoding::encode_varint;
 
-use super::encoder::{self, Unknown, enveloped, head, sealed};
-use super::{any_sample, format};
+use super::encoder::{self, Head, Unknown, enveloped, head, sealed};
+use super::{CONFIG_MAP, METADATA, NODE, any_node_sample, any_sample, format};
 use crate::{Error, Format, Listed, read_event, read_list, read_object, read_status};
 
 fn list(bytes: &[u8]) -> Result<Listed, Error> {
-    read_list(Format::Protobuf, bytes, drop)
+    read_list(Format::Protobuf, &CONFIG_MAP, bytes, drop)
 }
 
 /// Reads it as everything that it could be.
 fn read_as_anything(format: Format, bytes: &[u8]) {
-    let mut items = 0;
-    let listed = read_list(format, bytes, |object| {
-        assert!(!object.name.is_empty());
-        items += 1;
-    });
-    assert!(listed.is_err() || items <= bytes.len());
-    let _ = read_object(format, bytes);
-    let _ = read_event(format, bytes);
+    for asked in [METADATA, CONFIG_MAP, NODE] {
+        let mut items = 0;
+        let listed = read_list(format, &asked, bytes, |object| {
+            assert!(!object.name.is_empty());
+            items += 1;
+        });
+        assert!(listed.is_err() || items <= bytes.len());
+        let _ = read_object(format, &asked, bytes);
+        let _ = read_event(format, &asked, bytes);
+    }
     assert!(read_status(format, bytes).message.len() <= 8 * bytes.len().max(1));
 }
 
-fn varint(value: u64) -> Vec<u8> {
+pub(super) fn varint(value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_varint(value, &mut bytes);
     bytes
 }
 
-fn delimited(key: u64, content: &[u8]) -> Vec<u8> {
+pub(super) fn delimited(key: u64, content: &[u8]) -> Vec<u8> {
     [&varint(key << 3 | 2)[..], &varint(content.len() as u64), content].concat()
 }
 
@@ -163,7 +165,7 @@ fn json_that_is_no_list_is_malformed() {
         r#"{"items":[{"metadata":{"name":5}}],"metadata":{"resourceVersion":"1"}}"#,
         r#"{"items":[{"metadata":{"name":"a"},"binaryData":{"k":"?"}}],"metadata":{"resourceVersion":"1"}}"#,
     ] {
-        let result = read_list(Format::Json, text.as_bytes(), drop);
+        let result = read_list(Format::Json, &CONFIG_MAP, text.as_bytes(), drop);
         assert!(matches!(result, Err(Error::Malformed(_))), "{text}: {result:?}");
     }
 }
@@ -171,7 +173,7 @@ fn json_that_is_no_list_is_malformed() {
 #[test]
 fn items_that_are_null_are_an_empty_list() {
     let text = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":null}"#;
-    assert_eq!(read_list(Format::Json, text.as_bytes(), drop).expect("a list").items, 0);
+    assert_eq!(read_list(Format::Json, &CONFIG_MAP, text.as_bytes(), drop).expect("a list").items, 0);
 }
 
 #[test]
@@ -199,6 +201,7 @@ proptest! {
         read_as_anything(format, &bytes);
         read_as_anything(format, &enveloped("ConfigMapList", bytes.clone()));
         read_as_anything(format, &enveloped("Status", bytes.clone()));
+        read_as_anything(format, &enveloped("Node", [2, 3].map(|part| delimited(part, &bytes)).concat()));
         read_as_anything(format, &list_with(&delimited(2, &bytes)));
         read_as_anything(format, &[b"k8s\0", &bytes[..]].concat());
     }
@@ -206,12 +209,14 @@ proptest! {
     #[test]
     fn an_answer_with_wrong_bytes_in_it_is_read_safely(
         format in format(),
-        sample in any_sample(),
+        sample in prop_oneof![any_sample(), any_node_sample()],
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         for mut bytes in [
             encoder::list(format, &head(), &[sample.clone(), sample.clone()]),
+            encoder::list(format, &Head { kind: "NodeList", ..head() }, &[sample.clone(), sample.clone()]),
             encoder::object(format, "ConfigMap", &sample),
+            encoder::object(format, "Node", &sample),
             encoder::event(format, "MODIFIED", &sample),
         ] {
             for (place, byte) in &changes {

@@ -3,12 +3,18 @@ use std::io::{BufRead, BufReader, Read};
 use proptest::prelude::*;
 
 use super::encoder::{self, Head, head};
-use super::{BOTH, Sample, any_sample, format, sample};
-use crate::{Error, Format, Listed, MAX_ITEM, Object, read_list};
+use super::{
+    BOTH, CONFIG_MAP, METADATA, NODE, Sample, any_node_sample, any_sample, format, node_sample, sample,
+};
+use crate::{Asked, Error, Format, Listed, MAX_ITEM, Object, read_list};
 
 fn read(format: Format, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
+    read_as(format, &METADATA, input)
+}
+
+fn read_as(format: Format, asked: &Asked<'_>, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
     let mut objects = Vec::new();
-    let listed = read_list(format, input, |object| objects.push(object))?;
+    let listed = read_list(format, asked, input, |object| objects.push(object))?;
     assert_eq!(listed.items, objects.len());
     Ok((listed, objects))
 }
@@ -45,19 +51,23 @@ fn a_list_gives_its_objects_and_its_version() {
 
 #[test]
 fn a_list_that_is_cut_anywhere_broke_off() {
-    for format in BOTH {
+    let metadata = ("PartialObjectMetadataList", METADATA, [sample("a"), sample("b")]);
+    let nodes = ("NodeList", NODE, [node_sample("a"), node_sample("b")]);
+    for ((kind, asked, samples), format) in
+        [metadata, nodes].iter().flat_map(|of| BOTH.map(|format| (of, format)))
+    {
         for is_last in [false, true] {
-            let head = Head { is_last, ..head() };
-            let mut bytes = encoder::list(format, &head, &[sample("a"), sample("b")]);
+            let head = Head { is_last, kind, ..head() };
+            let mut bytes = encoder::list(format, &head, samples);
             if format == Format::Json {
                 // Nothing is missing without the newline.
                 assert_eq!(bytes.pop(), Some(b'\n'));
             }
             for end in 0..bytes.len() {
-                let result = read(format, &bytes[..end]);
+                let result = read_as(format, asked, &bytes[..end]);
                 assert!(matches!(result, Err(Error::BrokeOff)), "{format:?} cut at {end}: {result:?}");
             }
-            read(format, &bytes[..]).expect("a good list");
+            read_as(format, asked, &bytes[..]).expect("a good list");
         }
     }
 }
@@ -88,11 +98,23 @@ fn a_list_without_a_version_is_an_error() {
 #[test]
 fn a_list_of_another_kind_is_refused() {
     for format in BOTH {
-        for kind in ["NodeList", "ConfigMap", "PartialObjectMetadata"] {
-            let result = read(format, &encoder::list(format, &Head { kind, ..head() }, &[sample("a")])[..]);
-            assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+        for (asked, right) in
+            [(METADATA, "PartialObjectMetadataList"), (CONFIG_MAP, "ConfigMapList"), (NODE, "NodeList")]
+        {
+            for kind in
+                ["PartialObjectMetadataList", "ConfigMapList", "NodeList", "PodList", "Node", "ConfigMap"]
+            {
+                let bytes = encoder::list(format, &Head { kind, ..head() }, &[]);
+                let result = read_as(format, &asked, &bytes[..]);
+                if kind == right {
+                    result.expect("what was asked for");
+                } else {
+                    assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+                }
+            }
+            let unsaid = encoder::list(format, &Head { kind: "", ..head() }, &[]);
+            read_as(format, &asked, &unsaid[..]).expect("it does not say");
         }
-        read(format, &encoder::list(format, &Head { kind: "", ..head() }, &[])[..]).expect("it does not say");
     }
 }
 
@@ -169,8 +191,20 @@ proptest! {
     ) {
         let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
         let pieces = Pieces { input: &bytes, lengths: lengths.iter().cycle() };
-        let (listed, found) = read(format, BufReader::with_capacity(capacity, pieces)).expect("a good list");
+        let input = BufReader::with_capacity(capacity, pieces);
+        let (listed, found) = read_as(format, &CONFIG_MAP, input).expect("a good list");
         prop_assert_eq!(listed.resource_version, "1000");
+        prop_assert_eq!(found, objects(&samples));
+    }
+
+    #[test]
+    fn a_list_of_nodes_is_read_as_it_was_written(
+        format in format(),
+        samples in proptest::collection::vec(any_node_sample(), 0..5),
+        is_last in any::<bool>(),
+    ) {
+        let bytes = encoder::list(format, &Head { is_last, kind: "NodeList", ..head() }, &samples);
+        let (_, found) = read_as(format, &NODE, &bytes[..]).expect("a good list");
         prop_assert_eq!(found, objects(&samples));
     }
 
@@ -184,6 +218,6 @@ proptest! {
         let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
         // The last byte of JSON is a newline, without which nothing is missing.
         let end = cut.index(bytes.trim_ascii_end().len());
-        prop_assert!(read(format, &bytes[..end]).is_err());
+        prop_assert!(read_as(format, &CONFIG_MAP, &bytes[..end]).is_err());
     }
 }

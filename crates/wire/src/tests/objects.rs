@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{BOTH, Sample, any_sample, encoder, format, sample};
+use super::{BOTH, CONFIG_MAP, METADATA, NODE, Sample, any_sample, encoder, format, node_sample, sample};
 use crate::{Error, Event, Format, Object, Status, read_event, read_list, read_object, read_status};
 
 fn refusal() -> Status {
@@ -15,10 +15,18 @@ fn refusal() -> Status {
 #[test]
 fn an_object_is_read_as_what_it_is() {
     for format in BOTH {
-        for kind in ["PartialObjectMetadata", "ConfigMap"] {
-            let sample = sample("a");
-            let object = read_object(format, &encoder::object(format, kind, &sample)).expect("a good object");
+        for (kind, asked, sample) in [
+            ("PartialObjectMetadata", METADATA, sample("a")),
+            ("ConfigMap", CONFIG_MAP, sample("a")),
+            ("Node", NODE, node_sample("a")),
+        ] {
+            let bytes = encoder::object(format, kind, &sample);
+            let object = read_object(format, &asked, &bytes).expect("a good object");
             assert_eq!(object, sample.object);
+            assert_eq!(
+                read_object(format, &asked, &encoder::object(format, "", &sample)).expect("unsaid"),
+                object
+            );
         }
     }
 }
@@ -26,9 +34,19 @@ fn an_object_is_read_as_what_it_is() {
 #[test]
 fn another_kind_of_object_is_refused() {
     for format in BOTH {
-        for kind in ["Node", "ConfigMapList", "configmap"] {
-            let result = read_object(format, &encoder::object(format, kind, &sample("a")));
-            assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+        for (asked, right) in [(METADATA, "PartialObjectMetadata"), (CONFIG_MAP, "ConfigMap"), (NODE, "Node")]
+        {
+            for kind in
+                ["PartialObjectMetadata", "ConfigMap", "Node", "NodeList", "ConfigMapList", "node", "Pod"]
+            {
+                let bytes = encoder::object(format, kind, &sample("a"));
+                let result = read_object(format, &asked, &bytes);
+                if kind == right {
+                    result.expect("what was asked for");
+                } else {
+                    assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
+                }
+            }
         }
     }
 }
@@ -36,10 +54,14 @@ fn another_kind_of_object_is_refused() {
 #[test]
 fn an_object_that_is_cut_anywhere_is_an_error() {
     for format in BOTH {
-        let bytes = encoder::object(format, "ConfigMap", &sample("a"));
-        for end in 0..bytes.len() {
-            let result = read_object(format, &bytes[..end]);
-            assert!(matches!(result, Err(Error::BrokeOff)), "{format:?} cut at {end}: {result:?}");
+        for (asked, bytes) in [
+            (CONFIG_MAP, encoder::object(format, "ConfigMap", &sample("a"))),
+            (NODE, encoder::object(format, "Node", &node_sample("a"))),
+        ] {
+            for end in 0..bytes.len() {
+                let result = read_object(format, &asked, &bytes[..end]);
+                assert!(matches!(result, Err(Error::BrokeOff)), "{format:?} cut at {end}: {result:?}");
+            }
         }
     }
 }
@@ -49,14 +71,15 @@ fn an_object_without_a_name_is_malformed() {
     for format in BOTH {
         let nameless = sample("");
         for result in [
-            read_object(format, &encoder::object(format, "ConfigMap", &nameless)).map(drop),
+            read_object(format, &CONFIG_MAP, &encoder::object(format, "ConfigMap", &nameless)).map(drop),
             read_list(
                 format,
+                &METADATA,
                 &encoder::list(format, &encoder::head(), std::slice::from_ref(&nameless))[..],
                 drop,
             )
             .map(drop),
-            read_event(format, &encoder::event(format, "ADDED", &nameless)).map(drop),
+            read_event(format, &CONFIG_MAP, &encoder::event(format, "ADDED", &nameless)).map(drop),
         ] {
             assert!(
                 matches!(&result, Err(Error::Malformed(what)) if what.contains("without a name")),
@@ -80,10 +103,12 @@ fn an_event_is_read_as_its_type_says() {
             ("DELETED", &sample, Event::Deleted(sample.object.clone())),
             ("BOOKMARK", &bookmark, Event::Bookmark { resource_version: "77".to_owned() }),
         ] {
-            let event = read_event(format, &encoder::event(format, r#type, sample)).expect("a good event");
+            let event = read_event(format, &CONFIG_MAP, &encoder::event(format, r#type, sample))
+                .expect("a good event");
             assert_eq!(event, expected);
         }
-        let event = read_event(format, &encoder::error_event(format, &refusal())).expect("a good event");
+        let event =
+            read_event(format, &CONFIG_MAP, &encoder::error_event(format, &refusal())).expect("a good event");
         assert_eq!(event, Event::Error(refusal()));
     }
 }
@@ -91,13 +116,14 @@ fn an_event_is_read_as_its_type_says() {
 #[test]
 fn an_event_that_says_nothing_of_use_is_an_error() {
     for format in BOTH {
-        let version = read_event(format, &encoder::event(format, "BOOKMARK", &Sample::default()));
+        let version =
+            read_event(format, &CONFIG_MAP, &encoder::event(format, "BOOKMARK", &Sample::default()));
         assert!(matches!(version, Err(Error::NoVersion)), "{version:?}");
-        let r#type = read_event(format, &encoder::event(format, "RENAMED", &sample("a")));
+        let r#type = read_event(format, &CONFIG_MAP, &encoder::event(format, "RENAMED", &sample("a")));
         assert!(matches!(r#type, Err(Error::Malformed(_))), "{type:?}");
-        let no_status = read_event(format, &encoder::event(format, "ERROR", &sample("a")));
+        let no_status = read_event(format, &CONFIG_MAP, &encoder::event(format, "ERROR", &sample("a")));
         assert!(matches!(no_status, Err(Error::Kind(_))), "{no_status:?}");
-        assert!(read_event(format, b"").is_err());
+        assert!(read_event(format, &CONFIG_MAP, b"").is_err());
     }
 }
 
@@ -138,9 +164,12 @@ fn whatever_is_no_status_becomes_a_message_of_one_short_line() {
 fn a_status_in_the_place_of_what_was_asked_for_is_an_error_that_carries_it() {
     for format in BOTH {
         let bytes = encoder::status(format, &refusal());
-        let list = read_list(format, &bytes[..], drop).map(drop);
-        let object = read_object(format, &bytes).map(drop);
-        for result in [list, object] {
+        for result in [METADATA, CONFIG_MAP, NODE].iter().flat_map(|asked| {
+            [
+                read_list(format, asked, &bytes[..], drop).map(drop),
+                read_object(format, asked, &bytes).map(drop),
+            ]
+        }) {
             let Err(Error::Status(status)) = &result else { panic!("{result:?}") };
             assert_eq!(*status, refusal());
             assert_eq!(
@@ -154,9 +183,10 @@ fn a_status_in_the_place_of_what_was_asked_for_is_an_error_that_carries_it() {
 proptest! {
     #[test]
     fn an_object_is_read_as_it_was_written(format in format(), sample in any_sample()) {
-        let object = read_object(format, &encoder::object(format, "ConfigMap", &sample)).expect("a good object");
+        let bytes = encoder::object(format, "ConfigMap", &sample);
+        let object = read_object(format, &CONFIG_MAP, &bytes).expect("a good object");
         prop_assert_eq!(&object, &sample.object);
-        let event = read_event(format, &encoder::event(format, "ADDED", &sample)).expect("a good event");
+        let event = read_event(format, &CONFIG_MAP, &encoder::event(format, "ADDED", &sample)).expect("a good event");
         prop_assert_eq!(event, Event::Changed(object));
     }
 }

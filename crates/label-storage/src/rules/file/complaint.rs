@@ -1,0 +1,140 @@
+//! What is wrong with a file, in words for who wrote it.
+
+use std::fmt;
+
+use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter};
+
+/// No reason is longer: it goes into a log line, whatever the file holds.
+const MAX_CHARS: usize = 500;
+
+/// A file that can't be used, why, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// From 1. Where the mistake can't be said to be in one place, there is none.
+    pub line: Option<u64>,
+    /// What is wrong, and what to write instead.
+    pub reason: String,
+}
+
+impl Refused {
+    pub(super) fn at(place: Location, reason: impl ToString) -> Self {
+        Self::new(Some(place), &reason.to_string())
+    }
+
+    fn new(place: Option<Location>, reason: &str) -> Self {
+        let line = place.map(|place| place.line()).filter(|line| *line > 0);
+        Self { line, reason: reason.chars().take(MAX_CHARS).collect() }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let reason = match error.without_snippet() {
+            Error::SerdeUnknownField { field, expected, .. } => match nearest(field, expected) {
+                Some(key) => format!("there is no key {field:?} here: did you mean {key:?}?"),
+                None => format!("there is no key {field:?} here: write one of {}", expected.join(", ")),
+            },
+            Error::DuplicateMappingKey { key: Some(key), .. } => {
+                format!("{key:?} stands here for the second time: remove one of the two")
+            }
+            Error::SerdeMissingField { field, .. } => {
+                format!("{field:?} is missing here: a conflict takes keys and wins")
+            }
+            Error::MultipleDocuments { .. } => {
+                "a second document begins here: put all rules into one, without ---".to_owned()
+            }
+            Error::InvalidScalar { ty: "boolean", .. } => "write true or false here".to_owned(),
+            Error::NullIntoString { .. } => "there is nothing here: write a value, or remove the line".to_owned(),
+            Error::Unexpected { expected: "mapping start", .. } => {
+                "this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned()
+            }
+            Error::Unexpected { expected: "sequence start", .. } => {
+                "this has to be a list: write [pool], or a line with a dash before each value".to_owned()
+            }
+            Error::Unexpected { expected: "string scalar" | "scalar", .. } => {
+                "this has to be a single value: write no list and no keys here".to_owned()
+            }
+            Error::UnknownAnchor { .. } => STAR.to_owned(),
+            Error::UnsupportedTag { .. } => MARK.to_owned(),
+            other => match DefaultMessageFormatter.format_message(other) {
+                message if message.contains("anchor or alias") => STAR.to_owned(),
+                message if message.contains("scanning a tag") => MARK.to_owned(),
+                message => format!("this is no YAML: {message}"),
+            },
+        };
+        Self::new(error.location(), &reason)
+    }
+}
+
+const STAR: &str = "what begins with * has to stand in quotes, such as '*.example.com/*'";
+
+const MARK: &str = "what begins with ! has to stand in quotes, such as '!example.com/gpu'";
+
+/// The one of some keys that is most like this one, if any is.
+fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    // Nobody mistypes half of a word, and nobody is helped by a search for that.
+    const LONGEST: usize = 40;
+    let plain = |key: &str| key.replace(['-', '_'], "").to_lowercase();
+    let wanted = plain(key);
+    if wanted.len() > LONGEST {
+        return None;
+    }
+    let distances = known.iter().map(|known| (distance(&wanted, &plain(known)), *known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 && distance < nearest.len() / 2).then_some(nearest)
+}
+
+/// How many characters have to be added, removed or changed to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_the_one_that_was_meant() {
+        let known = ["labels", "annotations", "taints", "cordon", "startupTaint", "by"];
+        for (written, meant) in [
+            ("lables", Some("labels")),
+            ("label", Some("labels")),
+            ("startup-taint", Some("startupTaint")),
+            ("startup_taints", Some("startupTaint")),
+            ("CORDON", Some("cordon")),
+            ("bye", None),
+            ("x", None),
+            ("", None),
+            ("nodes", None),
+        ] {
+            assert_eq!(nearest(written, &known), meant, "{written}");
+        }
+        assert_eq!(nearest(&"labels".repeat(100), &known), None);
+    }
+
+    #[test]
+    fn a_reason_fits_into_a_log_line() {
+        assert_eq!(Refused::new(None, &"ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
+    }
+}

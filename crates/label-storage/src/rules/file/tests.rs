@@ -1,0 +1,351 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::patterns::Selection;
+use crate::rules::{IdentityBy, Rules, Share, Trust};
+
+/// All that a file can say, with its defaults.
+const DEFAULTS: &str = r#"
+labels:      {include: ["*"], exclude: []}
+annotations: {include: [],    exclude: []}
+taints:      {include: [],    exclude: []}
+cordon: false
+nodes: {selector: "", optIn: false}
+conflicts: []
+identity: {by: name, fence: false, trustLabels: same-machine}
+startupTaint: {enabled: false, atMost: 2m}
+retention: 30d
+cleanupShare: 10%
+history: 3
+"#;
+
+fn draft(text: &str) -> Draft {
+    Draft::from_yaml(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
+}
+
+fn patterns(text: &str) -> Patterns {
+    text.parse().expect("patterns")
+}
+
+#[test]
+fn a_file_that_says_nothing_changes_nothing() {
+    for text in
+        ["", "\n\n", "# nothing yet\n", "---\n", "{}", "~", "labels:\nnodes:\n  selector:\nretention:\n"]
+    {
+        assert_eq!(draft(text), Draft::default(), "{text:?}");
+    }
+    assert_eq!(Draft::default().rules(), Rules::default());
+}
+
+#[test]
+fn what_is_documented_as_default_is_the_default() {
+    assert_eq!(draft(DEFAULTS).rules(), Rules::default());
+}
+
+#[test]
+fn all_that_a_file_can_say_is_read() {
+    let text = r#"
+labels:
+  include: [pool, "example.com/*"]
+  exclude:
+    - machine-facts
+annotations: {include: ["*"], exclude: [Example.com/Secret]}
+taints: {include: [dedicated]}
+cordon: true
+nodes: {selector: "pool in (gold,silver),!gpu", optIn: yes}
+conflicts:
+  - {keys: [pool, "taint:*:dedicated"], wins: record}
+  - keys: ['*']
+    wins: report
+identity: {by: "label:example.com/serial", fence: true, trustLabels: name}
+startupTaint: {enabled: true, atMost: 90s}
+retention: forever
+cleanupShare: 2.5%
+history: 20
+"#;
+    let expected = Rules {
+        labels: Selection { include: patterns("pool,example.com/*"), exclude: patterns("machine-facts") },
+        annotations: Selection {
+            include: Patterns::all(),
+            exclude: Patterns::of(Kind::Annotation, ["Example.com/Secret"]).expect("a key"),
+        },
+        taints: Selection { include: patterns("dedicated"), exclude: Patterns::default() },
+        cordon: true,
+        selector: "pool in (gold,silver),!gpu".parse().expect("a selector"),
+        opt_in: true,
+        conflicts: "pool=record,taint:*:dedicated=record,*=report".parse().expect("conflicts"),
+        identity: IdentityBy::Label("example.com/serial".to_owned()),
+        fence: true,
+        trust: Trust::Name,
+        startup_taint: Some(Duration::from_secs(90)),
+        retention: Duration::MAX,
+        cleanup_share: "2.5%".parse().expect("a share"),
+        history: 20,
+    };
+    assert_eq!(draft(text).rules(), expected);
+}
+
+#[test]
+fn flags_win_over_the_file_one_by_one() {
+    let file = draft(
+        "labels: {include: [a], exclude: [b]}\nretention: 1h\nidentity: {fence: true}\nstartupTaint: {enabled: true, atMost: 5m}\n",
+    );
+    let flags = draft("labels: {exclude: []}\nidentity: {fence: false}\nstartupTaint: {atMost: 1m}\n");
+    let rules = file.clone().under(flags).rules();
+    let expected = "labels: {include: [a]}\nretention: 1h\nstartupTaint: {enabled: true, atMost: 1m}\n";
+    assert_eq!(rules, draft(expected).rules());
+    assert_eq!(file.clone().under(Draft::default()), file);
+    assert_eq!(Draft::default().under(file.clone()), file);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let keys = "labels, annotations, taints, cordon, nodes, conflicts, identity, startupTaint, retention, cleanupShare, history";
+    for (text, refused) in [
+        ("\n\nlables: {}\n", r#"line 3: there is no key "lables" here: did you mean "labels"?"#.to_owned()),
+        ("startup-taint:\n", r#"line 1: there is no key "startup-taint" here: did you mean "startupTaint"?"#.to_owned()),
+        ("cordon: true\nexclude: [a]\n", format!(r#"line 2: there is no key "exclude" here: write one of {keys}"#)),
+        (
+            "labels:\n  includes: [a]\n",
+            r#"line 2: there is no key "includes" here: did you mean "include"?"#.to_owned(),
+        ),
+        (
+            "retention: 1d\ncordon: true\nretention: 2d\n",
+            r#"line 3: "retention" stands here for the second time: remove one of the two"#.to_owned(),
+        ),
+        (
+            "cordon: true\n---\ncordon: false\n",
+            "line 3: a second document begins here: put all rules into one, without ---".to_owned(),
+        ),
+        ("\ncordon: maybe\n", "line 2: write true or false here".to_owned()),
+        (
+            "labels: all\n",
+            "line 1: this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned(),
+        ),
+        (
+            "- labels\n",
+            "line 1: this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned(),
+        ),
+        (
+            "labels:\n  include: pool\n",
+            "line 2: this has to be a list: write [pool], or a line with a dash before each value".to_owned(),
+        ),
+        ("retention: [30d]\n", "line 1: this has to be a single value: write no list and no keys here".to_owned()),
+        ("nodes:\n  selector: {a: b}\n", "line 2: this has to be a single value: write no list and no keys here".to_owned()),
+        (
+            "labels:\n  include:\n    - pool\n    -\n",
+            "line 4: there is nothing here: write a value, or remove the line".to_owned(),
+        ),
+        (
+            "labels:\n  include: [*]\n",
+            "line 2: what begins with * has to stand in quotes, such as '*.example.com/*'".to_owned(),
+        ),
+        (
+            "labels:\n  include:\n    - *.example.com/pool\n",
+            "line 3: what begins with * has to stand in quotes, such as '*.example.com/*'".to_owned(),
+        ),
+        (
+            "nodes:\n  selector: !gpu\n",
+            "line 2: what begins with ! has to stand in quotes, such as '!example.com/gpu'".to_owned(),
+        ),
+        (
+            "nodes:\n  selector: !gpu,pool=gold\n",
+            "line 2: what begins with ! has to stand in quotes, such as '!example.com/gpu'".to_owned(),
+        ),
+        (
+            "labels:\n  exclude:\n    - pool\n    - a b\n",
+            "line 4: \"a b\" matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* stands \
+             for any characters), or the set machine-facts"
+                .to_owned(),
+        ),
+        (
+            "labels:\n  exclude: [pool,\n    'tier,rank']\n",
+            "line 3: \"tier,rank\" matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* \
+             stands for any characters), or the set machine-facts"
+                .to_owned(),
+        ),
+        (
+            "taints:\n  include:\n  - dedicated\n  - node.kubernetes.io/not-ready\n",
+            "line 4: \"node.kubernetes.io/not-ready\" is never kept: it tells of a machine's present state, and is set again where \
+             it is true; remove it"
+                .to_owned(),
+        ),
+        (
+            "annotations: {include: [label-storage/keep]}\n",
+            "line 1: \"label-storage/keep\" belongs to Label Storage, which sees to it without being told: remove it".to_owned(),
+        ),
+        (
+            "nodes:\n  optIn: true\n  selector: a b\n",
+            "line 3: \"a b\" selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+                .to_owned(),
+        ),
+        (
+            "conflicts:\n- keys: [pool]\n  wins: storer\n",
+            "line 3: \"storer\" can't win: write node, record or report".to_owned(),
+        ),
+        (
+            "conflicts:\n- keys:\n  - pool\n  - taint:dedicated\n  wins: node\n",
+            "line 4: \"taint:dedicated\" matches nothing that is kept: give label keys or patterns such as example.com/*, \
+             annotation:KEY, taint:EFFECT:KEY (such as taint:*:dedicated) or cordon:"
+                .to_owned(),
+        ),
+        (
+            "conflicts:\n- keys: []\n  wins: node\n",
+            "line 2: there are no keys here: name some, or remove the conflict".to_owned(),
+        ),
+        ("conflicts:\n- keys: [a]\n", r#"line 2: "wins" is missing here: a conflict takes keys and wins"#.to_owned()),
+        (
+            "identity: {by: uid}\n",
+            "line 1: \"uid\" is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
+                .to_owned(),
+        ),
+        (
+            "identity:\n  trustLabels: never\n",
+            "line 2: \"never\" is no reason to trust a machine: write same-machine or name".to_owned(),
+        ),
+        ("startupTaint:\n  atMost: 2h\n", "line 2: give a time from 1s to 1h, such as 2m".to_owned()),
+        ("\nretention: 30\n", "line 2: give a time of at least 1m, such as 30d, or forever".to_owned()),
+        ("cleanupShare: 10\n", "line 1: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
+        ("cleanupShare: 101%\n", "line 1: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
+        ("history: 21\n", "line 1: give a number from 0 to 20".to_owned()),
+        (
+            "labels:\n  include:\n    - a\n   - b\n",
+            "line 4: this is no YAML: while parsing a block mapping, did not find expected key".to_owned(),
+        ),
+    ] {
+        assert_eq!(Draft::from_yaml(text).map_err(|refused| refused.to_string()), Err(refused), "{text}");
+    }
+}
+
+#[test]
+fn rules_are_told_in_a_line_of_what_is_not_the_default() {
+    for (text, told) in [
+        ("", "{}"),
+        (DEFAULTS, "{}"),
+        ("labels: {exclude: [machine-facts, 'a*']}", "{labels: {exclude: [machine-facts, 'a*']}}"),
+        ("labels: {include: []}", "{labels: {include: []}}"),
+        (
+            "cordon: true\nnodes: {selector: a in (b), optIn: true}",
+            "{cordon: true, nodes: {selector: 'a=b', optIn: true}}",
+        ),
+        (
+            "conflicts:\n- keys: [pool, 'taint:*:x']\n  wins: record\n- {keys: ['*'], wins: report}",
+            "{conflicts: [{keys: [pool, 'taint:*:x'], wins: record}, {keys: ['*'], wins: report}]}",
+        ),
+        (
+            "identity: {by: label:a, fence: true}\nstartupTaint: {enabled: true}",
+            "{identity: {by: 'label:a', fence: true}, startupTaint: {enabled: true}}",
+        ),
+        (
+            "retention: forever\ncleanupShare: 2.50%\nhistory: 0\nstartupTaint: {enabled: true, atMost: 90s}",
+            "{startupTaint: {enabled: true, atMost: 1m30s}, retention: forever, cleanupShare: 2.5%, history: 0}",
+        ),
+        // What YAML would take for something else.
+        ("labels: {include: ['null', '1', 'true', 'no']}", "{labels: {include: ['1', no, 'null', true]}}"),
+    ] {
+        assert_eq!(draft(text).rules().to_string(), told);
+    }
+}
+
+fn some_words(kind: Kind) -> impl Strategy<Value = Vec<&'static str>> {
+    let mut words = vec!["pool", "example.com/a", "example.com/*", "*", "null", "7", "a*b", "*/x", "true"];
+    words.extend((kind == Kind::Label).then_some("machine-facts"));
+    proptest::sample::subsequence(words, 0..4)
+}
+
+fn some_selection(kind: Kind) -> impl Strategy<Value = Selection> {
+    (some_words(kind), some_words(kind)).prop_map(move |(include, exclude)| Selection {
+        include: Patterns::included(kind, include).expect("patterns"),
+        exclude: Patterns::of(kind, exclude).expect("patterns"),
+    })
+}
+
+fn some_conflicts() -> impl Strategy<Value = Conflicts> {
+    let names =
+        vec!["pool", "*", "annotation:*", "taint:*:x", "taint:NoExecute:x", "cordon:", "machine-facts"];
+    let winner = prop_oneof![Just(Winner::Node), Just(Winner::Record), Just(Winner::Report)];
+    let list = proptest::collection::vec((proptest::sample::subsequence(names, 1..3), winner), 0..4);
+    list.prop_map(|list| {
+        let mut conflicts = Conflicts::default();
+        for (names, winner) in list {
+            conflicts.add(names, winner).expect("names");
+        }
+        conflicts
+    })
+}
+
+prop_compose! {
+    fn some_rules()(
+        labels in some_selection(Kind::Label),
+        annotations in some_selection(Kind::Annotation),
+        taints in some_selection(Kind::Taint),
+        (cordon, opt_in, fence) in any::<(bool, bool, bool)>(),
+        selector in "|a|!a|a=b|a!=b,c|a in \\(,b\\),null|a notin \\(b,c\\)",
+        conflicts in some_conflicts(),
+        identity in "name|providerID|systemUUID|label:null|annotation:Example\\.com/A",
+        trust in "name|same-machine",
+        startup_taint in proptest::option::of(1_000u64..=3_600_000),
+        retention in prop_oneof![Just(Duration::MAX), (60u64..1 << 32).prop_map(Duration::from_secs)],
+        hundredths in 1u32..=10_000,
+        history in 0..=Rules::MOST_HISTORY,
+    ) -> Rules {
+        let cleanup_share: Share = format!("{}.{:02}%", hundredths / 100, hundredths % 100).parse().expect("a share");
+        Rules {
+            labels, annotations, taints, cordon, opt_in, fence, conflicts, retention, cleanup_share, history,
+            selector: selector.parse().expect("a selector"),
+            identity: identity.parse().expect("an identity"),
+            trust: trust.parse().expect("a trust"),
+            startup_taint: startup_taint.map(Duration::from_millis),
+        }
+    }
+}
+
+/// Lines that are nearly right, for mistakes that no random text would make.
+fn nearly_a_file() -> impl Strategy<Value = String> {
+    let lines = vec![
+        "labels:",
+        "  include: [a]",
+        "  exclude:",
+        "    - '*'",
+        "    - *",
+        "cordon: yes",
+        "nodes: {selector: !a}",
+        "conflicts:",
+        "- keys: [a]",
+        "  wins: node",
+        "identity: {by: name",
+        "retention: 30d",
+        "---",
+        "<<: *a",
+        "&a b: c",
+        "\tx: y",
+        "...",
+        "? a",
+        "history: 0x3",
+        "  - &b [*b]",
+    ];
+    proptest::sample::subsequence(lines, 0..8).prop_shuffle().prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn what_rules_tell_of_themselves_is_read_as_the_same_rules(rules in some_rules()) {
+        let told = rules.to_string();
+        prop_assert_eq!(told.lines().count(), 1);
+        let read = Draft::from_yaml(&told);
+        prop_assert_eq!(read.map(Draft::rules), Ok(rules), "{}", told);
+    }
+
+    #[test]
+    fn no_text_at_all_makes_the_reader_panic(text in any::<String>(), nearly in nearly_a_file()) {
+        for text in [&text, &nearly] {
+            if let Err(refused) = Draft::from_yaml(text) {
+                let lines = text.lines().count().max(1) as u64 + 1;
+                prop_assert!(refused.line.is_none_or(|line| line <= lines), "{}: {}", text, refused);
+                prop_assert!(!refused.reason.is_empty());
+            }
+        }
+    }
+}

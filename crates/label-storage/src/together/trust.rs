@@ -1,0 +1,116 @@
+//! What is trusted of a machine never comes to another.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::Selection;
+
+const TIER: &str = "node-restriction.kubernetes.io/tier";
+const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";
+const MACHINES: [&str; 3] = ["A", "B", "C"];
+
+/// Rules that were in force at one time or another: in none of them is a name enough.
+fn rules() -> Vec<Rules> {
+    let patterns = |text: &str| text.parse().expect("patterns");
+    vec![
+        Rules::default(),
+        Rules {
+            labels: Selection::all_but(patterns("*node-restriction.kubernetes.io/*")),
+            ..Rules::default()
+        },
+        Rules { conflicts: "*=record".parse().expect("conflicts"), history: 0, ..Rules::default() },
+        Rules { fence: true, taints: Selection::all(), ..Rules::default() },
+    ]
+}
+
+/// One incarnation: created, and then this and that until it is deleted, or it stays.
+fn some_life() -> impl Strategy<Value = Vec<Step>> {
+    let machine = || proptest::sample::select(&MACHINES[..]);
+    let create = (machine(), prop::bool::weighted(0.8))
+        .prop_map(|(machine, is_known)| Step::Create { machine, is_known });
+    let label = || proptest::sample::select(vec![TIER, FIPS, "pool"]);
+    let value = || proptest::sample::select(vec!["x", "y"]);
+    let keep = proptest::sample::select(vec!["", "pool", "*"]);
+    let marker = proptest::sample::select(vec![
+        "UID",
+        "UID/99",
+        "UID/1/other-machine:node-restriction.kubernetes.io/tier",
+        "UID/99/other-machine:node-restriction.kubernetes.io/tier,never:pool",
+        "UID/99/many:*",
+        "u1/99",
+    ]);
+    let store = || {
+        (0..4usize, prop::bool::weighted(0.9)).prop_map(|(rules, is_whole)| Step::Store { rules, is_whole })
+    };
+    let step = prop_oneof![
+        4 => (label(), value()).prop_map(|(label, value)| Step::Set(label, value)),
+        1 => label().prop_map(Step::Remove),
+        6 => store(),
+        5 => (0..4usize).prop_map(|rules| Step::Restore { rules }),
+        1 => machine().prop_map(|machine| Step::Adopt { machine }),
+        1 => marker.prop_map(Step::Mark),
+        1 => Just(Step::Unmark),
+        1 => keep.prop_map(|list| Step::Set("annotation:label-storage/keep", list)),
+    ];
+    let delete = (prop::bool::weighted(0.8), any::<bool>())
+        .prop_map(|(is_heard, is_whole)| Step::Delete { is_heard, is_whole });
+    let after = proptest::collection::vec(store(), 0..3);
+    (create, proptest::collection::vec(step, 0..7), delete, after)
+        .prop_map(|(create, life, delete, after)| [vec![create], life, vec![delete], after].concat())
+}
+
+/// Nothing that is trusted is given to a machine that never had it.
+fn check_restored(world: &World, done: &Done) {
+    let Done::Restored { patch, machine, .. } = done else { return };
+    for (name, value) in &patch.restored {
+        let is_trust = [TIER, FIPS].contains(&name.as_str());
+        let had = world.had.contains(&(*machine, name.clone(), value.clone()));
+        assert!(!is_trust || had, "{machine} was given {name}={value}");
+    }
+}
+
+/// What was withheld stays in the record until the Node has it.
+fn check_withheld(done: &Done) {
+    let Done::Stored { before: Some(before), after, node, .. } = done else { return };
+    let after = after.as_ref().expect("nothing that has something is deleted");
+    for (name, withheld) in &before.more.withheld {
+        let has_it = node.as_ref().is_some_and(|node| node.labels.contains_key(name));
+        let stays = after.more.withheld.get(name) == Some(withheld);
+        assert!(stays || has_it, "{name} was dropped");
+    }
+}
+
+/// What a person removed from a Node is not withheld from it, whatever a marker says.
+fn check_removed(world: &World, done: &Done) {
+    let Done::Stored { before: Some(before), after: Some(after), node: Some(node), rules, .. } = done else {
+        return;
+    };
+    if before.uid.as_ref() != Some(&node.uid) {
+        return;
+    }
+    let before = before.clone().seen_through(&world.rules[*rules], Some(node));
+    for name in before.labels.keys() {
+        assert!(!after.more.withheld.contains_key(name), "{name} is said to be withheld from who had it");
+    }
+}
+
+fn play(steps: &[Step]) -> World {
+    let mut world = World::new(rules());
+    for step in steps {
+        let done = world.take(step);
+        check_restored(&world, &done);
+        check_withheld(&done);
+        check_removed(&world, &done);
+        world.remember();
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn no_machine_is_given_the_trust_that_another_had(lives in proptest::collection::vec(some_life(), 1..5)) {
+        play(&lives.concat());
+    }
+}

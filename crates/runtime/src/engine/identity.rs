@@ -1,0 +1,182 @@
+//! What follows from it that records may be filed under something else than a name: Nodes move from row to row, several have the
+//! same identity, or some have none.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use label_storage::summary::UidDigest;
+use label_storage::{Node, ResourceVersion};
+
+use super::{Engine, Planner};
+use crate::events::Events;
+use crate::observer::Sample;
+use crate::source::Kind;
+use crate::table::{Elsewhere, Name, Row, Table, Unfiled};
+
+/// A cloud gives its machines names within seconds. What has had none for this long may never have one.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Among so many claimants every change is told at once. More have something for an identity that is none, such as a zone: a list
+/// tells of all of them.
+const FEW: usize = 16;
+
+/// So many names are in a line of the log.
+const NAMED: usize = 5;
+
+impl<P: Planner> Engine<'_, P> {
+    /// A Node was deleted, and looked like this just before.
+    pub(super) fn deleted(&mut self, last: Node) {
+        let (under, version) = (last.filed_under().to_owned(), last.version);
+        // Where others claimed the same, nobody knows whose labels belong in the record.
+        let was_contested = self.table.get(&under).is_some_and(|row| row.had_others(&last.name, version));
+        self.table.lose_node(&last, version);
+        if let Some(row) = self.table.get(&under).filter(|_| !was_contested) {
+            self.planner.deleted(last, row, self.queue.is_unsettled(&under));
+        }
+        self.heard(Kind::Nodes, version);
+        self.consider(&under, None, true, false);
+        self.consider_left();
+    }
+
+    /// A watch tells of a Node that is in no row of this shard, or in none any more.
+    pub(super) fn elsewhere(&mut self, node: Elsewhere<'_>) {
+        self.heard(Kind::Nodes, node.version);
+        if self.table.see_elsewhere(node, self.sweeps.is_listing()) {
+            self.standings.changed();
+        }
+        self.consider_left();
+    }
+
+    /// Decides about rows whose Nodes have just gone elsewhere.
+    pub(super) fn consider_left(&mut self) {
+        for row in self.table.take_left() {
+            self.consider(&row, None, true, false);
+        }
+    }
+
+    /// Whom to ask for, to learn whether the Nodes of these rows are there.
+    pub(super) fn samples(&self, rows: &[Name]) -> Vec<Sample> {
+        let found = rows.iter().filter_map(|name| self.table.get(name));
+        found.map(|row| Sample { under: Name::clone(row.name()), name: row.node_name().to_owned() }).collect()
+    }
+}
+
+/// Rows that several Nodes claim.
+#[derive(Default)]
+pub(super) struct Contests {
+    /// Who was said to claim each of them.
+    told: HashMap<Name, Vec<(Name, UidDigest)>>,
+}
+
+impl Contests {
+    /// Takes note of a row that is contested. `heard`: how far the watch of Nodes has come. A claimant that it has not come to may
+    /// have followed upon another that is gone: nothing is said before that is certain.
+    pub(super) fn note(&mut self, row: &Row, heard: Option<ResourceVersion>, events: &Events) {
+        let told = self.told.entry(Name::clone(row.name())).or_default();
+        let is_told_of = |version| heard.is_some_and(|heard| version <= heard);
+        if row.nodes() <= FEW && row.claimants().all(|(_, _, version)| is_told_of(version)) {
+            tell(row, told, events);
+        }
+    }
+
+    /// Takes note that a row is not contested, and says whether it was.
+    pub(super) fn settle(&mut self, name: &str) -> bool {
+        // Nearly always.
+        if self.told.is_empty() {
+            return false;
+        }
+        let told = self.told.remove(name);
+        if told.as_ref().is_some_and(|told| !told.is_empty()) {
+            tracing::info!(identity = name, "one node has this identity again");
+        }
+        told.is_some()
+    }
+
+    /// A complete list has told who is there.
+    pub(super) fn listed(&mut self, table: &Table, events: &Events) {
+        self.told.retain(|name, told| {
+            let row = table.get(name).filter(|row| row.is_contested());
+            row.inspect(|row| tell(row, told, events)).is_some()
+        });
+    }
+
+    /// Forgets all of them.
+    pub(super) fn start_over(&mut self) {
+        self.told.clear();
+    }
+}
+
+/// Tells all claimants of each other, unless that was done.
+fn tell(row: &Row, told: &mut Vec<(Name, UidDigest)>, events: &Events) {
+    let mut present: Vec<_> = row.claimants().map(|(name, uid, _)| (Name::clone(name), uid)).collect();
+    present.sort_by(|(one, _), (other, _)| one.cmp(other));
+    if *told == present {
+        return;
+    }
+    let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
+    tracing::warn!(
+        identity = &**row.name(),
+        nodes = names.len(),
+        examples = ?&names[..names.len().min(NAMED)],
+        "several nodes have the same identity: none of them is stored or restored until that is resolved"
+    );
+    for (name, uid) in &present {
+        events.contested(name, *uid, row.name(), &names);
+    }
+    *told = present;
+}
+
+/// Nodes without an identity, and when they were last told of.
+#[derive(Default)]
+pub(super) struct Unidentified {
+    told: Option<Instant>,
+}
+
+impl Unidentified {
+    /// Tells about those that have had none for long, once a minute.
+    pub(super) fn tell(&mut self, table: &Table, now: Instant) {
+        if let Some(Unfiled { nodes, example }) = self.overdue(table, now) {
+            tracing::warn!(
+                nodes,
+                example = &*example,
+                "nodes lack what their records would be filed under, and are neither stored nor restored: is the identity right \
+                 that the rules ask for?"
+            );
+            self.told = Some(now);
+        }
+    }
+
+    fn overdue(&self, table: &Table, now: Instant) -> Option<Unfiled> {
+        let is_told = self.told.is_some_and(|told| now.duration_since(told) < LONG);
+        if is_told { None } else { table.unfiled_since(now.checked_sub(LONG)?) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_lack_an_identity_for_long_are_told_of_once_in_a_while() {
+        let (mut table, mut unidentified) = (Table::by_identity(), Unidentified::default());
+        let see = |table: &mut Table, name, version, is_unfiled| {
+            let version = ResourceVersion(version);
+            table.see_elsewhere(Elsewhere { name, version, is_unfiled }, false);
+        };
+        see(&mut table, "a", 1, true);
+        see(&mut table, "b", 2, true);
+        see(&mut table, "another-shards", 3, false);
+        let now = Instant::now();
+        assert_eq!(unidentified.overdue(&table, now), None, "it may still come");
+        let later = now + LONG * 2;
+        assert_eq!(unidentified.overdue(&table, later).map(|unfiled| unfiled.nodes), Some(2));
+        unidentified.tell(&table, later);
+        assert_eq!(unidentified.overdue(&table, later + LONG / 2), None);
+        // Another change does not make it any better.
+        see(&mut table, "a", 4, true);
+        assert_eq!(unidentified.overdue(&table, later + LONG).map(|unfiled| unfiled.nodes), Some(2));
+        see(&mut table, "a", 5, false);
+        let last = Some(Unfiled { nodes: 1, example: Name::from("b") });
+        assert_eq!(unidentified.overdue(&table, later + LONG), last);
+    }
+}

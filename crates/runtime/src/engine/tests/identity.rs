@@ -1,0 +1,261 @@
+//! What becomes of Nodes whose records are not filed by name.
+
+use super::*;
+use crate::events::Overheard;
+use crate::observer::OtherNode;
+
+const K: &str = "providerID=k";
+const L: &str = "providerID=l";
+
+/// An engine that has seen that there is nothing, and watches.
+fn engine(replica: &Replica) -> Engine<'_, Everything> {
+    let mut engine = polling(replica);
+    for kind in [Kind::Nodes, Kind::Records] {
+        engine.observe(Observed::Watching(kind, ResourceVersion(1)));
+    }
+    engine
+}
+
+/// One that does not watch.
+fn polling(replica: &Replica) -> Engine<'_, Everything> {
+    let mut engine = super::engine(replica);
+    engine.table = Table::by_identity();
+    engine
+}
+
+fn uid(name: &str) -> String {
+    format!("00000000-0000-4000-8000-{:0>12}", name.len())
+}
+
+/// A Node whose uid follows from the length of its name.
+fn named(name: &str, under: &str, version: u64) -> Node {
+    let mut node = Node { name: name.to_owned(), ..node(&uid(name), version) };
+    node.extras.identity = Some(under.to_owned());
+    node
+}
+
+fn other(name: &str, version: u64, is_unfiled: bool) -> Item {
+    Item::Other(OtherNode { name: name.to_owned(), version: ResourceVersion(version), is_unfiled })
+}
+
+fn deleted(node: Node) -> Observed {
+    Observed::Deleted(Item::Node(node))
+}
+
+impl<P: Planner> Engine<'_, P> {
+    /// A list of Nodes.
+    fn list_nodes(&mut self, nodes: &[Node], version: u64) {
+        self.sweeps.begin_now(&mut self.table);
+        let (list, items) = (self.table.begin_list(), nodes.len());
+        for node in nodes {
+            self.observe(Observed::Listed { list, items: vec![Item::Node(node.clone())] });
+        }
+        let outcome = Ok(Listed { version: ResourceVersion(version), items, bytes: 0 });
+        self.observe(Observed::ListEnded { kind: Kind::Nodes, list, outcome, took: Duration::ZERO });
+    }
+
+    fn shown(&self, under: &str) -> Option<&str> {
+        self.table.get(under).filter(|row| row.node().is_some()).map(Row::node_name)
+    }
+
+    fn told(&mut self, replica: &Replica) -> crate::metrics::census::Snapshot {
+        let due = self.standings.due().expect("something has changed");
+        self.standings.tell_if_due(&self.table, &self.queue, &self.sweeps, due);
+        replica.metrics.census.total()
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_changes_its_identity_is_no_deletion() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    engine.observe(seen(named("a", L, 6)));
+    assert_eq!((engine.shown(K), engine.shown(L)), (None, Some("a")));
+    assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
+    assert!(engine.planner.deleted.is_empty());
+    assert!(!engine.queue.contains(K), "the row that it left was decided upon");
+    assert_eq!(engine.take().map(|ticket| ticket.node), Some(Name::from(L)));
+    assert!(engine.take().is_none());
+}
+
+#[tokio::test]
+async fn a_node_that_another_shard_has_now_leaves_its_row() {
+    for is_deleted in [false, true] {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        engine.observe(seen(named("a", K, 5)));
+        let item = other("a", 9, false);
+        engine.observe(if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) });
+        assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
+        assert!(engine.planner.deleted.is_empty() && engine.take().is_none());
+        assert_eq!(engine.heard, ResourceVersion(9), "the watch has come so far");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_counts_for_what_the_node_was_filed_under_at_last() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    // The change from K to L was missed.
+    engine.observe(deleted(named("a", L, 9)));
+    assert_eq!((engine.shown(K), engine.shown(L)), (None, None));
+    assert_eq!(engine.planner.deleted, [named("a", L, 9)]);
+    assert!(engine.queue.contains(L) && !engine.queue.contains(K));
+}
+
+#[tokio::test]
+async fn nothing_is_done_for_nodes_that_have_one_identity() {
+    let (events, mut overheard) = Overheard::events();
+    let replica = Replica { events, ..replica() };
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    assert!(engine.queue.contains(K));
+    engine.observe(seen(named("bb", K, 6)));
+    assert!(!engine.queue.contains(K) && engine.take().is_none());
+    assert_eq!(engine.planner.contested, [Name::from(K)]);
+    let told = engine.told(&replica);
+    assert_eq!((told.nodes, told.behind, told.due), (2, 1, 0));
+    assert_eq!(told.skipped.get("identity-contested"), Some(&1));
+    let note = |others: &str| {
+        format!(
+            "Neither stored nor restored while others have the same identity, {K}. These have it, too: {others}"
+        )
+    };
+    let event = |name: &str, others| ("IdentityContested", name.to_owned(), uid(name), note(others));
+    assert_eq!(overheard.take(), [event("a", "bb"), event("bb", "a")]);
+    // Once for all who are there.
+    engine.observe(seen(named("a", K, 7)));
+    engine.list_nodes(&[named("a", K, 7), named("bb", K, 6)], 8);
+    assert_eq!(overheard.take(), []);
+    engine.observe(seen(named("ccc", K, 9)));
+    assert_eq!(overheard.take(), [event("a", "bb, ccc"), event("bb", "a, ccc"), event("ccc", "a, bb")]);
+}
+
+#[tokio::test]
+async fn work_goes_on_when_one_is_left() {
+    let (a, b) = (named("a", K, 5), named("bb", K, 6));
+    type Resolve = fn(&mut Engine<'_, Everything>);
+    let resolve: [(&str, Resolve); 4] = [
+        ("deleted", |engine| engine.observe(deleted(named("a", K, 9)))),
+        ("another identity", |engine| engine.observe(seen(named("a", L, 9)))),
+        ("another shard's", |engine| engine.observe(Observed::Changed(other("a", 9, false)))),
+        ("a list", |engine| engine.list_nodes(&[named("bb", K, 6)], 9)),
+    ];
+    for (how, resolve) in resolve {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        engine.observe(seen(a.clone()));
+        engine.observe(seen(b.clone()));
+        assert!(engine.take().is_none(), "{how}");
+        resolve(&mut engine);
+        assert_eq!(engine.shown(K), Some("bb"), "{how}");
+        assert!(engine.planner.deleted.is_empty(), "{how}: nobody knows whose labels they are");
+        let ticket = std::iter::from_fn(|| engine.take()).find(|ticket| &*ticket.node == K);
+        assert_eq!(ticket.and_then(|ticket| ticket.asked_for), Some(Name::from("bb")), "{how}");
+        assert_eq!(engine.told(&replica).skipped.get("identity-contested"), None, "{how}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_may_have_changed_while_its_row_was_contested() {
+    for is_watching in [true, false] {
+        let replica = replica();
+        let mut engine = if is_watching { engine(&replica) } else { polling(&replica) };
+        let (a, b) = (named("a", K, 5), named("bb", K, 6));
+        engine.list_nodes(&[a, b.clone()], 7);
+        engine.planner.unsure.clear();
+        engine.list_nodes(&[b], 8);
+        assert_eq!(engine.planner.unsure.is_empty(), is_watching);
+    }
+}
+
+#[tokio::test]
+async fn last_labels_are_kept_where_the_other_came_after() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    // A list is ahead of the watch.
+    let list = engine.table.begin_list();
+    engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 20))] });
+    engine.observe(deleted(named("a", K, 10)));
+    assert_eq!(engine.planner.deleted, [named("a", K, 10)]);
+    assert_eq!(engine.shown(K), Some("bb"));
+}
+
+#[tokio::test]
+async fn nothing_is_said_of_a_claim_that_may_be_over() {
+    let (events, mut overheard) = Overheard::events();
+    let replica = Replica { events, ..replica() };
+    for mut engine in [engine(&replica), polling(&replica)] {
+        engine.list_nodes(&[named("a", K, 5)], 5);
+        let list = engine.table.begin_list();
+        engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 9))] });
+        assert!(engine.table.get(K).is_some_and(Row::is_contested));
+        let outcome = Ok(Listed { version: ResourceVersion(10), items: 1, bytes: 0 });
+        engine.observe(Observed::ListEnded { kind: Kind::Nodes, list, outcome, took: Duration::ZERO });
+        assert_eq!((engine.shown(K), overheard.take()), (Some("bb"), vec![]), "the other is gone");
+        engine.list_nodes(&[named("a", K, 11), named("bb", K, 9)], 12);
+        assert_eq!(overheard.take().len(), 2, "both were in one list");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_waits_for_its_turn_is_dropped_when_its_row_is_contested() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    let ticket = engine.take().expect("work");
+    engine.observe(seen(named("bb", K, 6)));
+    engine.finish(ticket, Instant::now(), Err(Error::unclear("try", "lost")));
+    assert!(engine.queue.contains(K), "a failure is not taken out");
+    let later = Instant::now() + Duration::from_secs(600);
+    assert!(engine.next(Urgency::Tidy, later).is_none());
+    assert!(!engine.queue.contains(K));
+    engine.observe(deleted(named("bb", K, 7)));
+    assert!(engine.take().is_some());
+}
+
+#[tokio::test]
+async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    let ticket = engine.take().expect("work");
+    assert_eq!(ticket.asked_for, Some(Name::from("a")));
+    let read = named("a", K, 8).summary();
+    engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Present(read), ..NOTHING }));
+    assert_eq!(engine.table.get(K).and_then(Row::node), Some(read));
+    assert!(!engine.table.get(K).is_some_and(Row::is_contested));
+    // One that became contested meanwhile, and one that is not there.
+    let later = Instant::now() + Duration::from_secs(600);
+    let ticket = engine.next(Urgency::Tidy, later).expect("work");
+    engine.observe(seen(named("bb", K, 9)));
+    engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
+    assert_eq!(engine.shown(K), Some("bb"));
+    assert!(engine.queue.contains(K));
+}
+
+#[tokio::test]
+async fn nodes_without_an_identity_are_counted() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(Observed::Changed(other("a", 5, true)));
+    engine.observe(Observed::Changed(other("another-shards", 6, false)));
+    let told = engine.told(&replica);
+    assert_eq!((told.nodes, told.behind, told.skipped), (1, 0, [("no-identity", 1)].into()));
+    assert!(engine.take().is_none());
+    engine.observe(Observed::Deleted(other("a", 7, true)));
+    assert_eq!(engine.told(&replica).skipped, [].into());
+}
+
+#[tokio::test]
+async fn nodes_are_asked_for_by_their_names() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    let samples = engine.samples(&[Name::from(K), Name::from("unknown")]);
+    let samples: Vec<_> = samples.iter().map(|sample| (&*sample.under, sample.name.as_str())).collect();
+    assert_eq!(samples, [(K, "a")]);
+}

@@ -1,0 +1,122 @@
+//! Which Nodes claim a row, where rows are not filed by name: one, as a rule; more, where what should tell Nodes apart does not.
+
+use label_storage::ResourceVersion;
+use label_storage::summary::{NodeSummary, UidDigest};
+
+use super::packed::PackedNode;
+use super::{Name, Row};
+
+/// The Nodes that claim a row.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// Whoever has claimed it for longest comes first.
+    all: Vec<Claim>,
+    /// Whose it was last: the Node that left it last or, before any is seen, the one that the record names.
+    last: Option<Name>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    name: Name,
+    node: PackedNode,
+    version: ResourceVersion,
+    /// The version at which this incarnation was first seen to claim it.
+    since: ResourceVersion,
+}
+
+impl Row {
+    /// The name of the Node that is there; where none is, of the last that was known to be: that is whom to ask for. By default,
+    /// what the row is filed under.
+    pub fn node_name(&self) -> &str {
+        self.asked_for().unwrap_or(&self.name)
+    }
+
+    /// The same where it is not filed by name, and such a Node is known.
+    pub(crate) fn asked_for(&self) -> Option<&Name> {
+        let claims = self.claims.as_deref()?;
+        claims.all.first().map(|claim| &claim.name).or(claims.last.as_ref())
+    }
+
+    /// Whether several Nodes claim to be the one that this is filed under. Nobody can tell then whose record it is.
+    pub fn is_contested(&self) -> bool {
+        self.claims.as_deref().is_some_and(|claims| claims.all.len() > 1)
+    }
+
+    /// All Nodes that claim it, where it is not filed by name: their names, incarnations and versions.
+    pub(crate) fn claimants(&self) -> impl Iterator<Item = (&Name, UidDigest, ResourceVersion)> {
+        let all = self.claims.iter().flat_map(|claims| &claims.all);
+        all.filter_map(|claim| Some((&claim.name, claim.node.unpack(claim.version)?.uid, claim.version)))
+    }
+
+    /// Whether a Node that was deleted at this version was, as far as is known, not the only one that claimed this.
+    pub(crate) fn had_others(&self, name: &str, version: ResourceVersion) -> bool {
+        let mut claims = self.claims.iter().flat_map(|claims| &claims.all);
+        claims.any(|claim| *claim.name != *name && claim.since < version)
+    }
+
+    /// How many Nodes there are in it.
+    pub(crate) fn nodes(&self) -> usize {
+        self.claims.as_deref().map_or(usize::from(self.node.is_there()), |claims| claims.all.len())
+    }
+
+    /// A Node claims it, and looks like this. `is_known`: it did so before.
+    pub(super) fn claim(&mut self, name: &Name, node: &NodeSummary, is_known: bool) {
+        let all = &mut self.claims.get_or_insert_default().all;
+        let (packed, version) = (PackedNode::pack(node), node.version);
+        // Not looked for in vain: where a zone is taken for an identity, half a cluster claims one row.
+        let known = if is_known { all.iter_mut().find(|claim| claim.name == *name) } else { None };
+        match known {
+            Some(claim) => {
+                let is_same = claim.node.unpack(version).is_some_and(|known| known.uid == node.uid);
+                claim.since = if is_same { claim.since } else { version };
+                (claim.node, claim.version) = (packed, version);
+            }
+            None => {
+                if all.is_empty() {
+                    all.reserve_exact(1);
+                }
+                all.push(Claim { name: Name::clone(name), node: packed, version, since: version });
+            }
+        }
+        self.show();
+    }
+
+    /// A Node claims it no more, or never did. Where no other does, the row has lost its Node.
+    pub(super) fn unclaim(&mut self, name: &Name, version: ResourceVersion, is_sure: bool) {
+        let claims = self.claims.get_or_insert_default();
+        let before = claims.all.len();
+        claims.all.retain(|claim| claim.name != *name);
+        let has_left = claims.all.len() < before;
+        if !claims.all.is_empty() {
+            return self.show();
+        }
+        if has_left || is_sure && version >= self.node_version {
+            claims.last = Some(Name::clone(name));
+        }
+        self.node = PackedNode::default();
+        if has_left {
+            self.is_surely_gone = is_sure;
+        }
+        // As with Nodes that are filed by name.
+        if is_sure {
+            self.node_version = self.node_version.max(version);
+            self.is_surely_gone = true;
+        }
+    }
+
+    /// The record names this Node.
+    pub(super) fn recorded(&mut self, name: &str) {
+        let has_seen_any = self.node_version.0 > 0;
+        let claims = self.claims.get_or_insert_default();
+        if claims.last.as_deref() != Some(name) && !has_seen_any {
+            claims.last = Some(Name::from(name));
+        }
+    }
+
+    /// Shows the first of those that claim it.
+    fn show(&mut self) {
+        if let Some(claim) = self.claims.as_deref().and_then(|claims| claims.all.first()) {
+            (self.node, self.node_version) = (claim.node, claim.version);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Where each Node is, where rows are not filed by name: what a Node is filed under may change while it lives, and then it has to
+//! leave the row that it was in, though nothing in the row's name tells of that.
+//!
+//! So what is newest is decided by Node here, and not by row: two Nodes that claim one row are not each other's past.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use label_storage::ResourceVersion;
+use label_storage::summary::NodeSummary;
+
+use super::{Filed, Name, Row, Table, is_news};
+
+/// Where each Node is that is, or was, in a row, or is in none though it should be.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    by_name: HashMap<Name, Place>,
+    /// Rows whose Nodes went elsewhere, since anybody asked.
+    left: Vec<Name>,
+}
+
+#[derive(Debug)]
+struct Place {
+    at: At,
+    /// The newest that is known of the Node.
+    version: ResourceVersion,
+    /// The last list that had it.
+    list: u32,
+}
+
+#[derive(Debug)]
+enum At {
+    /// In this row.
+    Row(Name),
+    /// It is there, and has nothing that it could be filed under.
+    Nowhere { since: Instant },
+    /// Gone, or somewhere that is not this table's business. The row that it was in.
+    Gone(Option<Name>),
+}
+
+impl At {
+    fn is_row(&self) -> bool {
+        matches!(self, Self::Row(_))
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone(_))
+    }
+}
+
+impl Places {
+    /// A Node's place, made where there is none.
+    fn of(&mut self, name: &str) -> (Name, &mut Place) {
+        let key = self.by_name.get_key_value(name).map(|(key, _)| Name::clone(key));
+        let key = key.unwrap_or_else(|| Name::from(name));
+        let place = self.by_name.entry(Name::clone(&key));
+        let nowhere_yet = || Place { at: At::Gone(None), version: ResourceVersion(0), list: 0 };
+        (key, place.or_insert_with(nowhere_yet))
+    }
+}
+
+/// A Node that is in no row of a table, or in none any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elsewhere<'a> {
+    /// The Node's name.
+    pub(crate) name: &'a str,
+    /// Since this version, at the latest.
+    pub(crate) version: ResourceVersion,
+    /// Whether it is for want of an identity, and this table's business to say so.
+    pub(crate) is_unfiled: bool,
+}
+
+/// Nodes that are there, and in no row, as they have nothing that they could be filed under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unfiled {
+    /// How many.
+    pub(crate) nodes: usize,
+    /// One of them.
+    pub(crate) example: Name,
+}
+
+/// For tables whose rows are not filed by name; nothing of this is ever called for another.
+impl Table {
+    /// A table whose rows are filed under something else than the Nodes' names.
+    pub fn by_identity() -> Self {
+        Self { places: Some(Box::default()), ..Self::default() }
+    }
+
+    /// Takes note that a Node is in no row, or in one of another shard, and says whether that is news. `may_be_listed`: a list is under way that may still have
+    /// it as it was before.
+    pub(crate) fn see_elsewhere(&mut self, node: Elsewhere<'_>, may_be_listed: bool) -> bool {
+        self.note_elsewhere(node, None, may_be_listed)
+    }
+
+    /// The same, in a list.
+    pub(crate) fn list_elsewhere(&mut self, list: u32, node: Elsewhere<'_>) {
+        self.note_elsewhere(node, Some(list), false);
+    }
+
+    fn note_elsewhere(&mut self, node: Elsewhere<'_>, list: Option<u32>, may_be_listed: bool) -> bool {
+        let Some(places) = &mut self.places else { return false };
+        // Most Nodes of a cluster are other shards', and no business of this one.
+        if !node.is_unfiled && !may_be_listed && !places.by_name.contains_key(node.name) {
+            return false;
+        }
+        let (name, place) = places.of(node.name);
+        place.list = list.unwrap_or(place.list);
+        if !is_news(node.version, place.version, !place.at.is_gone()) {
+            return false;
+        }
+        place.version = node.version;
+        let was_at = std::mem::replace(&mut place.at, At::Gone(None));
+        let left = match &was_at {
+            At::Row(row) => Some(Name::clone(row)),
+            At::Nowhere { .. } | At::Gone(_) => None,
+        };
+        place.at = match was_at {
+            At::Nowhere { since } if node.is_unfiled => At::Nowhere { since },
+            _ if node.is_unfiled => At::Nowhere { since: Instant::now() },
+            At::Row(row) => At::Gone(Some(row)),
+            At::Gone(row) => At::Gone(row),
+            At::Nowhere { .. } => At::Gone(None),
+        };
+        if let Some(row) = left {
+            self.leave(&row, &name, node.version);
+        }
+        true
+    }
+
+    /// A Node has left a row for certain, though it is not gone.
+    fn leave(&mut self, row: &Name, name: &Name, version: ResourceVersion) {
+        self.row(row).unclaim(name, version, true);
+        if let Some(places) = &mut self.places {
+            places.left.push(Name::clone(row));
+        }
+    }
+
+    /// Rows whose Nodes went elsewhere, since this was last asked.
+    pub(crate) fn take_left(&mut self) -> Vec<Name> {
+        self.places.as_mut().map(|places| std::mem::take(&mut places.left)).unwrap_or_default()
+    }
+
+    /// A Node was seen, perhaps in a list.
+    pub(super) fn place(&mut self, list: Option<u32>, filed: Filed<'_>, node: &NodeSummary) -> bool {
+        let row = Name::clone(&self.row(filed.under).name);
+        let Some(places) = &mut self.places else { return false };
+        let (name, place) = places.of(filed.name);
+        place.list = list.unwrap_or(place.list);
+        if !is_news(node.version, place.version, place.at.is_row()) {
+            return false;
+        }
+        place.version = node.version;
+        let was_at = std::mem::replace(&mut place.at, At::Row(Name::clone(&row)));
+        let is_known = match was_at {
+            At::Row(was_in) if was_in == row => true,
+            At::Row(left) => {
+                self.leave(&left, &name, node.version);
+                false
+            }
+            At::Nowhere { .. } | At::Gone(_) => false,
+        };
+        self.row(&row).claim(&name, node, is_known);
+        true
+    }
+
+    /// A Node was gone at this version, beyond doubt.
+    pub(super) fn displace(&mut self, filed: Filed<'_>, version: ResourceVersion) -> bool {
+        let row = Name::clone(&self.row(filed.under).name);
+        let Some(places) = &mut self.places else { return false };
+        let (name, place) = places.of(filed.name);
+        let is_news = version >= place.version && !place.at.is_gone();
+        place.version = place.version.max(version);
+        if is_news && let At::Row(left) = std::mem::replace(&mut place.at, At::Gone(Some(Name::clone(&row))))
+        {
+            if left == row {
+                self.row(&row).unclaim(&name, version, true);
+                return true;
+            }
+            self.leave(&left, &name, version);
+        }
+        // It may be in another row by now, or be another incarnation; but it was this row's.
+        let row = self.row(&row);
+        if !row.claimants().any(|(claimant, ..)| *claimant == name) {
+            row.unclaim(&name, version, true);
+        }
+        is_news
+    }
+
+    /// The Node of a row was not found.
+    pub(super) fn miss_placed(&mut self, under: &str) {
+        let row = self.row(under);
+        let claim = row.claimants().next().map(|(name, _, version)| (Name::clone(name), version));
+        match claim {
+            Some((name, version)) => _ = self.displace(Filed { under, name: &name }, version),
+            None => row.is_surely_gone = true,
+        }
+    }
+
+    /// A complete list of Nodes lacks these. Says whether there were any.
+    pub(super) fn end_list_of_placed(&mut self, list: u32, version: ResourceVersion) -> bool {
+        let Some(places) = &mut self.places else { return false };
+        let mut lacked = Vec::new();
+        for (name, place) in &mut places.by_name {
+            if place.list != list && !place.at.is_gone() && version >= place.version {
+                match std::mem::replace(&mut place.at, At::Gone(None)) {
+                    At::Row(row) => {
+                        place.at = At::Gone(Some(Name::clone(&row)));
+                        lacked.push((row, Name::clone(name)));
+                    }
+                    At::Nowhere { .. } | At::Gone(_) => (),
+                }
+            }
+        }
+        for (row, name) in &lacked {
+            self.row(row).unclaim(name, version, false);
+        }
+        !lacked.is_empty()
+    }
+
+    /// Forgets Nodes that are gone, unless somebody is at work who may have seen them.
+    pub(super) fn forget_places(&mut self, has_work: impl Fn(&Name) -> bool) {
+        let Some(places) = &mut self.places else { return };
+        places.by_name.retain(|_, place| match &place.at {
+            At::Row(_) | At::Nowhere { .. } => true,
+            At::Gone(row) => row.as_ref().is_some_and(&has_work),
+        });
+    }
+
+    /// How many Nodes are in no row for want of an identity.
+    pub(crate) fn unfiled(&self) -> usize {
+        let places = self.places.iter().flat_map(|places| places.by_name.values());
+        places.filter(|place| matches!(place.at, At::Nowhere { .. })).count()
+    }
+
+    /// Those that have been for longer than this, if there are any.
+    pub(crate) fn unfiled_since(&self, before: Instant) -> Option<Unfiled> {
+        let mut nodes = self
+            .places
+            .iter()
+            .flat_map(|places| &places.by_name)
+            .filter(|(_, place)| matches!(place.at, At::Nowhere { since } if since <= before));
+        let (example, _) = nodes.next()?;
+        Some(Unfiled { example: Name::clone(example), nodes: 1 + nodes.count() })
+    }
+
+    /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows.
+    pub(crate) fn answered<'a>(&self, under: &'a str, asked_for: Option<&'a Name>) -> Option<Filed<'a>> {
+        match (&self.places, asked_for) {
+            (None, _) => Some(under.into()),
+            (Some(_), Some(name)) => Some(Filed { under, name }),
+            (Some(_), None) => None,
+        }
+    }
+
+    /// Whether this table could know the Node of this row: what is filed as rules asked for that are not in force any more is not
+    /// missing a Node.
+    pub(super) fn could_know_node(&self, row: &Row) -> bool {
+        super::filed::is_name(&row.name) == self.places.is_none()
+    }
+}

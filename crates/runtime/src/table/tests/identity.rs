@@ -1,0 +1,366 @@
+//! Tables whose rows are not filed by name.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const K: &str = "providerID=k";
+const L: &str = "providerID=l";
+
+fn uid(name: &str) -> UidDigest {
+    Uid::new(name).expect("a uid").digest()
+}
+
+/// A Node whose uid is its name.
+fn named(name: &str, at: u64) -> NodeSummary {
+    NodeSummary { uid: uid(name), ..node(at) }
+}
+
+fn filed<'a>(under: &'a str, name: &'a str) -> Filed<'a> {
+    Filed { under, name }
+}
+
+fn see(table: &mut Table, under: &str, name: &str, at: u64) -> bool {
+    table.see_node(filed(under, name), named(name, at))
+}
+
+fn elsewhere(name: &str, at: u64, is_unfiled: bool) -> Elsewhere<'_> {
+    Elsewhere { name, version: version(at), is_unfiled }
+}
+
+/// Who claims a row, in the order of their names.
+fn claimants(table: &Table, under: &str) -> Vec<(String, u64)> {
+    let row = table.get(under);
+    let all = row.iter().flat_map(|row| row.claimants());
+    let mut all: Vec<_> = all.map(|(name, _, version)| (name.to_string(), version.0)).collect();
+    all.sort();
+    all
+}
+
+/// Whose Node a row shows, and at which version.
+fn shown<'a>(table: &'a Table, under: &str) -> Option<(&'a str, u64)> {
+    let row = table.get(under)?;
+    row.node().map(|node| (row.node_name(), node.version.0))
+}
+
+fn is_contested(table: &Table, under: &str) -> bool {
+    table.get(under).is_some_and(Row::is_contested)
+}
+
+fn left(table: &mut Table) -> Vec<String> {
+    table.take_left().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_row_knows_the_name_of_its_node() {
+    let mut table = Table::by_identity();
+    assert!(see(&mut table, K, "a", 5));
+    assert_eq!(shown(&table, K), Some(("a", 5)));
+    assert_eq!(table.get(K).map(|row| row.name().to_string()).as_deref(), Some(K));
+    assert!(table.get("a").is_none());
+    let mut by_name = Table::default();
+    by_name.see_node("a", named("a", 5));
+    assert_eq!(shown(&by_name, "a"), Some(("a", 5)));
+    assert_eq!(by_name.get("a").and_then(Row::asked_for), None);
+}
+
+#[test]
+fn a_row_without_a_node_knows_whom_to_ask_for() {
+    let mut table = Table::by_identity();
+    let name = |table: &Table| table.get(K).map(|row| row.node_name().to_owned());
+    table.see_record(filed(K, "stored"), version(3), record());
+    assert_eq!(name(&table).as_deref(), Some("stored"));
+    table.see_record(K, version(4), record());
+    assert_eq!(name(&table).as_deref(), Some("stored"), "what an attempt has read does not say");
+    see(&mut table, K, "a", 5);
+    assert_eq!(name(&table).as_deref(), Some("a"));
+    table.lose_node(filed(K, "a"), version(6));
+    table.see_record(filed(K, "stored"), version(7), record());
+    assert_eq!(name(&table).as_deref(), Some("a"), "the version of its deletion is known, too");
+}
+
+#[test]
+fn a_node_that_changes_its_identity_leaves_its_row_for_certain() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    assert!(see(&mut table, L, "a", 7));
+    assert_eq!((shown(&table, K), shown(&table, L)), (None, Some(("a", 7))));
+    assert!(table.get(K).is_some_and(Row::is_surely_gone));
+    assert_eq!(left(&mut table), [K]);
+    assert_eq!(left(&mut table), [""; 0]);
+    assert!(!see(&mut table, K, "a", 6), "it was there before");
+    assert_eq!((shown(&table, K), shown(&table, L)), (None, Some(("a", 7))));
+    // To another shard, and back.
+    table.see_elsewhere(elsewhere("a", 6, false), false);
+    assert_eq!(shown(&table, L), Some(("a", 7)), "that was before");
+    table.see_elsewhere(elsewhere("a", 8, false), false);
+    assert_eq!(left(&mut table), [L]);
+    assert_eq!(shown(&table, L), None);
+    assert!(table.get(L).is_some_and(Row::is_surely_gone));
+    assert!(!see(&mut table, L, "a", 7));
+    assert!(see(&mut table, L, "a", 9));
+}
+
+#[test]
+fn a_list_tells_of_nodes_that_went_to_another_shard() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    let list = table.begin_list();
+    table.list_elsewhere(list, elsewhere("a", 7, false));
+    table.list_elsewhere(list, elsewhere("never-ours", 6, false));
+    assert!(!table.end_list_of_nodes(list, version(9)), "nothing is missing");
+    assert!(table.get(K).is_some_and(Row::is_surely_gone));
+    assert_eq!(left(&mut table), [K]);
+}
+
+#[test]
+fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
+    for may_be_listed in [true, false] {
+        let mut table = Table::by_identity();
+        let list = table.begin_list();
+        table.see_elsewhere(elsewhere("a", 7, false), may_be_listed);
+        let is_news = table.list_node(list, filed(K, "a"), named("a", 5));
+        assert_eq!(is_news, !may_be_listed);
+        table.end_list_of_nodes(list, version(6));
+        table.forget_gone(|_| false);
+        assert!(see(&mut table, K, "a", 8));
+    }
+}
+
+#[test]
+fn nodes_without_an_identity_are_counted_and_in_no_row() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    table.see_elsewhere(elsewhere("a", 6, true), false);
+    table.see_elsewhere(elsewhere("b", 4, true), false);
+    assert_eq!((table.unfiled(), count(&table).0, shown(&table, K)), (2, 2, None));
+    // It is given one, late.
+    assert!(see(&mut table, K, "b", 7));
+    assert_eq!((table.unfiled(), shown(&table, K)), (1, Some(("b", 7))));
+    let list = table.begin_list();
+    table.list_node(list, filed(K, "b"), named("b", 7));
+    table.end_list_of_nodes(list, version(9));
+    assert_eq!((table.unfiled(), count(&table).0), (0, 1), "a is gone");
+    let list = table.begin_list();
+    table.list_elsewhere(list, elsewhere("a", 6, true));
+    assert_eq!(table.unfiled(), 1, "or not");
+}
+
+#[test]
+fn a_row_is_contested_until_one_is_deleted() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    assert!(!is_contested(&table, K));
+    assert!(see(&mut table, K, "b", 3), "it is news, though it is older");
+    assert!(is_contested(&table, K));
+    assert_eq!(claimants(&table, K), [("a".to_owned(), 5), ("b".to_owned(), 3)]);
+    assert_eq!(count(&table).0, 2);
+    assert!(table.lose_node(filed(K, "a"), version(9)));
+    assert!(!is_contested(&table, K));
+    assert_eq!(shown(&table, K), Some(("b", 3)));
+    let row = table.get(K).expect("a row");
+    assert_eq!((row.is_surely_gone(), row.versions().0), (false, version(3)), "it is the other's");
+    assert_eq!(left(&mut table), [""; 0]);
+}
+
+#[test]
+fn a_row_is_contested_until_a_list_lacks_one() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    see(&mut table, K, "b", 6);
+    let list = table.begin_list();
+    table.list_node(list, filed(K, "b"), named("b", 6));
+    assert!(table.end_list_of_nodes(list, version(9)));
+    assert_eq!((is_contested(&table, K), shown(&table, K)), (false, Some(("b", 6))));
+    let list = table.begin_list();
+    for name in ["a", "b"] {
+        table.list_node(list, filed(K, name), named(name, if name == "a" { 5 } else { 6 }));
+    }
+    table.end_list_of_nodes(list, version(10));
+    assert!(is_contested(&table, K), "it is there again");
+    let list = table.begin_list();
+    table.end_list_of_nodes(list, version(11));
+    let row = table.get(K).expect("a row");
+    assert_eq!((row.node(), row.is_surely_gone()), (None, false), "no list is certain");
+}
+
+#[test]
+fn a_row_is_contested_until_one_changes_its_identity() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    see(&mut table, K, "b", 6);
+    see(&mut table, L, "a", 7);
+    assert_eq!((shown(&table, K), shown(&table, L)), (Some(("b", 6)), Some(("a", 7))));
+    assert!(!is_contested(&table, K) && !is_contested(&table, L));
+    assert_eq!(left(&mut table), [K]);
+    // And until one is asked for and not found.
+    see(&mut table, L, "b", 8);
+    assert_eq!(shown(&table, L), Some(("a", 7)), "who came first is shown");
+    table.miss_node(L);
+    assert_eq!(claimants(&table, L), [("b".to_owned(), 8)]);
+}
+
+#[test]
+fn a_deletion_tells_whether_others_claimed_the_same_then() {
+    let mut table = Table::by_identity();
+    see(&mut table, K, "a", 5);
+    see(&mut table, K, "b", 20);
+    let had_others =
+        |table: &Table, name, at| table.get(K).is_some_and(|row| row.had_others(name, version(at)));
+    assert!(!had_others(&table, "a", 10), "the other may have come after it");
+    assert!(had_others(&table, "a", 21));
+    assert!(had_others(&table, "b", 22));
+    see(&mut table, K, "b", 30);
+    assert!(had_others(&table, "a", 25), "the other was there at 20");
+    // Another incarnation of it has not been.
+    table.see_node(filed(K, "b"), named("another-uid", 40));
+    assert!(!had_others(&table, "a", 35));
+    assert!(!had_others(&table, "b", 4) && had_others(&table, "b", 41));
+}
+
+#[test]
+fn what_is_filed_otherwise_than_the_rules_ask_for_is_not_missing_a_node() {
+    let mut by_identity = Table::by_identity();
+    let mut by_name = Table::default();
+    for table in [&mut by_identity, &mut by_name] {
+        table.see_record(filed(K, "a"), version(1), record());
+        table.see_record("b", version(2), record());
+    }
+    let missing = |table: &Table| table.some_missing(9).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        (by_identity.missing(), missing(&by_identity)),
+        (Missing { nodes: 1, known: 1 }, vec![K.to_owned()])
+    );
+    assert_eq!(
+        (by_name.missing(), missing(&by_name)),
+        (Missing { nodes: 1, known: 1 }, vec!["b".to_owned()])
+    );
+}
+
+#[test]
+fn a_node_that_somebody_may_still_have_seen_is_remembered() {
+    let mut table = Table::by_identity();
+    for has_work in [true, false] {
+        see(&mut table, K, "a", 5);
+        table.lose_node(filed(K, "a"), version(7));
+        table.forget_gone(|name| has_work && &**name == K);
+        assert_eq!(see(&mut table, K, "a", 6), !has_work);
+    }
+}
+
+/// What can be told.
+#[derive(Debug, Clone)]
+enum Told {
+    Seen { name: usize, under: usize, at: u64 },
+    Elsewhere { name: usize, at: u64, is_unfiled: bool },
+    Deleted { name: usize, under: usize, at: u64 },
+    Missed { under: usize },
+    Listed { present: Vec<(usize, Option<usize>, u64)>, at: u64 },
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const KEYS: [&str; 2] = [K, L];
+
+fn told() -> impl Strategy<Value = Told> {
+    let (name, under, at) = (0..NAMES.len(), 0..KEYS.len(), 1..20u64);
+    let present = (name.clone(), proptest::option::of(under.clone()), at.clone());
+    prop_oneof![
+        4 => (name.clone(), under.clone(), at.clone()).prop_map(|(name, under, at)| Told::Seen { name, under, at }),
+        2 => (name.clone(), at.clone(), any::<bool>())
+            .prop_map(|(name, at, is_unfiled)| Told::Elsewhere { name, at, is_unfiled }),
+        2 => (name, under.clone(), at.clone()).prop_map(|(name, under, at)| Told::Deleted { name, under, at }),
+        1 => under.prop_map(|under| Told::Missed { under }),
+        2 => (proptest::collection::vec(present, 0..4), at).prop_map(|(present, at)| Told::Listed { present, at }),
+    ]
+}
+
+/// What is the newest of each Node: nothing but that.
+#[derive(Default, Clone, Copy)]
+struct Newest {
+    at: u64,
+    under: Option<usize>,
+    is_unfiled: bool,
+    has_been_told_of: bool,
+}
+
+impl Newest {
+    fn is_there(&self) -> bool {
+        self.under.is_some() || self.is_unfiled
+    }
+
+    fn see(&mut self, under: Option<usize>, is_unfiled: bool, at: u64) {
+        let is_there = if under.is_some() { self.under.is_some() } else { self.is_there() };
+        // Nobody keeps in mind what was never here.
+        let is_noted = under.is_some() || is_unfiled || self.has_been_told_of;
+        if is_noted && (at > self.at || at == self.at && !is_there) {
+            *self = Self { at, under, is_unfiled, has_been_told_of: true };
+        }
+    }
+
+    fn lose(&mut self, at: u64, is_sure: bool) {
+        if at >= self.at {
+            (self.under, self.is_unfiled) = (None, false);
+        }
+        if is_sure {
+            (self.at, self.has_been_told_of) = (self.at.max(at), true);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_row_shows_those_who_claim_it_whatever_is_told(all in proptest::collection::vec(told(), 1..30)) {
+        let (mut table, mut model) = (Table::by_identity(), [Newest::default(); 3]);
+        for told in &all {
+            match told {
+                Told::Seen { name, under, at } => {
+                    see(&mut table, KEYS[*under], NAMES[*name], *at);
+                    model[*name].see(Some(*under), false, *at);
+                }
+                Told::Elsewhere { name, at, is_unfiled } => {
+                    table.see_elsewhere(elsewhere(NAMES[*name], *at, *is_unfiled), false);
+                    model[*name].see(None, *is_unfiled, *at);
+                }
+                Told::Deleted { name, under, at } => {
+                    table.lose_node(filed(KEYS[*under], NAMES[*name]), version(*at));
+                    model[*name].lose(*at, true);
+                }
+                Told::Missed { under } => {
+                    if let Some((name, at)) = shown(&table, KEYS[*under]) {
+                        let name = NAMES.iter().position(|other| *other == name).expect("one of them");
+                        model[name].lose(at, true);
+                    }
+                    table.miss_node(KEYS[*under]);
+                }
+                Told::Listed { present, at } => {
+                    let list = table.begin_list();
+                    for (name, under, at) in present {
+                        match under {
+                            Some(under) => {
+                                table.list_node(list, filed(KEYS[*under], NAMES[*name]), named(NAMES[*name], *at));
+                            }
+                            None => table.list_elsewhere(list, elsewhere(NAMES[*name], *at, false)),
+                        }
+                        model[*name].see(*under, false, *at);
+                    }
+                    table.end_list_of_nodes(list, version(*at));
+                    for (name, newest) in model.iter_mut().enumerate() {
+                        if present.iter().all(|(listed, ..)| *listed != name) {
+                            newest.lose(*at, false);
+                        }
+                    }
+                }
+            }
+            for (under, key) in KEYS.iter().enumerate() {
+                let expected = model.iter().zip(NAMES).filter(|(newest, _)| newest.under == Some(under));
+                let expected: Vec<_> = expected.map(|(newest, name)| (name.to_owned(), newest.at)).collect();
+                prop_assert_eq!(claimants(&table, key), expected.clone(), "{}", key);
+                prop_assert_eq!(is_contested(&table, key), expected.len() > 1);
+                let shown = shown(&table, key).map(|(name, at)| (name.to_owned(), at));
+                prop_assert_eq!(shown.is_some(), !expected.is_empty());
+                prop_assert!(shown.is_none_or(|shown| expected.contains(&shown)));
+            }
+            prop_assert_eq!(table.unfiled(), model.iter().filter(|newest| newest.is_unfiled).count());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What makes a returning node the same, and what it is trusted with.
+
+use anyhow::{Context, Result};
+use label_storage::Record;
+use label_storage::name::record_name;
+use label_storage::node::RESTORED;
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::events::events_of;
+use crate::scenario::{Labels, Scenario, labels};
+
+const TRUST: &str = "node-restriction.kubernetes.io/tier";
+
+/// The record that is filed under this.
+async fn filed(s: &Scenario, identity: &str) -> Result<Option<Record>> {
+    let Some(config_map) = s.config_maps.get_opt(&record_name(identity)).await? else { return Ok(None) };
+    Ok(Some(Record::decode(&config_map)?.record))
+}
+
+async fn eventually_filed(s: &Scenario, identity: &str, node: &str, expected: Labels) -> Result<()> {
+    let uid = s.get(node).await?.metadata.uid;
+    let expected = (uid, node.to_owned(), expected);
+    s.eventually(&format!("record of {identity}"), expected, async || {
+        let record = filed(s, identity).await?.context("no record")?;
+        Ok((record.uid.map(|uid| uid.to_string()), record.node, record.labels))
+    })
+    .await
+}
+
+fn pair(s: &Scenario, flags: &[&str]) -> Result<(Daemon, Daemon)> {
+    Ok((s.storer(flags)?, s.restorer(flags)?))
+}
+
+/// A node of this machine, with these labels.
+fn on(system_uuid: &str, labels: Value) -> Value {
+    json!({"metadata": {"labels": labels}, "status": {"nodeInfo": {"systemUUID": system_uuid}}})
+}
+
+async fn eventually_told(s: &Scenario, node: &str, by: &str, reason: &str, words: &str) -> Result<()> {
+    let key = (format!("label-storage/{by}"), reason.to_owned());
+    s.eventually(&format!("{reason} of {node}"), Some(true), async || {
+        Ok(events_of(s, node).await?.remove(&key).map(|note| note.contains(words)))
+    })
+    .await
+}
+
+/// Whatever it is known by, a machine that returns under another name has its labels again.
+async fn returns_under_another_name(s: &Scenario, by: &str, identity: &str, content: Value) -> Result<()> {
+    let _daemons = pair(s, &["--identity", by])?;
+    let (first, second) = (s.node("first"), s.node("second"));
+    let given = content["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    let given: Labels = serde_json::from_value(given.into())?;
+    let mut labelled = content.clone();
+    labelled["metadata"]["labels"]["pool"] = json!("gold");
+    let mut all = given.clone();
+    all.insert("pool".to_owned(), "gold".to_owned());
+    s.create_as(&first, labelled).await?;
+    eventually_filed(s, identity, &first, all.clone()).await?;
+    assert!(s.config_map(&first).await?.is_none(), "nothing is filed under its name");
+    s.delete(&first).await?;
+    s.create_as(&second, content.clone()).await?;
+    s.eventually_labelled(&second, all.clone()).await?;
+    eventually_filed(s, identity, &second, all).await?;
+    // Another machine of the first one's name is another.
+    s.create(&first, Labels::new()).await?;
+    s.label(&second, [("pool", None)]).await?;
+    eventually_filed(s, identity, &second, given).await?;
+    assert_eq!(s.labels(&first).await?, Labels::new());
+    Ok(())
+}
+
+pub async fn an_instance_is_known_again_under_another_name(s: &Scenario) -> Result<()> {
+    let instance = format!("aws:///eu-west-1a/i-{}", s.namespace);
+    let content = json!({"metadata": {}, "spec": {"providerID": instance}});
+    returns_under_another_name(s, "providerID", &format!("providerID={instance}"), content).await
+}
+
+pub async fn a_machine_is_known_again_under_another_name(s: &Scenario) -> Result<()> {
+    let uuid = format!("uuid-of-{}", s.namespace);
+    returns_under_another_name(s, "systemUUID", &format!("systemUUID={uuid}"), on(&uuid, json!({}))).await
+}
+
+pub async fn what_a_label_says_is_known_again_under_another_name(s: &Scenario) -> Result<()> {
+    let content = json!({"metadata": {"labels": {"example.com/serial": "s1"}}});
+    returns_under_another_name(s, "label:example.com/serial", "label:example.com/serial=s1", content).await
+}
+
+pub async fn what_an_annotation_says_is_known_again_under_another_name(s: &Scenario) -> Result<()> {
+    let content = json!({"metadata": {"annotations": {"example.com/rack": "7 / 3"}}});
+    returns_under_another_name(s, "annotation:example.com/rack", "annotation:example.com/rack=7 / 3", content).await
+}
+
+pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) -> Result<()> {
+    let (storer, _restorer) = pair(s, &["--identity", "providerID"])?;
+    let (node, instance) = (s.node("a"), format!("gce://p/z/{}", s.namespace));
+    let identity = format!("providerID={instance}");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.has_decided(&storer, &node, "no-identity").await?;
+    assert!(s.config_map(&node).await?.is_none());
+    s.patch(&node, json!({"spec": {"providerID": instance}})).await?;
+    eventually_filed(s, &identity, &node, labels([("pool", "gold")])).await?;
+    // The cloud's controller says who it is a while after it is back.
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    s.patch(&node, json!({"spec": {"providerID": instance}})).await?;
+    s.eventually_labelled(&node, labels([("pool", "gold")])).await
+}
+
+pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &Scenario) -> Result<()> {
+    let serial = |serial: &str| labels([("example.com/serial", serial)]);
+    let flags = ["--identity", "label:example.com/serial"];
+    let (storer, restorer) = pair(s, &flags)?;
+    let (node, one, other) = (s.node("a"), s.node("one"), s.node("other"));
+    let identity = "label:example.com/serial=s1";
+    let gold = labels([("example.com/serial", "s1"), ("pool", "gold")]);
+    s.create(&node, gold.clone()).await?;
+    eventually_filed(s, identity, &node, gold.clone()).await?;
+    for daemon in [storer, restorer] {
+        daemon.process.signal(sandbox::process::Signal::TERM)?;
+        daemon.exit().await?;
+    }
+    s.delete(&node).await?;
+    s.create(&one, serial("s1")).await?;
+    s.create(&other, serial("s1")).await?;
+    let (storer, restorer) = pair(s, &flags)?;
+    for (node, rival) in [(&one, &other), (&other, &one)] {
+        eventually_told(s, node, "restorer", "IdentityContested", rival).await?;
+        eventually_told(s, node, "storer", "IdentityContested", rival).await?;
+    }
+    s.label(&one, [("pool", Some("silver"))]).await?;
+    s.label(&other, [("pool", Some("bronze"))]).await?;
+    for daemon in [&storer, &restorer] {
+        s.has_acted(daemon, &one).await?;
+    }
+    let record = filed(s, identity).await?.context("no record")?;
+    assert_eq!((record.labels, record.node), (gold, node), "nothing is stored of either");
+    assert_eq!(s.labels(&one).await?, labels([("example.com/serial", "s1"), ("pool", "silver")]));
+    // One of them says that it is another, and is.
+    s.label(&other, [("example.com/serial", Some("s2")), ("pool", None)]).await?;
+    eventually_filed(s, identity, &one, labels([("example.com/serial", "s1"), ("pool", "silver")])).await?;
+    eventually_filed(s, "label:example.com/serial=s2", &other, serial("s2")).await
+}
+
+pub async fn a_fence_keeps_another_machine_of_the_same_name_out(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = pair(s, &["--fence"])?;
+    let node = s.node("a");
+    let gold = labels([("pool", "gold")]);
+    s.create_as(&node, on("m1", json!({"pool": "gold"}))).await?;
+    s.eventually_stored(&node, gold.clone()).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    s.create_as(&node, on("m2", json!({"own": "1"}))).await?;
+    eventually_told(s, &node, "restorer", "OtherMachine", "delete configmap label-storage.").await?;
+    for daemon in [&storer, &restorer] {
+        s.has_acted(daemon, &node).await?;
+    }
+    assert_eq!(s.labels(&node).await?, labels([("own", "1")]));
+    assert_eq!(s.record(&node).await?.context("no record")?.labels, gold, "it waits for its machine");
+    // Which returns.
+    s.delete(&node).await?;
+    s.eventually("what the other had is over the record's", true, async || {
+        Ok(s.record(&node).await?.context("no record")?.departed_at.is_some())
+    })
+    .await?;
+    s.create_as(&node, on("m1", json!({}))).await?;
+    s.eventually("its own labels", Some("gold".to_owned()), async || Ok(s.labels(&node).await?.remove("pool"))).await?;
+    // Or a person decides that it does not.
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    s.create_as(&node, on("m3", json!({"own": "3"}))).await?;
+    eventually_told(s, &node, "restorer", "OtherMachine", "delete configmap label-storage.").await?;
+    s.delete_record(&node).await?;
+    s.eventually_stored(&node, labels([("own", "3")])).await
+}
+
+pub async fn a_machine_is_not_trusted_with_what_another_had(s: &Scenario) -> Result<()> {
+    let (storer, _restorer) = pair(s, &[])?;
+    let node = s.node("a");
+    let trusted = labels([("pool", "gold"), (TRUST, "secret")]);
+    s.create_as(&node, on("m1", json!({"pool": "gold", TRUST: "secret"}))).await?;
+    s.eventually_stored(&node, trusted.clone()).await?;
+    // The same machine.
+    s.delete(&node).await?;
+    s.create_as(&node, on("M1", json!({}))).await?;
+    s.eventually_labelled(&node, trusted.clone()).await?;
+    s.eventually_stored(&node, trusted.clone()).await?;
+    // Others, the second of them twice, and one of which nobody knows which it is.
+    for (machine, why) in [("m2", "other-machine"), ("m2", "other-machine"), ("", "machine-unknown")] {
+        s.delete(&node).await?;
+        s.create_as(&node, on(machine, json!({}))).await?;
+        s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
+        let marker = s.get(&node).await?.metadata.annotations.unwrap_or_default().remove(RESTORED);
+        assert!(marker.context("no marker")?.ends_with(&format!("/{why}:{TRUST}")));
+        eventually_told(s, &node, "restorer", "LabelsWithheld", TRUST).await?;
+        s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+        s.has_acted(&storer, &node).await?;
+        let withheld = s.record(&node).await?.context("no record")?.more.withheld;
+        assert_eq!(withheld.get(TRUST).map(|kept| kept.value.as_str()), Some("secret"), "it is kept");
+    }
+    // The first one is back.
+    s.delete(&node).await?;
+    s.create_as(&node, on("m1", json!({}))).await?;
+    s.eventually_labelled(&node, trusted.clone()).await?;
+    s.eventually_stored(&node, trusted).await?;
+    assert!(s.record(&node).await?.context("no record")?.more.withheld.is_empty());
+    Ok(())
+}
+
+pub async fn where_the_name_is_enough_another_machine_has_all(s: &Scenario) -> Result<()> {
+    let _daemons = pair(s, &["--trust-labels", "name"])?;
+    let node = s.node("a");
+    s.create_as(&node, on("m1", json!({TRUST: "secret"}))).await?;
+    s.eventually_stored(&node, labels([(TRUST, "secret")])).await?;
+    s.delete(&node).await?;
+    s.create_as(&node, on("m2", json!({}))).await?;
+    s.eventually_labelled(&node, labels([(TRUST, "secret")])).await
+}
+
+/// A fence keeps a machine out that trust labels alone would let in without them; with an identity of its own there is no need for
+/// either.
+pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
+    let by_machine = ["--identity", "systemUUID", "--fence"];
+    let (m1, m2) = (format!("m1-{}", s.namespace), format!("m2-{}", s.namespace));
+    let _daemons = pair(s, &by_machine)?;
+    let (node, other) = (s.node("a"), s.node("other"));
+    let trusted = labels([("pool", "gold"), (TRUST, "secret")]);
+    s.create_as(&node, on(&m1, json!({"pool": "gold", TRUST: "secret"}))).await?;
+    eventually_filed(s, &format!("systemUUID={m1}"), &node, trusted.clone()).await?;
+    s.delete(&node).await?;
+    // Another machine has the name, and the machine another name.
+    s.create_as(&node, on(&m2, json!({"own": "1"}))).await?;
+    s.create_as(&other, on(&m1, json!({}))).await?;
+    s.eventually_labelled(&other, trusted).await?;
+    eventually_filed(s, &format!("systemUUID={m2}"), &node, labels([("own", "1")])).await?;
+    assert_eq!(s.labels(&node).await?, labels([("own", "1")]));
+    Ok(())
+}

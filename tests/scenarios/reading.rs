@@ -1,0 +1,171 @@
+//! What a real server answers is what its readers take it for, in both of the formats that it speaks.
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use http::header::ACCEPT;
+use http::{Request, Response, StatusCode};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::client::Body;
+use label_storage::{ResourceVersion, Rules};
+use label_storage_runtime::source::{Source, Wants};
+use label_storage_wire::{Event, NodePart, Object, Taint};
+use serde_json::json;
+use tower::service_fn;
+
+use crate::scenario::{Scenario, labels};
+
+/// Wants whole Nodes, and one annotation.
+struct Whole;
+
+impl Wants for Whole {
+    fn annotation(&self, key: &str) -> bool {
+        key == "example.com/owner"
+    }
+
+    fn whole_nodes(&self) -> bool {
+        true
+    }
+}
+
+pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()> {
+    let name = s.node("a");
+    s.create_from(serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "labels": {"pool": "gold"},
+            "annotations": {"example.com/owner": "me", "example.com/other": "x"},
+        },
+        "spec": {
+            "podCIDR": "10.9.8.0/24",
+            "podCIDRs": ["10.9.8.0/24"],
+            "providerID": "example:///zone/i-1",
+            "unschedulable": true,
+            "taints": [
+                {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"},
+                {"key": "example.com/drain", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z"},
+                // Not in UTC, and to the millisecond: the server writes neither.
+                {"key": "z", "value": "1", "effect": "PreferNoSchedule", "timeAdded": "2026-01-02T03:04:05.678+02:00"},
+            ],
+        },
+    }))?)
+    .await?;
+    let status = json!({"status": {
+        "capacity": {"cpu": "8"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "Hostname", "address": "a"}],
+        "nodeInfo": {
+            "machineID": "m1", "systemUUID": "EC2E1916-9099-7CAF-FD21-32C3A1E70B84", "bootID": "b1", "kernelVersion": "6",
+            "osImage": "x", "containerRuntimeVersion": "c", "kubeletVersion": "v1", "kubeProxyVersion": "v1",
+            "operatingSystem": "linux", "architecture": "amd64",
+        },
+        "images": [{"names": ["example.com/image"], "sizeBytes": 1}],
+    }});
+    s.nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+
+    let plain = s.node("plain");
+    s.create(&plain, labels([("pool", "gold")])).await?;
+
+    // The server gives every Node this one.
+    let not_ready = taint("node.kubernetes.io/not-ready", "", "NoSchedule", None);
+    let node = NodePart {
+        provider_id: "example:///zone/i-1".to_owned(),
+        is_unschedulable: true,
+        taints: vec![
+            taint("dedicated", "gpu", "NoSchedule", None),
+            taint("example.com/drain", "", "NoExecute", Some("2026-01-02T03:04:05Z")),
+            taint("z", "1", "PreferNoSchedule", Some("2026-01-02T01:04:05Z")),
+            not_ready.clone(),
+        ],
+        system_uuid: "EC2E1916-9099-7CAF-FD21-32C3A1E70B84".to_owned(),
+    };
+    for client in [s.client.clone(), without_protobuf(&s.client)] {
+        let source = Source::nodes(client.clone()).wanting(Arc::new(Whole));
+        let got = source.get(&name).await?.context("no node")?;
+        let meta = s.get(&name).await?.metadata;
+        let expected = Object {
+            name: name.clone(),
+            uid: meta.uid.context("no uid")?,
+            resource_version: meta.resource_version.context("no version")?,
+            labels: labels([("pool", "gold")]),
+            annotations: labels([("example.com/owner", "me")]),
+            node: Some(node.clone()),
+            ..Object::default()
+        };
+        assert_eq!(got, expected);
+        assert_eq!(list(&source, &name).await?, expected);
+        let unremarkable = source.get(&plain).await?.context("no node")?;
+        let taints = vec![not_ready.clone()];
+        assert_eq!(unremarkable.node, Some(NodePart { taints, ..NodePart::default() }));
+        assert_eq!(list(&source, &plain).await?, unremarkable);
+
+        // What happens to it after something else.
+        let before = s.node("before");
+        s.create(&before, labels([])).await?;
+        let from = source.get(&before).await?.context("no node")?.resource_version.parse()?;
+        s.label(&name, [("pool", Some("silver"))]).await?;
+        let changed = source.get(&name).await?.context("no node")?;
+        assert_eq!(changed.node, got.node);
+        assert_eq!(next_of(&source, from, &name).await?, Event::Changed(changed.clone()));
+        s.delete(&before).await?;
+
+        // Who wants no more than metadata has no more, but for a single one.
+        let modest = Source::nodes(client).wanting(Arc::new(Rules::default()));
+        let metadata = list(&modest, &name).await?;
+        assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
+        assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));
+        let got = modest.get(&name).await?.context("no node")?;
+        assert_eq!(got, Object { annotations: labels([]), ..changed });
+        s.label(&name, [("pool", Some("gold"))]).await?;
+    }
+    Ok(())
+}
+
+fn taint(key: &str, value: &str, effect: &str, time_added: Option<&str>) -> Taint {
+    let (key, value, effect) = (key.to_owned(), value.to_owned(), effect.to_owned());
+    Taint { key, value, effect, time_added: time_added.map(str::to_owned) }
+}
+
+/// The Node of this name, from a list of all.
+async fn list(source: &Source, name: &str) -> Result<Object> {
+    let (found, name) = (Arc::new(Mutex::new(None)), name.to_owned());
+    let seen = Arc::clone(&found);
+    let each = move |object: Object| {
+        if object.name == name {
+            *seen.lock().expect("no panic") = Some(object);
+        }
+    };
+    source.list(each).await?;
+    found.lock().expect("no panic").take().context("not listed")
+}
+
+/// The first event of the Node of this name.
+async fn next_of(source: &Source, from: ResourceVersion, name: &str) -> Result<Event> {
+    let mut watch = source.watch(from).await?;
+    loop {
+        let event = watch.next().await?.context("the watch has ended")?;
+        if let Event::Changed(object) | Event::Deleted(object) = &event
+            && object.name == name
+        {
+            return Ok(event);
+        }
+    }
+}
+
+/// A client to which the server seems to speak JSON alone.
+fn without_protobuf(client: &Client) -> Client {
+    let client = client.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let accept = request.headers().get(ACCEPT).map(http::HeaderValue::as_bytes).unwrap_or_default();
+            if accept.starts_with(b"application/vnd.kubernetes.protobuf") {
+                let refusal = Response::builder().status(StatusCode::NOT_ACCEPTABLE);
+                return Ok::<_, kube::Error>(refusal.body(Body::empty()).expect("a response"));
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
