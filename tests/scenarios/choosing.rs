@@ -12,7 +12,8 @@ pub async fn only_what_is_included_is_stored(s: &Scenario) -> Result<()> {
     let rules = ["--include-labels", "persist.demo/*,pool", "--exclude-labels", "persist.demo/secret"];
     let (storer, _restorer) = (s.storer(&rules)?, s.restorer(&rules)?);
     let node = s.node("a");
-    let all = labels([("persist.demo/a", "1"), ("persist.demo/secret", "2"), ("pool", "gold"), ("other", "3")]);
+    let all =
+        labels([("persist.demo/a", "1"), ("persist.demo/secret", "2"), ("pool", "gold"), ("other", "3")]);
     let kept = labels([("persist.demo/a", "1"), ("pool", "gold")]);
     s.create(&node, all).await?;
     s.eventually_stored(&node, kept.clone()).await?;
@@ -37,7 +38,8 @@ pub async fn a_nodes_own_list_is_kept_and_still_holds_after_its_return(s: &Scena
         }}),
     )
     .await?;
-    let stored = |pool| labels([("annotation:label-storage/keep", keep), ("persist.demo/a", "1"), ("pool", pool)]);
+    let stored =
+        |pool| labels([("annotation:label-storage/keep", keep), ("persist.demo/a", "1"), ("pool", pool)]);
     s.eventually_stored(&node, stored("gold")).await?;
     s.delete(&node).await?;
     s.create(&node, labels([("other", "3")])).await?;
@@ -121,7 +123,8 @@ pub async fn where_nodes_have_to_ask_only_those_that_do_get_a_record(s: &Scenari
     let asks = json!({"metadata": {"labels": {"pool": "gold", "other": "1"}, "annotations": {KEEP: "pool"}}});
     s.create_as(&asking, asks).await?;
     s.create(&silent, labels([("pool", "gold")])).await?;
-    s.eventually_stored(&asking, labels([("annotation:label-storage/keep", "pool"), ("pool", "gold")])).await?;
+    s.eventually_stored(&asking, labels([("annotation:label-storage/keep", "pool"), ("pool", "gold")]))
+        .await?;
     s.has_decided(&storer, &silent, "not-selected").await?;
     assert!(s.config_map(&silent).await?.is_none());
     s.delete(&asking).await?;

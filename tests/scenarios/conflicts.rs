@@ -8,8 +8,11 @@ use crate::scenario::{Scenario, labels};
 
 const RULES: [&str; 2] = ["--conflicts", "pool=record,tier=report"];
 
-pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept(s: &Scenario) -> Result<()> {
-    let (_storer, restorer) = (s.storer(&RULES)?, s.restorer(&[&RULES[..], &["--admin-address", "127.0.0.1:0"]].concat())?);
+pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept(
+    s: &Scenario,
+) -> Result<()> {
+    let (_storer, restorer) =
+        (s.storer(&RULES)?, s.restorer(&[&RULES[..], &["--admin-address", "127.0.0.1:0"]].concat())?);
     let node = s.node("a");
     let gold = labels([("pool", "gold"), ("tier", "1"), ("zone", "a")]);
     s.create(&node, gold.clone()).await?;
@@ -27,7 +30,8 @@ pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kep
     })
     .await?;
     for winner in ["record", "report", "node"] {
-        let count = restorer.metric("label_storage_restorer_restore_conflicts_total", &[&format!("winner=\"{winner}\"")]);
+        let label = format!("winner=\"{winner}\"");
+        let count = restorer.metric("label_storage_restorer_restore_conflicts_total", &[&label]);
         assert_eq!(count.await?, 1.0, "{winner}");
     }
     // What the node's values have replaced can still be found.
@@ -36,7 +40,9 @@ pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kep
     Ok(())
 }
 
-pub async fn a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored(s: &Scenario) -> Result<()> {
+pub async fn a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored(
+    s: &Scenario,
+) -> Result<()> {
     let (_storer, restorer) = (s.storer(&RULES)?, s.restorer(&RULES)?);
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold"), ("tier", "1")])).await?;

@@ -13,7 +13,8 @@ pub async fn the_last_versions_are_in_the_record_and_no_more(s: &Scenario) -> Re
         s.eventually_stored(&node, labels([("round", round)])).await?;
     }
     let history = s.record(&node).await?.context("no record")?.more.history;
-    let versions: Vec<_> = history.iter().map(|version| (version.generation, version.labels.clone())).collect();
+    let versions: Vec<_> =
+        history.iter().map(|version| (version.generation, version.labels.clone())).collect();
     assert_eq!(versions, [(2, labels([("round", "1")])), (3, labels([("round", "2")]))]);
     assert!(history.iter().all(|version| version.at.is_some()));
     // They are nothing that comes back.

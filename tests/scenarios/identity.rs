@@ -88,7 +88,8 @@ pub async fn what_a_label_says_is_known_again_under_another_name(s: &Scenario) -
 
 pub async fn what_an_annotation_says_is_known_again_under_another_name(s: &Scenario) -> Result<()> {
     let content = json!({"metadata": {"annotations": {"example.com/rack": "7 / 3"}}});
-    returns_under_another_name(s, "annotation:example.com/rack", "annotation:example.com/rack=7 / 3", content).await
+    returns_under_another_name(s, "annotation:example.com/rack", "annotation:example.com/rack=7 / 3", content)
+        .await
 }
 
 pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) -> Result<()> {
@@ -164,7 +165,10 @@ pub async fn a_fence_keeps_another_machine_of_the_same_name_out(s: &Scenario) ->
     })
     .await?;
     s.create_as(&node, on("m1", json!({}))).await?;
-    s.eventually("its own labels", Some("gold".to_owned()), async || Ok(s.labels(&node).await?.remove("pool"))).await?;
+    s.eventually("its own labels", Some("gold".to_owned()), async || {
+        Ok(s.labels(&node).await?.remove("pool"))
+    })
+    .await?;
     // Or a person decides that it does not.
     s.delete(&node).await?;
     s.eventually_departed(&node).await?;

@@ -128,7 +128,7 @@ pub async fn alongside_replica<D: Daemon>(
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
-    let replica = change(replica);
+    let replica = change(replica.under(Arc::new(daemon.draft().rules()), D::SIGHT));
     let test = async {
         let result = test().await;
         shutdown.request();

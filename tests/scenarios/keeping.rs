@@ -18,11 +18,15 @@ const RULES: [&str; 7] = [
 /// The taints of a node, as JSON has them, but for the one that the API server gives to every new one.
 async fn taints(s: &Scenario, node: &str) -> Result<Value> {
     let mut taints = s.get(node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    taints.retain(|taint| (taint.key.as_str(), taint.effect.as_str()) != ("node.kubernetes.io/not-ready", "NoSchedule"));
+    taints.retain(|taint| {
+        (taint.key.as_str(), taint.effect.as_str()) != ("node.kubernetes.io/not-ready", "NoSchedule")
+    });
     Ok(serde_json::to_value(taints)?)
 }
 
-pub async fn what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not(s: &Scenario) -> Result<()> {
+pub async fn what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not(
+    s: &Scenario,
+) -> Result<()> {
     let (_storer, restorer) = (s.storer(&RULES)?, s.restorer(&RULES)?);
     let node = s.node("a");
     let evicting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-11-16T03:31:15Z"});
@@ -46,14 +50,19 @@ pub async fn what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_no
         let always = [("annotation:example.com/owner", "me = you, {\"or\": 1}"), ("pool", "gold")];
         always.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let (gpu, plain) = (("taint:NoSchedule:example.com/dedicated", "gpu"), ("taint:PreferNoSchedule:bare", ""));
+    let (gpu, plain) =
+        (("taint:NoSchedule:example.com/dedicated", "gpu"), ("taint:PreferNoSchedule:bare", ""));
     s.eventually_stored(&node, kept(&[("cordon:", "true"), gpu, plain])).await?;
 
     s.delete(&node).await?;
     let registered = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-11-17T00:00:00Z"});
     s.create_as(&node, json!({"spec": {"taints": [registered]}})).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
-    assert_eq!(taints(s, &node).await?, json!([registered, dedicated, bare]), "those that it has stay as they are");
+    assert_eq!(
+        taints(s, &node).await?,
+        json!([registered, dedicated, bare]),
+        "those that it has stay as they are"
+    );
     assert_eq!(s.annotations(&node).await?, labels([("example.com/owner", "me = you, {\"or\": 1}")]));
     assert_eq!(s.get(&node).await?.spec.context("no spec")?.unschedulable, Some(true));
 
@@ -89,7 +98,9 @@ pub async fn unless_it_is_chosen_nothing_but_labels_is_kept(s: &Scenario) -> Res
 }
 
 /// What a person writes into a record that no node is to have, and what was kept before it was not chosen any more.
-pub async fn a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself(s: &Scenario) -> Result<()> {
+pub async fn a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself(
+    s: &Scenario,
+) -> Result<()> {
     let (storer, _restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
@@ -107,7 +118,10 @@ pub async fn a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of
     s.patch_record(&node, json!({"data": written})).await?;
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
-    assert_eq!(taints(s, &node).await?, json!([{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]));
+    assert_eq!(
+        taints(s, &node).await?,
+        json!([{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}])
+    );
     assert_eq!(s.annotations(&node).await?, labels([("example.com/owner", "me")]));
     // And none of it is lost by that.
     s.label(&node, [("pool", Some("silver"))]).await?;

@@ -19,7 +19,9 @@
 )]
 
 mod brake;
+mod choosing;
 mod command_line;
+mod conflicts;
 mod control_plane;
 mod crashes;
 mod daemon;
@@ -27,20 +29,26 @@ mod deploy;
 mod events;
 mod excluding;
 mod faults;
+mod history;
 mod hostile;
+mod identity;
 mod interference;
+mod keeping;
 mod lies;
 mod monitoring;
 mod ownership;
 mod races;
 mod reading;
 mod records;
+mod reloading;
 mod restoring;
+mod retaining;
 mod scenario;
 mod seeing;
 mod sharding;
 mod slow_server;
 mod soak;
+mod startup;
 mod storing;
 mod watching;
 
@@ -139,6 +147,30 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             machine_facts_are_not_stored
             what_was_stored_before_it_was_excluded_stays_and_comes_back
             storers_with_different_rules_lose_nothing_and_do_not_fight;
+        choosing:
+            only_what_is_included_is_stored
+            a_nodes_own_list_is_kept_and_still_holds_after_its_return
+            an_ignored_node_is_neither_stored_nor_restored
+            only_selected_nodes_get_a_record_and_it_follows_them
+            where_nodes_have_to_ask_only_those_that_do_get_a_record
+            narrowed_while_a_node_is_away_rules_lose_nothing_of_it;
+        conflicts:
+            the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept;
+        identity:
+            an_instance_is_known_again_under_another_name
+            a_machine_is_known_again_under_another_name
+            what_a_label_says_is_known_again_under_another_name
+            what_an_annotation_says_is_known_again_under_another_name
+            a_node_that_is_nobody_yet_waits_until_it_is_somebody
+            two_nodes_that_claim_one_identity_are_reported_and_left_alone
+            a_fence_keeps_another_machine_of_the_same_name_out
+            a_machine_is_not_trusted_with_what_another_had;
+        keeping:
+            what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
+            a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
+        startup:
+            pods_may_come_with_the_very_change_that_brings_the_labels
+            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while;
         events:
             a_restored_node_says_which_labels_it_was_given
             a_record_that_can_not_be_read_is_told_of_with_what_to_do;

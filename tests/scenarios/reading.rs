@@ -8,25 +8,20 @@ use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
+use label_storage::rules::{Patterns, Selection};
 use label_storage::{ResourceVersion, Rules};
-use label_storage_runtime::source::{Source, Wants};
+use label_storage_runtime::eyes::Eyes;
+use label_storage_runtime::source::Source;
 use label_storage_wire::{Event, NodePart, Object, Taint};
 use serde_json::json;
 use tower::service_fn;
 
 use crate::scenario::{Scenario, labels};
 
-/// Wants whole Nodes, and one annotation.
-struct Whole;
-
-impl Wants for Whole {
-    fn annotation(&self, key: &str) -> bool {
-        key == "example.com/owner"
-    }
-
-    fn whole_nodes(&self) -> bool {
-        true
-    }
+/// Sees whole Nodes, and one annotation beside our own.
+fn whole() -> Result<Eyes> {
+    let annotations = Selection { include: "example.com/owner".parse::<Patterns>()?, ..Selection::none() };
+    Ok(Eyes { rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }), ..Eyes::default() })
 }
 
 pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()> {
@@ -81,7 +76,7 @@ pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()
         system_uuid: "EC2E1916-9099-7CAF-FD21-32C3A1E70B84".to_owned(),
     };
     for client in [s.client.clone(), without_protobuf(&s.client)] {
-        let source = Source::nodes(client.clone()).wanting(Arc::new(Whole));
+        let source = Source::nodes(client.clone()).seen_by(whole()?);
         let got = source.get(&name).await?.context("no node")?;
         let meta = s.get(&name).await?.metadata;
         let expected = Object {
@@ -111,7 +106,7 @@ pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()
         s.delete(&before).await?;
 
         // Who wants no more than metadata has no more, but for a single one.
-        let modest = Source::nodes(client).wanting(Arc::new(Rules::default()));
+        let modest = Source::nodes(client);
         let metadata = list(&modest, &name).await?;
         assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
         assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));

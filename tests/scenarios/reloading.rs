@@ -36,8 +36,10 @@ impl Followed {
         for (daemon, kind) in [(&self.storer, "storer"), (&self.restorer, "restorer")] {
             let metric = format!("label_storage_{kind}_rules_reloads_total");
             let label = format!("outcome=\"{outcome}\"");
-            s.eventually(&format!("{outcome} by the {kind}"), times, async || daemon.metric(&metric, &[&label]).await)
-                .await?;
+            s.eventually(&format!("{outcome} by the {kind}"), times, async || {
+                daemon.metric(&metric, &[&label]).await
+            })
+            .await?;
         }
         Ok(())
     }
@@ -86,7 +88,12 @@ pub async fn flags_count_for_more_than_the_file(s: &Scenario) -> Result<()> {
 }
 
 pub async fn while_rules_change_nothing_is_lost(s: &Scenario) -> Result<()> {
-    let rules = ["{}\n", "labels: {exclude: [other]}\n", "taints: {include: ['*']}\n", "startupTaint: {enabled: true}\n"];
+    let rules = [
+        "{}\n",
+        "labels: {exclude: [other]}\n",
+        "taints: {include: ['*']}\n",
+        "startupTaint: {enabled: true}\n",
+    ];
     let followed = Followed::new(s, rules[0], &[])?;
     let nodes: Vec<_> = (0..6).map(|number| s.node(&format!("n{number}"))).collect();
     for node in &nodes {
@@ -121,12 +128,12 @@ pub async fn a_bad_file_at_the_start_is_one_line_and_exit_code_2(s: &Scenario) -
         let daemon = s.daemon(kind, &["--config", path.to_str().context("a path of text")?])?;
         let exit = daemon.exit().await?;
         let log = daemon.log();
-        assert_eq!(exit.code(), Some(2), "{log}");
+        assert_eq!(exit.code(), 2, "{log}");
         assert!(log.contains("line 3") && log.contains("face") && log.contains("providerID"), "{log}");
         assert_eq!(log.lines().count(), 1, "{log}");
     }
     let daemon = s.daemon("storer", &["--config", "/nowhere/rules.yaml"])?;
-    assert_eq!(daemon.exit().await?.code(), Some(2), "{}", daemon.log());
+    assert_eq!(daemon.exit().await?.code(), 2, "{}", daemon.log());
     assert!(daemon.log().contains("/nowhere/rules.yaml"), "{}", daemon.log());
     Ok(())
 }

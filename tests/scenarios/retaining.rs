@@ -6,7 +6,8 @@ use kube::api::ListParams;
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) -> Result<()> {
-    let storer = s.storer(&["--retention", "1m", "--cleanup-share", "20%", "--admin-address", "127.0.0.1:0"])?;
+    let storer =
+        s.storer(&["--retention", "1m", "--cleanup-share", "20%", "--admin-address", "127.0.0.1:0"])?;
     let nodes: Vec<_> = (0..10).map(|number| s.node(&format!("n{number}"))).collect();
     for node in &nodes {
         s.create(node, labels([("pool", "gold")])).await?;
@@ -20,11 +21,10 @@ pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) 
     }
     let held_back = "label_storage_storer_cleanups_held_back";
     s.eventually_after("the rest has to wait", 8.0, async || storer.metric(held_back, &[]).await).await?;
-    let records = async || Ok(s.config_maps.list(&ListParams::default()).await?.items.into_iter());
     let count = async || {
-        let named = |name: &Option<String>| name.as_ref().is_some_and(|name| name.starts_with("label-storage."));
-        let records = records().await?;
-        anyhow::Ok(records.filter(|record| named(&record.metadata.name)).count())
+        let config_maps = s.config_maps.list(&ListParams::default()).await?.items;
+        let names = config_maps.into_iter().filter_map(|config_map| config_map.metadata.name);
+        Ok(names.filter(|name| name.starts_with("label-storage.")).count())
     };
     s.eventually("two are deleted", 8, count).await?;
     let over = "label_storage_storer_cleanups_total";

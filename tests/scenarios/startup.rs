@@ -45,7 +45,8 @@ pub async fn pods_may_come_with_the_very_change_that_brings_the_labels(s: &Scena
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
     s.delete(&node).await?;
-    let from = s.nodes.list_metadata(&Default::default()).await?.metadata.resource_version.context("a version")?;
+    let from =
+        s.nodes.list_metadata(&Default::default()).await?.metadata.resource_version.context("a version")?;
     let params = WatchParams::default().fields(&format!("metadata.name={node}"));
     let events = s.nodes.watch(&params, &from).await?;
     s.create_as(&node, registered()).await?;

@@ -315,7 +315,7 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
         immutable: None,
     };
     let found = Found::from(config_map).seen_through(rules, None);
-    let filed_under = records::node_of(share, &object.name, &found)?;
+    let filed_under = records::filed_under(share, &object.name, &found)?;
     let node =
         found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);

@@ -11,6 +11,7 @@ use label_storage::{Node, Record, ResourceVersion, Rules};
 use crate::args::Share;
 use crate::call::{self, Error};
 use crate::engine::Reading;
+use crate::table::Filed;
 
 /// The ConfigMaps of one namespace that are records.
 pub struct Records {
@@ -84,14 +85,14 @@ impl Found {
     }
 }
 
-/// The Node that a record belongs to, if this replica handles it.
-pub(crate) fn node_of(share: &Share, name: &str, found: &Found) -> Option<String> {
-    let node = match &found.content {
-        Ok(decoded) => Some(decoded.record.node.as_str()),
-        Err(_) => node_in_record_name(name),
+/// What a record is filed under, if this replica handles it.
+pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<String> {
+    let filed = match &found.content {
+        Ok(Decoded { record, .. }) => Some(Filed { under: record.filed_under(), name: &record.node }),
+        Err(_) => node_in_record_name(name).map(Filed::from),
     };
-    match node {
-        Some(node) => share.includes(node).then(|| node.to_owned()),
+    match filed {
+        Some(filed) => share.includes(filed).then(|| filed.under.to_owned()),
         // Nobody's, then: the first replica tells about it, under a name that no Node has.
         None => (share.index == 0).then(|| format!("?{name}")),
     }
