@@ -303,7 +303,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             replicas_and_shards_can_not_drift_apart
             only_the_storer_and_those_who_may_write_records
             a_namespace_with_records_can_be_deleted
-            the_restorer_changes_labels_and_its_marker_alone
+            the_restorer_adds_labels_and_its_marker_alone
+            the_restorer_may_do_what_the_rules_ask_for_and_no_more
+            what_records_still_hold_can_be_allowed
             the_daemons_have_a_priority_level_of_their_own;
     }
     trials! {
