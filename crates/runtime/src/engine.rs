@@ -181,13 +181,23 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(least, now)?;
-            // One that is contested is decided upon again when it is not.
-            let Some(row) = self.table.get(&node).filter(|row| !row.is_contested()) else {
+            let Some(row) = self.table.get(&node) else {
                 self.queue.done(&node);
                 continue;
             };
             let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
-            match self.planner.task(look) {
+            let task = match row.is_contested() {
+                false => self.planner.task(look),
+                true => match self.planner.task_of_contested(row) {
+                    Some(task) => Ok(task),
+                    // It is decided upon again when it is not.
+                    None => {
+                        self.queue.done(&node);
+                        continue;
+                    }
+                },
+            };
+            match task {
                 Ok(task) => {
                     let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
                     let due_since = self.standings.due_since(&node);
@@ -368,9 +378,11 @@ impl<'a, P: Planner> Engine<'a, P> {
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
         if row.is_contested() {
             self.standings.note(row, Standing::Skipped(Skip::Contested));
-            self.planner.contested(row);
             self.contests.note(row, heard, &self.events);
-            return self.queue.remove(name);
+            return match self.planner.contested(row) {
+                None => self.queue.remove(name),
+                Some(pause) => self.queue.push(row.name(), Urgency::Soon, Some(Instant::now() + pause)),
+            };
         }
         let was_contested = self.contests.settle(name);
         // Then nobody has looked at its record meanwhile.
