@@ -1,4 +1,4 @@
-{{/* The StatefulSet of one daemon: the same for both but for its name, its values and the flags that only it has. */}}
+{{/* The StatefulSet of one daemon: the same for both but for its name and its values. */}}
 {{- define "label-storage.daemon" -}}
 {{- $root := .root }}
 {{- $values := index .root.Values .daemon }}
@@ -63,9 +63,16 @@ spec:
       {{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $terms) }}
       affinity:
         {{- toYaml (merge (deepCopy $root.Values.affinity) $apart) | nindent 8 }}
-      {{- with $root.Values.tolerations }}
+      {{- $tolerations := $root.Values.tolerations }}
+      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+      {{- $tolerations = append $tolerations (dict "key" "label-storage/restoring" "operator" "Exists") }}
+      {{- end }}
+      {{- with $tolerations }}
       # By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
       # after half a minute, not after the five that are Kubernetes' own default.
+      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+      # And the start-up taint: where every node has it, who takes it off could run nowhere.
+      {{- end }}
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -83,14 +90,9 @@ spec:
             - --admin-address=0.0.0.0:8080
             - --log-format={{ $root.Values.log.format }}
             - --log-level={{ $root.Values.log.level }}
-            {{- with $root.Values.excludeLabels }}
-            # What the machine says of itself. One that returns under an old name may be another, in another zone.
-            - --exclude-labels={{ join "," . }}
-            {{- end }}
             - --events={{ $root.Values.events }}
-            {{- range .flags }}
-            - {{ . }}
-            {{- end }}
+            # Read again when it changes: there is no need to restart a pod for that.
+            - --config=/etc/label-storage/rules.yaml
             {{- with $values.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -111,6 +113,10 @@ spec:
             - name: admin
               containerPort: 8080
               protocol: TCP
+          volumeMounts:
+            - name: rules
+              mountPath: /etc/label-storage
+              readOnly: true
           # Two minutes to get going, on a machine that has just started.
           startupProbe:
             httpGet:
@@ -146,4 +152,9 @@ spec:
           resources:
             {{- toYaml . | nindent 12 }}
           {{- end }}
+      volumes:
+        # The kubelet brings it up to date within about a minute. Not by subPath, which it would not.
+        - name: rules
+          configMap:
+            name: {{ include "label-storage.rules" $root }}
 {{- end -}}

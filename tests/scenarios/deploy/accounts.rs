@@ -121,11 +121,13 @@ impl Audit {
 }
 
 /// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.
-/// Only the port differs, since all replicas share this machine, and the nodes, since other tests have some too.
+/// Only the port differs, since all replicas share this machine, the nodes, since other tests have some too, and where the rules are.
 async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&str]) -> Result<Daemon> {
     let kind = text(&set["metadata"]["name"]);
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let mut args = texts(&container["args"]);
+    let rules = args.iter_mut().find(|arg| *arg == "--config=/etc/label-storage/rules.yaml");
+    *rules.context("no rules")? = format!("--config={}", s.file("rules.yaml").display());
     ensure!(args.iter().any(|arg| arg == "--admin-address=0.0.0.0:8080"), "{args:?}");
     args.push("--admin-address=127.0.0.1:0".to_owned());
     args.push(format!("--nodes={}.*", s.namespace));
@@ -179,6 +181,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
         sets.find(|set| set["metadata"]["name"] == name).with_context(|| format!("no {name}"))
     };
     let (storer, restorer) = (set("storer")?, set("restorer")?);
+    std::fs::write(s.file("rules.yaml"), manifests::rules(&documents)?)?;
     let records: Api<ConfigMap> = Api::namespaced(s.client.clone(), NAMESPACE);
     let events: Api<Event> = Api::namespaced(s.client.clone(), "default");
     let stored = async |node: &str, expected: Option<Labels>| {

@@ -16,9 +16,16 @@ const ALL: &[&str] = &[
     "--set=image.repository=registry.example.com/label-storage,image.pullPolicy=Always",
     "--set=image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     "--set=imagePullSecrets[0].name=registry",
-    "--set=storer.replicas=5,storer.retention=7d,storer.extraArgs={--nodes=pool-a-*}",
+    "--set=storer.replicas=5,storer.extraArgs={--nodes=pool-a-*}",
     "--set=restorer.replicas=1,restorer.extraArgs={--nodes=pool-a-*,--concurrency=8}",
-    "--set=excludeLabels={machine-facts,example.com/*},events=false,log.level=debug,log.format=text",
+    "--set=events=false,log.level=debug,log.format=text",
+    "--set=rules.labels.include={pool,persist.demo/*},rules.labels.exclude={machine-facts,example.com/*},rules.cordon=true",
+    "--set=rules.annotations.include={example.com/*},rules.annotations.exclude={example.com/seen},rules.taints.include={*}",
+    "--set=rules.nodes.selector=pool,rules.nodes.optIn=true,rules.startupTaint.enabled=true,rules.startupTaint.atMost=5m",
+    "--set=rules.identity.by=name,rules.identity.fence=true,rules.identity.trustLabels=name",
+    "--set=rules.retention=forever,rules.cleanupShare=2.5%,rules.history=0",
+    "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"taint:*\"],\"wins\":\"record\"},{\"keys\":[\"*\"],\"wins\":\"report\"}]",
+    "--set=admissionPolicies.stillAllow={annotations,taints,cordon}",
     "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd",
     "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
     "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
@@ -29,6 +36,23 @@ const ALL: &[&str] = &[
     "--set=metrics.monitor=ServiceMonitor,metrics.interval=10s,metrics.labels.release=prometheus",
     "--set=alerts.enabled=true,dashboard.enabled=true,dashboard.labels.folder=nodes",
 ];
+
+/// What [`ALL`] makes of the rule file.
+fn all_rules() -> Value {
+    json!({
+        "labels": {"include": ["pool", "persist.demo/*"], "exclude": ["machine-facts", "example.com/*"]},
+        "annotations": {"include": ["example.com/*"], "exclude": ["example.com/seen"]},
+        "taints": {"include": ["*"]},
+        "cordon": true,
+        "nodes": {"selector": "pool", "optIn": true},
+        "conflicts": [{"keys": ["pool", "taint:*"], "wins": "record"}, {"keys": ["*"], "wins": "report"}],
+        "identity": {"by": "name", "fence": true, "trustLabels": "name"},
+        "startupTaint": {"enabled": true, "atMost": "5m"},
+        "retention": "forever",
+        "cleanupShare": "2.5%",
+        "history": 0,
+    })
+}
 
 pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let documents = rendered(s, ALL)?;
@@ -48,7 +72,9 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let rules = operators.iter().find(|document| document["kind"] == "PrometheusRule");
     let groups = rules.and_then(|rules| rules["spec"]["groups"].as_array()).map_or(0, Vec::len);
     assert!(groups > 0, "no groups of rules");
-    assert!(of_kind(&documents, "ConfigMap").next().is_some(), "no dashboard");
+    assert!(of_kind(&documents, "ConfigMap").count() == 2, "no dashboard");
+    let rules: Value = serde_saphyr::from_str(manifests::rules(&documents)?)?;
+    assert_eq!(rules, all_rules());
 
     let storer = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == "storer");
     let container = &storer.context("a storer")?["spec"]["template"]["spec"]["containers"][0];
@@ -56,18 +82,21 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "--admin-address=0.0.0.0:8080",
         "--log-format=text",
         "--log-level=debug",
-        "--exclude-labels=machine-facts,example.com/*",
         "--events=false",
-        "--retention=7d",
+        "--config=/etc/label-storage/rules.yaml",
         "--nodes=pool-a-*",
     ];
     assert_eq!(container["args"], json!(args));
     assert!(container["image"].as_str().is_some_and(|image| image.contains("@sha256:")), "{container}");
+    // Who takes the start-up taint off must be able to run where it is, whatever is tolerated beside it.
+    let tolerations = &storer.context("a storer")?["spec"]["template"]["spec"]["tolerations"];
+    let start = json!({"key": "label-storage/restoring", "operator": "Exists"});
+    assert_eq!(*tolerations, json!([{"operator": "Exists"}, start]));
 
     // Off means off, and what is not known is refused.
     let off = [
         "--set=admissionPolicies.enabled=false,networkPolicy.enabled=false,flowControl.enabled=false",
-        "--set=priorityClass.create=false,priorityClass.name=system-cluster-critical,excludeLabels=null,events=false",
+        "--set=priorityClass.create=false,priorityClass.name=system-cluster-critical,rules.labels=null,rules.retention=null,events=false",
     ];
     let documents = rendered(s, &off)?;
     let mut kinds: Vec<_> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
@@ -76,6 +105,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let expected = [
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "Namespace",
         "PodDisruptionBudget",
         "Role",
@@ -85,6 +115,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "StatefulSet",
     ];
     assert_eq!(kinds, expected);
+    assert_eq!(manifests::rules(&documents)?.trim(), "{}");
     for wrong in [
         "storer.replica=3",
         "storer.replicas=0",
@@ -92,6 +123,19 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "restorer.extraArgs={--replicas=3}",
         "image.digest=latest",
         "metrics.monitor=podmonitor",
+        "excludeLabels={machine-facts}",
+        "rules=null",
+        "storer.extraArgs={--retention=1m}",
+        "rules.labels={pool}",
+        "rules.label.include={pool}",
+        "rules.annotations.include={a b}",
+        "rules.identity.by=serial",
+        "rules.identity.by=label:",
+        "rules.cleanupShare=10",
+        "rules.history=21",
+        "rules.retention=never",
+        "rules.conflicts[0].wins=record",
+        "admissionPolicies.stillAllow={labels}",
     ] {
         let error = rendered(s, &["--set", wrong]).expect_err(wrong);
         assert!(format!("{error:#}").contains("schema"), "{wrong}: {error:#}");

@@ -106,6 +106,12 @@ pub fn of_kind<'a>(documents: &'a [Value], kind: &str) -> impl Iterator<Item = &
     documents.iter().filter(move |document| document["kind"] == kind)
 }
 
+/// The rule file that the pods find.
+pub fn rules(documents: &[Value]) -> Result<&str> {
+    let map = of_kind(documents, "ConfigMap").find(|map| map["metadata"]["name"] == "label-storage-rules");
+    map.context("no ConfigMap")?["data"]["rules.yaml"].as_str().context("no rules.yaml in it")
+}
+
 /// A client that is known to the API server as this account.
 pub async fn client_as(s: &Scenario, namespace: &str, account: &str) -> Result<Client> {
     let token = token(s, namespace, account).await?;

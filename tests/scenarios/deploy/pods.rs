@@ -95,9 +95,17 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
             assert_eq!(container[probe]["httpGet"], get, "{name}");
         }
         assert_eq!(container["ports"][0]["name"], "admin", "{name}");
-        // Asked for by the pod itself: its account does not hand it out.
-        let mounts = &container["volumeMounts"][0];
-        assert_eq!(mounts["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount", "{name}");
+        // The rules as a folder, which the kubelet brings up to date, and no file of it; and the token, asked for by the pod itself:
+        // its account does not hand it out.
+        let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
+        let paths: Vec<_> = mounts.iter().map(|mount| &mount["mountPath"]).collect();
+        assert_eq!(paths, ["/etc/label-storage", "/var/run/secrets/kubernetes.io/serviceaccount"], "{name}");
+        assert_eq!(*mounts[0], json!({"name": "rules", "mountPath": "/etc/label-storage", "readOnly": true}));
+        let volumes = spec["volumes"].as_array().into_iter().flatten();
+        let rules: Vec<_> = volumes.filter(|volume| volume["name"] == "rules").collect();
+        assert_eq!(rules[0]["configMap"]["name"], "label-storage-rules", "{name}");
+        // A change of rules is no reason to replace a pod.
+        assert!(pod["metadata"]["annotations"].is_null(), "{name}");
         assert!(container["resources"]["requests"]["memory"].is_string(), "{name}");
     }
 

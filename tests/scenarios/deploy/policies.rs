@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
+use label_storage::rules::never::is_lifecycle_taint;
 use serde_json::{Value, json};
 
 use super::manifests::{apply, client_as, rendered};
@@ -140,6 +141,19 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     assert!(refused(REFUSED, editor.patch("innocent", &patching(), &label).await)?, "a record from now on");
     editor.delete("innocent", &delete).await.context("another ConfigMap")?;
 
+    // The rules say what comes of records.
+    let rules = Patch::Merge(json!({"data": {"rules.yaml": "retention: 1m"}}));
+    for (who, account) in [("the editor", &editor), ("the storer", &storer)] {
+        let mut changed = account.get("label-storage-rules").await?;
+        changed.data = Some(labels([("rules.yaml", "retention: 1m")]));
+        let replaced = account.replace("label-storage-rules", &create, &changed).await;
+        assert!(refused(REFUSED, replaced)?, "{who} writes rules");
+    }
+    assert!(refused(REFUSED, editor.delete("label-storage-rules", &delete).await)?, "rules are deleted");
+    let filed = json!({"metadata": {"name": "label-storage-id.i-1-0123"}});
+    let filed = editor.create(&create, &serde_json::from_value(filed)?).await;
+    assert!(refused(REFUSED, filed)?, "a record that is filed by something else than a name");
+
     // The restorer has no right to write any, and would not be let with one.
     let restorer = maps(client_as(s, &s.namespace, "restorer").await?);
     assert!(refused("cannot patch resource", restorer.patch(&a.name_any(), &patching(), &value).await)?);
@@ -157,6 +171,10 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     .await?;
     editor.create(&create, &b).await.context("with the role, one is made")?;
     editor.delete(&b.name_any(), &delete).await.context("with the role, one is deleted")?;
+    editor
+        .patch("label-storage-rules", &patching(), &rules)
+        .await
+        .context("with the role, rules are changed")?;
     Ok(())
 }
 
@@ -194,9 +212,11 @@ pub async fn a_namespace_with_records_can_be_deleted(s: &Scenario) -> Result<()>
     .await
 }
 
-pub async fn the_restorer_changes_labels_and_its_marker_alone(s: &Scenario) -> Result<()> {
-    const FIELDS: &str = "may not change the spec";
-    const ANNOTATIONS: &str = "of a Node's annotations the restorer";
+const FIELDS: &str = "may not change the spec";
+const LABELS: &str = "may add labels to a Node, but not remove one";
+const ANNOTATIONS: &str = "of a Node's annotations the restorer";
+
+pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Result<()> {
     const WHOLE: &str = "may neither make nor delete Nodes";
     apply(&s.client, &rendered(s, &[])?).await?;
     let name = s.node("a");
@@ -233,6 +253,8 @@ pub async fn the_restorer_changes_labels_and_its_marker_alone(s: &Scenario) -> R
                 json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "1"}]}),
             ),
         ),
+        ("another value of a label", LABELS, metadata(json!({"labels": {"pool": "silver"}}))),
+        ("no label", LABELS, metadata(json!({"labels": {"pool": null}}))),
         ("another annotation", ANNOTATIONS, metadata(json!({"annotations": {"example.com/ours": "1"}}))),
         (
             "their annotation changed",
@@ -257,11 +279,11 @@ pub async fn the_restorer_changes_labels_and_its_marker_alone(s: &Scenario) -> R
     assert_eq!(s.get(&name).await?.status.and_then(|status| status.phase), None);
 
     let restored = metadata(json!({
-        "labels": {"pool": "silver", "zone": "a"},
-        "annotations": {"label-storage/restored": "u/1"},
+        "labels": {"pool": "gold", "zone": "a"},
+        "annotations": {"label-storage/restored": "u/1", "label-storage/keep": "pool"},
     }));
-    patch(restored).await.context("labels and the marker")?;
-    assert_eq!(s.labels(&name).await?, labels([("pool", "silver"), ("zone", "a")]));
+    patch(restored).await.context("labels, the marker, and what to keep")?;
+    assert_eq!(s.labels(&name).await?, labels([("pool", "gold"), ("zone", "a")]));
     patch(metadata(json!({"annotations": {"label-storage/restored": "u/2"}})))
         .await
         .context("the marker again")?;
@@ -295,5 +317,164 @@ pub async fn the_restorer_changes_labels_and_its_marker_alone(s: &Scenario) -> R
     s.nodes.patch(&name, &patching(), &Patch::Merge(cordon)).await.context("a person cordons")?;
     let wanted = Labels::from([("a".to_owned(), "b".to_owned())]);
     s.nodes.patch(&name, &patching(), &Patch::Merge(metadata(json!({"annotations": wanted})))).await?;
+    Ok(())
+}
+
+/// Tries to patch a Node, beside what the control plane does to it: whatever taints it has put there stay there.
+async fn attempt(nodes: &Api<Node>, name: &str, change: &Value) -> kube::Result<Node> {
+    loop {
+        let mut change = change.clone();
+        if let Some(taints) = change.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
+            let node = nodes.get(name).await?;
+            let all = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+            let theirs = all.filter(|taint| CONTROLLERS.contains(&taint.key.as_str()));
+            taints.extend(theirs.map(|taint| json!(taint)));
+            change["metadata"]["resourceVersion"] = json!(node.resource_version());
+        }
+        match nodes.patch(name, &trying(), &Patch::Merge(change)).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => (),
+            answer => return answer,
+        }
+    }
+}
+
+/// Taints of Nodes without a kubelet.
+const CONTROLLERS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Rules that have the restorer do everything that it can.
+const RULES: &[&str] = &[
+    "--set=rules.annotations.include={example.com/*,node.alpha.kubernetes.io/*},rules.taints.include={*}",
+    "--set=rules.cordon=true,rules.startupTaint.enabled=true",
+    "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"annotation:example.com/*\",\"taint:*:dedicated\",\"machine-facts\"],\"wins\":\"record\"}]",
+];
+
+pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario) -> Result<()> {
+    const TAKEN_OFF: &str = "may take no taint off a Node but";
+    const PUT_ON: &str = "may put no taint on a Node that tells of its state";
+    const UNCORDONED: &str = "may cordon a Node, but not uncordon it";
+    apply(&s.client, &rendered(s, RULES)?).await?;
+    let taint = |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});
+    let [dedicated, other, ill] =
+        [("dedicated", "a"), ("example.com/other", ""), ("node.kubernetes.io/memory-pressure", "")]
+            .map(|(key, value)| taint(key, value));
+    let restoring = taint("label-storage/restoring", "");
+    let theirs = [dedicated.clone(), other.clone(), ill.clone(), restoring.clone()];
+    let name = s.node("a");
+    let node = json!({
+        "metadata": {
+            "name": name,
+            "labels": {"pool": "gold", "zone": "1", "kubernetes.io/arch": "amd64"},
+            "annotations": {"example.com/theirs": "1", "other.example.com/theirs": "1"},
+        },
+        "spec": {"taints": theirs},
+    });
+    s.create_from(serde_json::from_value(node)?).await?;
+    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
+    let attempt = async |change: &Value| attempt(&nodes, &name, change).await;
+    let metadata = |metadata: Value| json!({"metadata": metadata});
+    let annotations = |annotations: Value| metadata(json!({"annotations": annotations}));
+    let taints = |taints: &[&Value]| json!({"spec": {"taints": taints}});
+    let finalizer = metadata(json!({"finalizers": ["example.com/hold"]}));
+    s.eventually("its rights are known, and the policy is in force", true, async || {
+        refused(FIELDS, attempt(&finalizer).await)
+    })
+    .await?;
+
+    let (kept, [dedicated, other, ill, restoring]) =
+        ([&dedicated, &other, &ill], [&dedicated, &other, &ill, &restoring]);
+    let new = taint("example.com/new", "1");
+    let evicting = json!({"key": "dedicated", "value": "b", "effect": "NoExecute"});
+    let [another, same_taint] =
+        [("dedicated", "b"), ("example.com/other", "b")].map(|(key, value)| taint(key, value));
+    for (what, change) in [
+        (
+            "labels and the marker",
+            metadata(json!({"labels": {"a": "b"}, "annotations": {"label-storage/restored": "u/1"}})),
+        ),
+        (
+            "a value that the record knows better",
+            metadata(json!({"labels": {"pool": "silver", "kubernetes.io/arch": "x"}})),
+        ),
+        ("an annotation", annotations(json!({"example.com/owner": "a"}))),
+        ("an annotation that the record knows better", annotations(json!({"example.com/theirs": "2"}))),
+        ("a list of what to keep", annotations(json!({"label-storage/keep": "pool"}))),
+        ("without the start-up taint", taints(&kept)),
+        ("without it and with another", taints(&[dedicated, other, ill, &new])),
+        ("one key with two effects", taints(&[dedicated, other, ill, restoring, &evicting])),
+        ("a taint that the record knows better", taints(&[&another, other, ill, restoring])),
+        ("cordoned", json!({"spec": {"unschedulable": true}})),
+        (
+            "all at once",
+            json!({
+                "metadata": {"labels": {"a": "b"}, "annotations": {"example.com/owner": "a", "label-storage/restored": "u/1"}},
+                "spec": {"unschedulable": true, "taints": [dedicated, other, ill, new]},
+            }),
+        ),
+    ] {
+        attempt(&change).await.context(what)?;
+    }
+    for (what, words, change) in [
+        ("another value", LABELS, metadata(json!({"labels": {"zone": "2"}}))),
+        ("a label taken away", LABELS, metadata(json!({"labels": {"pool": null}}))),
+        ("an annotation that is not kept", ANNOTATIONS, annotations(json!({"other.example.com/new": "1"}))),
+        ("one that is never kept", ANNOTATIONS, annotations(json!({"node.alpha.kubernetes.io/ttl": "1"}))),
+        ("one that is somebody else's", ANNOTATIONS, annotations(json!({"other.example.com/theirs": "2"}))),
+        ("an annotation taken away", ANNOTATIONS, annotations(json!({"example.com/theirs": null}))),
+        ("to be left alone", ANNOTATIONS, annotations(json!({"label-storage/ignore": "true"}))),
+        ("no taints", TAKEN_OFF, json!({"spec": {"taints": null}})),
+        ("a taint taken off", TAKEN_OFF, taints(&[dedicated, ill, restoring])),
+        ("a lifecycle taint taken off", TAKEN_OFF, taints(&[dedicated, other, restoring])),
+        ("another value of a taint", TAKEN_OFF, taints(&[dedicated, &same_taint, ill, restoring])),
+        ("another effect", TAKEN_OFF, taints(&[&evicting, other, ill, restoring])),
+        ("a provider", FIELDS, json!({"spec": {"providerID": "made-up://1"}})),
+        ("a network", FIELDS, json!({"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}})),
+    ] {
+        assert!(refused(words, attempt(&change).await)?, "{what}");
+    }
+    // The daemons would not keep them either, and the policy is to know no others, lest a Node can't be restored.
+    for key in [
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/out-of-service",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "node.cilium.io/agent-not-ready",
+        "karpenter.sh/disrupted",
+        "ToBeDeletedByClusterAutoscaler",
+        "label-storage/another",
+        "node-role.kubernetes.io/control-plane",
+        "kubernetes.azure.com/scalesetpriority",
+        "nodexkubernetes.io/not-ready",
+    ] {
+        let change = taints(&[dedicated, other, ill, restoring, &taint(key, "")]);
+        assert_eq!(refused(PUT_ON, attempt(&change).await)?, is_lifecycle_taint(key), "{key}");
+    }
+
+    s.nodes.patch(&name, &patching(), &Patch::Merge(json!({"spec": {"unschedulable": true}}))).await?;
+    for value in [json!(false), json!(null)] {
+        let change = json!({"spec": {"unschedulable": value}});
+        assert!(refused(UNCORDONED, attempt(&change).await)?, "uncordoned");
+    }
+    attempt(&metadata(json!({"labels": {"a": "b"}}))).await.context("a Node that is cordoned")?;
+    Ok(())
+}
+
+pub async fn what_records_still_hold_can_be_allowed(s: &Scenario) -> Result<()> {
+    let allowed = ["--set=admissionPolicies.stillAllow={annotations,taints,cordon}"];
+    apply(&s.client, &rendered(s, &allowed)?).await?;
+    let name = s.node("a");
+    s.create(&name, labels([("pool", "gold")])).await?;
+    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
+    let attempt = async |change: Value| attempt(&nodes, &name, &change).await;
+    s.eventually("its rights are known, and the policy is in force", true, async || {
+        refused(FIELDS, attempt(json!({"spec": {"providerID": "made-up://1"}})).await)
+    })
+    .await?;
+    attempt(json!({
+        "metadata": {"annotations": {"example.com/owner": "a"}},
+        "spec": {"unschedulable": true, "taints": [{"key": "dedicated", "effect": "NoSchedule"}]},
+    }))
+    .await
+    .context("what was kept once")?;
+    let never = json!({"metadata": {"annotations": {"csi.volume.kubernetes.io/nodeid": "{}"}}});
+    assert!(refused(ANNOTATIONS, attempt(never).await)?, "what was never kept");
     Ok(())
 }

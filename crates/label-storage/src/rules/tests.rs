@@ -193,3 +193,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn all_taints_or_annotations_can_be_meant_at_once() {
+    let conflicts: Conflicts = "taint:*=record,annotation:*=report".parse().expect("conflicts");
+    assert_eq!(conflicts.winner("taint:NoSchedule:example.com/dedicated"), Winner::Record);
+    assert_eq!(conflicts.winner("annotation:example.com/owner"), Winner::Report);
+    assert_eq!(conflicts.winner("dedicated"), Winner::Node);
+    for wrong in ["taints:*=record", "taint:dedicated=record", "a:b=node", "x y=node"] {
+        assert!(wrong.parse::<Conflicts>().is_err(), "{wrong}");
+    }
+}

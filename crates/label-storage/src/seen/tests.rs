@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Labels;
 use crate::fixtures::{node, record, second, uid};
+use crate::restore::plan_restore;
 use crate::rules::Selection;
 use crate::store::{Action, Circumstances, Reason, Sighting, Stored, plan_store};
 
@@ -166,4 +167,40 @@ proptest! {
             prop_assert_eq!(record.labels.get(key), stored.labels.get(key));
         }
     }
+}
+
+#[test]
+fn a_trust_label_that_was_excluded_meanwhile_comes_back_to_no_other_machine() {
+    const TIER: &str = "node-restriction.kubernetes.io/tier";
+    let on = |node: Node, machine: &str| {
+        let machine = crate::node::Machine { system_uuid: Some(machine.to_owned()), provider_id: None };
+        Node { extras: crate::node::Extras { machine, is_whole: true, ..node.extras }, ..node }
+    };
+    let given = |node: &Node, record: &Record| {
+        let plan = plan_restore(node, Stored::Record(record), &Rules::default(), false);
+        plan.patch.expect("a patch")
+    };
+    let had = on(node("a").label("pool", "gold").label(TIER, "pci"), "one");
+    let stored = written(&Record::of(&had, second(900)));
+
+    // Another machine of that name gets all but what the first was trusted with. The storer has other rules by now.
+    let (narrow, at) = (rules("node-restriction.kubernetes.io/*"), circumstances(Duration::ZERO));
+    let returned = on(node("a").incarnation("u2").at(20), "two");
+    let patch = given(&returned, &stored);
+    let restored = returned.label("pool", "gold").marked(&patch.marker.expect("a marker"));
+    let seen = restored.clone().seen_through(&narrow);
+    let known = stored.seen_through(&narrow, Some(&seen));
+    let Action::Replace(stored) =
+        plan_store(Sighting::Live(&seen), Stored::Record(&known), at, &narrow).action
+    else {
+        panic!("nothing is stored");
+    };
+    let stored = written(&stored);
+
+    // It leaves and returns: what it has been given back before says nothing about whom the label was for.
+    let again = on(node("a").incarnation("u3").at(30), "two");
+    assert_eq!(given(&again, &stored).restored.keys().collect::<Vec<_>>(), ["pool"]);
+    // The first machine gets it.
+    let first = on(node("a").incarnation("u3").at(30), "one");
+    assert_eq!(given(&first, &stored).restored.keys().collect::<Vec<_>>(), [TIER, "pool"]);
 }
