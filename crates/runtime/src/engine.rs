@@ -43,7 +43,7 @@ use crate::queue::{Queue, Urgency};
 use crate::replica::Replica;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Elsewhere, Name, Row, Table};
+use crate::table::{Name, Row, Table};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
@@ -269,7 +269,9 @@ impl<'a, P: Planner> Engine<'a, P> {
                 }
                 self.consider_left();
             }
-            Observed::Changed(Item::Other(node)) => self.elsewhere(node.as_elsewhere()),
+            Observed::Changed(Item::Other(node)) | Observed::Deleted(Item::Other(node)) => {
+                self.elsewhere(node.as_elsewhere());
+            }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(record.filed(), record.version, record.stored) {
                     self.complain(&record);
@@ -277,9 +279,6 @@ impl<'a, P: Planner> Engine<'a, P> {
                 }
             }
             Observed::Deleted(Item::Node(last)) => self.deleted(last),
-            Observed::Deleted(Item::Other(node)) => {
-                self.elsewhere(Elsewhere { is_unfiled: false, ..node.as_elsewhere() });
-            }
             Observed::Deleted(Item::Record(record)) => {
                 if self.table.lose_record(&record.filed_under, record.version) {
                     self.consider(&record.filed_under, None, true, false);
@@ -362,7 +361,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.consider(name, None, false, false);
         }
         self.contests.listed(&self.table, &self.events);
-        self.unidentified.tell(&self.table, Instant::now());
+        self.unidentified.listed(&self.table, Instant::now());
         self.table.forget_gone(|name| self.queue.contains(name));
         self.unreadable
             .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
