@@ -13,6 +13,7 @@ use crate::restore::Patch;
 use crate::store::{Action, Circumstances, Plan, Reason, Sighting, Stored};
 use crate::{Node, Record, ResourceVersion, Rules, plan_restore, plan_store};
 
+mod composed;
 mod trust;
 
 /// What happens next.

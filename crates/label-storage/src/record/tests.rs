@@ -4,7 +4,10 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::{encode, record, second, uid};
 
+mod history;
+mod identity;
 mod machines;
+mod merged;
 
 fn good() -> Record {
     record("my-new-node", "u1")

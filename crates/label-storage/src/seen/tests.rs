@@ -1,14 +1,16 @@
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use super::*;
 use crate::Labels;
-use crate::fixtures::{node, record, second, uid};
+use crate::fixtures::{node, record, second, uid, written};
 use crate::restore::plan_restore;
 use crate::rules::Selection;
 use crate::store::{Action, Circumstances, Reason, Sighting, Stored, plan_store};
+
+mod filing;
+mod keep;
 
 /// Rules that exclude these labels.
 fn rules(excluded: &str) -> Rules {
@@ -54,13 +56,6 @@ fn circumstances(unchanged_for: Duration) -> Circumstances {
         retention: Duration::from_secs(100),
         steady_since: second(0),
     }
-}
-
-/// The record as the next reader finds it, whatever its rules.
-fn written(record: &Record) -> Record {
-    let mut config_map = ConfigMap::default();
-    record.encode_into(&mut config_map).expect("it fits");
-    Record::decode(&config_map).expect("readable").record
 }
 
 fn some_labels() -> impl Strategy<Value = Labels> {

@@ -1,6 +1,8 @@
 use super::*;
 use crate::fixtures::{node, record, second, uid};
 
+mod chosen;
+
 const NOW: i64 = 1000;
 
 fn at() -> Circumstances {

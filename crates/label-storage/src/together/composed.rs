@@ -1,0 +1,190 @@
+//! What storers with some rules or others have stored, restorers bring back: all of that, and nothing else.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::{Patterns, Selection, Trust};
+
+const KEPT: &str = "annotation:label-storage/keep";
+const NAMES: [&str; 9] = [
+    "pool",
+    "a/b",
+    "kubernetes.io/os",
+    "annotation:owner",
+    "annotation:csi.volume.kubernetes.io/nodeid",
+    "taint:NoSchedule:gpu",
+    "taint:NoExecute:node.kubernetes.io/not-ready",
+    "cordon:",
+    KEPT,
+];
+
+fn patterns(text: &str) -> Patterns {
+    text.parse().expect("patterns")
+}
+
+/// Rules that replicas may have side by side while they are rolled out.
+fn rules() -> Vec<Rules> {
+    let named = Rules { trust: Trust::Name, ..Rules::default() };
+    let some =
+        |include: &str, exclude: &str| Selection { include: patterns(include), exclude: patterns(exclude) };
+    vec![
+        named.clone(),
+        Rules { labels: some("*", "machine-facts"), ..named.clone() },
+        Rules { labels: some("pool", ""), annotations: Selection::all(), history: 1, ..named.clone() },
+        Rules {
+            taints: Selection::all(),
+            cordon: true,
+            conflicts: "*=record".parse().expect("conflicts"),
+            ..named.clone()
+        },
+        Rules {
+            annotations: some("*", "owner"),
+            taints: some("*", "gpu"),
+            opt_in: true,
+            history: 0,
+            ..named
+        },
+    ]
+}
+
+/// What these rules store of a Node, by what is documented and not by the code that does it.
+fn is_stored(rules: &Rules, name: &str, keep: Option<&str>) -> bool {
+    let keep = keep.and_then(|list| list.parse::<Patterns>().ok());
+    match Kept::parse(name).expect("a name") {
+        Kept::Label(key) => {
+            keep.as_ref().unwrap_or(&rules.labels.include).matches(key) && !rules.labels.exclude.matches(key)
+        }
+        Kept::Annotation("label-storage/keep") => true,
+        Kept::Annotation("csi.volume.kubernetes.io/nodeid") => false,
+        Kept::Annotation(key) => rules.annotations.selects(key),
+        Kept::Taint { key: "node.kubernetes.io/not-ready", .. } => false,
+        Kept::Taint { key, .. } => rules.taints.selects(key),
+        Kept::Cordon => rules.cordon,
+    }
+}
+
+fn some_life() -> impl Strategy<Value = Vec<Step>> {
+    let name = || proptest::sample::select(&NAMES[..8]);
+    let keep = proptest::sample::select(vec!["", "pool", "a/*,kubernetes.io/os", "not a pattern", "*"]);
+    let ruled = || 0..5usize;
+    let set = (name(), proptest::sample::select(vec!["x", "y"]));
+    let step = prop_oneof![
+        5 => set.prop_map(|(name, value)| Step::Set(name, if name == "cordon:" { "true" } else { value })),
+        1 => keep.prop_map(|list| Step::Set(KEPT, list)),
+        1 => proptest::sample::select(&NAMES[..]).prop_map(Step::Remove),
+        1 => Just(Step::Set("annotation:label-storage/ignore", "true")),
+        1 => Just(Step::Remove("annotation:label-storage/ignore")),
+        6 => ruled().prop_map(|rules| Step::Store { rules, is_whole: true }),
+        4 => ruled().prop_map(|rules| Step::Restore { rules }),
+    ];
+    let delete = (prop::bool::weighted(0.8), any::<bool>())
+        .prop_map(|(is_heard, is_whole)| Step::Delete { is_heard, is_whole });
+    let after = ruled().prop_map(|rules| Step::Store { rules, is_whole: true });
+    (proptest::collection::vec(step, 0..8), delete, proptest::collection::vec(after, 0..3)).prop_map(
+        |(life, delete, after)| {
+            let create = Step::Create { machine: "A", is_known: true };
+            [vec![create], life, vec![delete], after].concat()
+        },
+    )
+}
+
+/// All that is on the Node, by name.
+fn all_of(node: &Node) -> BTreeMap<String, String> {
+    let taints = node.extras.taints.iter();
+    let taints = taints.map(|taint| (format!("taint:{}:{}", taint.effect, taint.key), taint.value.clone()));
+    let annotations = node.extras.annotations.iter();
+    let annotations = annotations.map(|(key, value)| (format!("annotation:{key}"), value.clone()));
+    let cordon = node.extras.is_unschedulable.then(|| ("cordon:".to_owned(), "true".to_owned()));
+    node.labels.clone().into_iter().chain(annotations).chain(taints).chain(cordon).collect()
+}
+
+/// What storers could have stored so far.
+type Storable = BTreeSet<(String, String)>;
+
+fn note(storable: &mut Storable, world: &World, rules: usize) {
+    let sighted = world.last_words.first().or(world.node.as_ref());
+    for (name, value) in sighted.map(all_of).unwrap_or_default() {
+        let keep = sighted.and_then(Node::keep_list);
+        if is_stored(&world.rules[rules], &name, keep) {
+            storable.insert((name, value));
+        }
+    }
+}
+
+fn check(world: &World, storable: &Storable, done: &Done) {
+    let Done::Restored { before, patch, .. } = done else { return };
+    for (name, value) in &patch.restored {
+        assert!(storable.contains(&(name.clone(), value.clone())), "{name}={value} was never to be stored");
+    }
+    let (after, record) = (world.node.as_ref().expect("a node"), world.record().expect("a record"));
+    for (name, value, _) in record.all() {
+        let kept = Kept::parse(name).expect("a name");
+        let had = before.value_of(kept).is_some();
+        assert!(had || after.value_of(kept) == Some(value), "{name} did not come back");
+    }
+}
+
+/// Storers of all rules in turn, until none has anything to write.
+fn settle(world: &mut World) {
+    let count = world.rules.len();
+    let mut record = world.record();
+    let mut unchanged = 0;
+    for round in 0.. {
+        world.take(&Step::Store { rules: round % count, is_whole: true });
+        let next = world.record();
+        unchanged = if next == record { unchanged + 1 } else { 0 };
+        record = next;
+        if unchanged == count {
+            return;
+        }
+        assert!(round < 5 * count, "they fight over {record:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_comes_back_is_what_rules_had_stored(lives in proptest::collection::vec(some_life(), 1..4)) {
+        let mut world = World::new(rules());
+        let mut storable = Storable::new();
+        for step in lives.concat() {
+            if let Step::Store { rules, .. } = step {
+                note(&mut storable, &world, rules);
+            }
+            let done = world.take(&step);
+            check(&world, &storable, &done);
+        }
+    }
+
+    #[test]
+    fn storers_with_different_rules_come_to_rest(lives in proptest::collection::vec(some_life(), 1..4), life in some_life()) {
+        let mut world = World::new(rules());
+        for step in lives.concat() {
+            world.take(&step);
+        }
+        settle(&mut world);
+        for step in life.iter().filter(|step| !matches!(step, Step::Delete { .. })) {
+            world.take(step);
+        }
+        settle(&mut world);
+    }
+
+    /// What one rule has stored stays, whatever others see of the Node, until one that stores it sees it removed.
+    #[test]
+    fn what_was_stored_is_dropped_only_by_who_would_store_it(lives in proptest::collection::vec(some_life(), 1..4)) {
+        let mut world = World::new(rules());
+        for step in lives.concat() {
+            if let Done::Stored { before: Some(before), after, node, rules, .. } = world.take(&step) {
+                let after = after.expect("nothing is deleted that fast");
+                let keep = node.as_ref().and_then(Node::keep_list);
+                for (name, value) in &before.labels {
+                    let is_same = after.labels.get(name) == Some(value);
+                    prop_assert!(is_same || is_stored(&world.rules[rules], name, keep), "{} {:?} {:?}", name, before, after);
+                }
+            }
+        }
+    }
+}
