@@ -21,6 +21,7 @@
 mod brake;
 mod choosing;
 mod command_line;
+mod configuration;
 mod conflicts;
 mod control_plane;
 mod crashes;
@@ -289,6 +290,16 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
+        configuration:
+            every_example_is_run
+            what_is_kept_is_what_the_examples_say
+            whose_word_counts_is_what_the_examples_say
+            who_is_the_same_is_what_the_examples_say
+            when_and_for_how_long_is_what_the_examples_say
+            recipes_for_machines_do_what_they_say
+            recipes_for_instances_do_what_they_say
+            the_defaults_and_the_charts_rules_are_as_documented
+            the_table_of_flags_is_what_the_daemons_have;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

@@ -64,20 +64,28 @@ pub fn run(
     test: impl AsyncFnOnce(&Scenario) -> Result<()>,
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let scenario = Scenario::new(sandbox, name, watch).await.map_err(|error| format!("{error:#}"))?;
-        // A failed assertion is a failed test like any other: it is reported, and cleaned up after.
-        let result = AssertUnwindSafe(test(&scenario)).catch_unwind().await.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            bail!("{}", text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic"))
-        });
-        let report = match &result {
-            Ok(()) => String::new(),
-            Err(error) => format!("{error:#}\n{}", scenario.describe().await),
-        };
-        scenario.clean_up().await;
-        result.map_err(|_| report)
-    })
+    runtime.block_on(within(sandbox, name, watch, test))
+}
+
+/// The same, for a test that is made of several: each has a namespace of its own.
+pub async fn within(
+    sandbox: &Arc<Sandbox>,
+    name: &str,
+    watch: bool,
+    test: impl AsyncFnOnce(&Scenario) -> Result<()>,
+) -> Result<(), String> {
+    let scenario = Scenario::new(sandbox, name, watch).await.map_err(|error| format!("{error:#}"))?;
+    // A failed assertion is a failed test like any other: it is reported, and cleaned up after.
+    let result = AssertUnwindSafe(test(&scenario)).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        bail!("{}", text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic"))
+    });
+    let report = match &result {
+        Ok(()) => String::new(),
+        Err(error) => format!("{error:#}\n{}", scenario.describe().await),
+    };
+    scenario.clean_up().await;
+    result.map_err(|_| report)
 }
 
 impl Scenario {

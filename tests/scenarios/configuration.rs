@@ -1,0 +1,109 @@
+//! That docs/configuration.md is right: every example in it is run, and does what is said of it there.
+//!
+//! - [`rules`] and [`recipes`]: what each example promises, written by hand.
+//! - [`life`]: what becomes of nodes, in steps.
+//! - [`flags`]: the table of flags and variables.
+
+mod flags;
+mod life;
+mod recipes;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, stream};
+use label_storage::Rules;
+use label_storage::rules::Draft;
+use serde_json::Value;
+
+pub use self::flags::the_table_of_flags_is_what_the_daemons_have;
+use self::life::Example;
+use crate::scenario::{self, Scenario};
+
+const CONFIGURATION: &str = include_str!("../../docs/configuration.md");
+const VALUES: &str = include_str!("../../deploy/chart/values.yaml");
+
+/// How many examples of a section are run at a time: each has two daemons of its own.
+const AT_A_TIME: usize = 3;
+
+/// The examples of the documentation, by name.
+fn documented() -> Result<BTreeMap<&'static str, &'static str>> {
+    let mut examples = BTreeMap::new();
+    for part in CONFIGURATION.split("<!-- example: ").skip(1) {
+        let (name, rest) = part.split_once(" -->\n```yaml\n").context("an example without its block")?;
+        let (file, _) = rest.split_once("```\n").with_context(|| format!("{name} does not end"))?;
+        ensure!(examples.insert(name, file).is_none(), "there are two examples {name}");
+    }
+    Ok(examples)
+}
+
+fn example(name: &str) -> Result<&'static str> {
+    documented()?.remove(name).with_context(|| format!("docs/configuration.md has no example {name}"))
+}
+
+/// Runs the examples of a section, a few at a time, each in a namespace of its own.
+async fn keep_their_promises(s: &Scenario, examples: Vec<Example>) -> Result<()> {
+    let runs = examples.iter().map(async |its| {
+        let file = example(its.name)?;
+        let name = format!("example-{}", its.name);
+        let run = scenario::within(&s.sandbox, &name, s.watch, async |s: &Scenario| its.run(s, file).await);
+        run.await.map_err(|report| anyhow::anyhow!("example {}: {report}", its.name))
+    });
+    let results: Vec<Result<()>> = stream::iter(runs).buffer_unordered(AT_A_TIME).collect().await;
+    let failed: Vec<_> =
+        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
+}
+
+pub async fn what_is_kept_is_what_the_examples_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, rules::what()).await
+}
+
+pub async fn whose_word_counts_is_what_the_examples_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, rules::whose()).await
+}
+
+pub async fn who_is_the_same_is_what_the_examples_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, rules::who()).await
+}
+
+pub async fn when_and_for_how_long_is_what_the_examples_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, rules::when()).await
+}
+
+pub async fn recipes_for_machines_do_what_they_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, recipes::machines()).await
+}
+
+pub async fn recipes_for_instances_do_what_they_say(s: &Scenario) -> Result<()> {
+    keep_their_promises(s, recipes::instances()).await
+}
+
+pub async fn every_example_is_run(_s: &Scenario) -> Result<()> {
+    let sections =
+        [rules::what, rules::whose, rules::who, rules::when, recipes::machines, recipes::instances];
+    let run: Vec<_> = sections.iter().flat_map(|section| section()).map(|example| example.name).collect();
+    let names: BTreeSet<_> = run.iter().copied().collect();
+    assert_eq!(names.len(), run.len(), "one of them is run twice: {run:?}");
+    let documented: BTreeSet<_> = documented()?.into_keys().collect();
+    let not_run: Vec<_> = documented.difference(&names).collect();
+    assert!(not_run.is_empty(), "examples of docs/configuration.md that nobody runs: {not_run:?}");
+    let unknown: Vec<_> = names.difference(&documented).collect();
+    assert!(unknown.is_empty(), "examples that docs/configuration.md does not have: {unknown:?}");
+    // One without a name would be no example at all.
+    let blocks = CONFIGURATION.matches("```yaml\n").count();
+    assert_eq!(blocks, documented.len(), "each block of YAML has a name");
+    Ok(())
+}
+
+pub async fn the_defaults_and_the_charts_rules_are_as_documented(_s: &Scenario) -> Result<()> {
+    let defaults = Draft::from_yaml(example("defaults")?)?;
+    let text = format!("{defaults:?}");
+    assert!(!text.contains("None"), "the defaults do not say all: {text}");
+    assert_eq!(defaults.rules(), Rules::default());
+    let mut values: Value = serde_saphyr::from_str(VALUES)?;
+    let chart: Value = serde_saphyr::from_str(example("chart")?)?;
+    assert_eq!(chart, values["rules"].take());
+    Ok(())
+}
