@@ -31,8 +31,8 @@ pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kep
     .await?;
     for winner in ["record", "report", "node"] {
         let label = format!("winner=\"{winner}\"");
-        let count = restorer.metric("label_storage_restorer_restore_conflicts_total", &[&label]);
-        assert_eq!(count.await?, 1.0, "{winner}");
+        let count = restorer.metric("restore_conflicts_total", &[&label]).await?;
+        assert_eq!(count, 1.0, "{winner}");
     }
     // What the node's values have replaced can still be found.
     let history = s.record(&node).await?.context("no record")?.more.history;

@@ -200,6 +200,27 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     }
     trials! {
         control_planes.bare, [Mode::Watching];
+        conflicts:
+            a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored;
+        identity:
+            where_the_name_is_enough_another_machine_has_all
+            fence_trust_and_identity_go_together;
+        keeping:
+            unless_it_is_chosen_nothing_but_labels_is_kept;
+        startup:
+            where_there_is_nothing_to_restore_pods_may_come_at_once
+            another_machine_waits_for_as_long_and_is_not_restored
+            unless_it_is_chosen_the_taint_is_left_alone;
+        history:
+            the_last_versions_are_in_the_record_and_no_more
+            without_history_there_is_none;
+        reloading:
+            new_rules_hold_without_a_restart_and_bad_ones_are_refused
+            flags_count_for_more_than_the_file
+            while_rules_change_nothing_is_lost
+            a_bad_file_at_the_start_is_one_line_and_exit_code_2;
+        retaining:
+            at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
             a_whole_node_is_the_same_in_both_formats;
         storing:

@@ -34,10 +34,10 @@ impl Followed {
     /// Waits until both daemons have taken note of so many files.
     async fn eventually_heard(&self, s: &Scenario, outcome: &str, times: f64) -> Result<()> {
         for (daemon, kind) in [(&self.storer, "storer"), (&self.restorer, "restorer")] {
-            let metric = format!("label_storage_{kind}_rules_reloads_total");
+            let metric = "rules_reloads_total";
             let label = format!("outcome=\"{outcome}\"");
             s.eventually(&format!("{outcome} by the {kind}"), times, async || {
-                daemon.metric(&metric, &[&label]).await
+                daemon.metric(metric, &[&label]).await
             })
             .await?;
         }
@@ -62,13 +62,13 @@ pub async fn new_rules_hold_without_a_restart_and_bad_ones_are_refused(s: &Scena
     for daemon in [&followed.storer, &followed.restorer] {
         assert!(daemon.has_logged(&["rules.yaml", "line 4", "omit"]), "{}", daemon.log());
     }
-    assert_eq!(followed.storer.metric("label_storage_storer_rules_refused", &[]).await?, 1.0);
+    assert_eq!(followed.storer.metric("rules_refused", &[]).await?, 1.0);
     s.label(&node, [("other", Some("2"))]).await?;
     s.eventually_stored(&node, labels([("other", "2"), ("pool", "gold"), ("tier", "1")])).await?;
 
     followed.write("conflicts: [{keys: [pool], wins: record}]\n")?;
     followed.eventually_heard(s, "accepted", 2.0).await?;
-    assert_eq!(followed.storer.metric("label_storage_storer_rules_refused", &[]).await?, 0.0);
+    assert_eq!(followed.storer.metric("rules_refused", &[]).await?, 0.0);
     s.eventually_stored(&node, labels([("other", "2"), ("pool", "gold"), ("tier", "2")])).await?;
     s.delete(&node).await?;
     s.create(&node, labels([("pool", "default")])).await?;

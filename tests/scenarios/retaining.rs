@@ -19,7 +19,7 @@ pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) 
     for node in &nodes {
         s.eventually_departed(node).await?;
     }
-    let held_back = "label_storage_storer_cleanups_held_back";
+    let held_back = "cleanups_held_back";
     s.eventually_after("the rest has to wait", 8.0, async || storer.metric(held_back, &[]).await).await?;
     let count = async || {
         let config_maps = s.config_maps.list(&ListParams::default()).await?.items;
@@ -27,7 +27,7 @@ pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) 
         Ok(names.filter(|name| name.starts_with("label-storage.")).count())
     };
     s.eventually("two are deleted", 8, count).await?;
-    let over = "label_storage_storer_cleanups_total";
+    let over = "cleanups_total";
     assert_eq!(storer.metric(over, &["reason=\"retention-over\""]).await?, 2.0);
     // One of the others returns, and is not late.
     let mut back = Vec::new();

@@ -37,6 +37,11 @@ pub fn record_name(node: &str) -> String {
     format!("{SHORTENED_PREFIX}{head}-{}", hex_sha256(node))
 }
 
+/// Whether something is filed under this that is no Node's name.
+pub(crate) fn is_identity(filed_under: &str) -> bool {
+    filed_under.contains(IDENTITY)
+}
+
 /// The Node's name, where the ConfigMap's name holds all of it.
 pub fn node_in_record_name(record: &str) -> Option<&str> {
     record.strip_prefix(PREFIX)

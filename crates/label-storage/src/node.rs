@@ -8,6 +8,8 @@ use crate::Labels;
 /// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`, and what it
 /// withheld, if anything: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
+/// The name that stands for all that a Node lacks of its record, where there is no room to name each.
+pub const EVERYTHING: &str = "*";
 /// The annotation with which a person takes a Node out of all this: `"true"`.
 pub const IGNORE: &str = "label-storage/ignore";
 /// The annotation that says which labels of this very Node are kept. It is kept itself.
@@ -80,7 +82,7 @@ pub struct Node {
 pub struct Extras {
     /// What its record is filed under, where that is not its name.
     pub identity: Option<String>,
-    /// Those annotations that the rules ask for, and our own.
+    /// Those annotations that were asked for: what the rules want and our own, or all of them.
     pub annotations: Labels,
     /// All of its taints, in their order: the list can only be written as a whole.
     pub taints: Vec<Taint>,
@@ -90,7 +92,9 @@ pub struct Extras {
     pub is_unidentified: bool,
     /// Which machine it is.
     pub machine: Machine,
-    /// Whether more than its metadata was read. If not, nothing is known of taints, cordon and machine.
+    /// Whether all of it was read, not its metadata alone. If not, nothing is known of taints, cordon and machine, nor of annotations
+    /// that the rules do not ask for. For a restorer *all* annotations are to be read then: it may be a record from other rules that
+    /// it restores, and it must not overwrite what it has not seen.
     pub is_whole: bool,
     /// Whether the rules have no record made of it. See [`Node::seen_through`].
     pub is_unselected: bool,
@@ -131,13 +135,49 @@ impl Machine {
     /// Whether this is the same machine beyond doubt. The cloud's name alone proves nothing: some clouds make it of the instance's
     /// name, which the next instance has again.
     pub fn is_surely(&self, other: &Self) -> bool {
-        self.system_uuid.is_some() && other.system_uuid.is_some() && !self.differs_from(other)
+        let is_proven = match (&self.system_uuid, &other.system_uuid) {
+            (Some(one), Some(other)) => is_proof(one, other),
+            _ => false,
+        };
+        is_proven && !self.differs_from(other)
+    }
+
+    /// Without names that are longer than any: a record has to hold them.
+    pub(crate) fn checked(self) -> Self {
+        let check = |name: Option<String>| name.filter(|name| name.len() <= MAX_IDENTITY);
+        Self { provider_id: check(self.provider_id), system_uuid: check(self.system_uuid) }
     }
 
     /// Whether nothing is known of it.
     pub fn is_unknown(&self) -> bool {
         self.provider_id.is_none() && self.system_uuid.is_none()
     }
+}
+
+/// The longest name that a machine, or anything else that a record is filed under, can have. Whoever writes it may write much more, and
+/// a record has to hold it.
+pub(crate) const MAX_IDENTITY: usize = 1024;
+
+/// What boards say whose maker gave them no UUID of their own.
+const NOBODYS: [&str; 4] = [
+    "00020003-0004-0005-0006-000700080009",
+    "03000200-0400-0500-0006-000700080009",
+    "07090201-0103-0301-0807-060504030201",
+    "12345678-1234-5678-90AB-CDDEEFAABBCC",
+];
+
+/// Whether a machine of this UUID can be told from others: many boards have none, and say what many others say.
+pub(crate) fn is_own_uuid(uuid: &str) -> bool {
+    // All zeroes, or all ones: there is none, says the standard.
+    let digits: Vec<_> =
+        uuid.bytes().filter(|byte| *byte != b'-').map(|byte| byte.to_ascii_lowercase()).collect();
+    let is_one_byte = digits.len() == 32 && digits.chunks(2).all(|byte| byte == &digits[..2]);
+    !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
+}
+
+/// Whether two UUIDs prove that it is one machine.
+pub(crate) fn is_proof(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other) && is_own_uuid(one)
 }
 
 /// Why an answer of the API server can't be used as a Node.
@@ -205,7 +245,7 @@ impl Node {
         is_own.then_some(generation.unwrap_or(u64::MAX))
     }
 
-    /// The names of what the restorer has not given this incarnation back, though its record had it.
+    /// The names of what the restorer has not given this incarnation back, though its record had it; or [`EVERYTHING`].
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
         let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
         own.into_iter()
@@ -293,6 +333,18 @@ mod tests {
             (machine("p", "s"), machine("p", "t"), false, true),
             (machine("p", ""), machine("p", "s"), false, false),
             (machine("", ""), machine("", ""), false, false),
+            // Nobody's names prove nothing.
+            (machine("p", NOBODYS[1]), machine("p", NOBODYS[1]), false, false),
+            (machine("", &NOBODYS[3].to_lowercase()), machine("", NOBODYS[3]), false, false),
+            (machine("", &"0".repeat(32)), machine("", &"0".repeat(32)), false, false),
+            (
+                machine("", "ffffffff-ffff-ffff-ffff-ffffffffffff"),
+                machine("", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"),
+                false,
+                false,
+            ),
+            (machine("", NOBODYS[0]), machine("", NOBODYS[1]), false, true),
+            (machine("", "0"), machine("", "0"), true, false),
         ] {
             assert_eq!(
                 (one.is_surely(&other), one.differs_from(&other)),

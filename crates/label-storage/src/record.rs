@@ -10,8 +10,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::kept::Kept;
-use crate::name::{node_in_record_name, record_name};
-use crate::node::Machine;
+use crate::name::{is_identity, node_in_record_name, record_name};
+use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid, key};
 
@@ -217,7 +217,7 @@ pub struct TooLarge {
 impl Record {
     /// The first record of a Node, as it looks in this view.
     pub fn of(node: &Node, now: Timestamp) -> Self {
-        let (identity, machine) = (node.extras.identity.clone(), node.extras.machine.clone());
+        let (identity, machine) = (node.extras.identity.clone(), node.extras.machine.clone().checked());
         Self {
             node: node.name.clone(),
             uid: Some(node.uid.clone()),
@@ -242,8 +242,11 @@ impl Record {
         // What was withheld from a Node it does not have, and that is not its word. Later on it may well be: what it was given since,
         // and has lost again, was removed.
         let is_of = self.uid.as_ref() == Some(&node.uid);
-        let withheld = node.withheld().filter(|_| !is_of);
-        self.followed_by(Self::of(node, now), withheld.collect(), is_of, rules)
+        let mut withheld: Vec<_> = node.withheld().filter(|_| !is_of).collect();
+        if withheld.contains(&EVERYTHING) {
+            withheld = self.labels.keys().map(String::as_str).collect();
+        }
+        self.followed_by(Self::of(node, now), withheld, is_of, rules)
     }
 
     /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts
@@ -256,8 +259,12 @@ impl Record {
         let is_lost = |name: &str| is_trust(name) && !node.labels.contains_key(name);
         let (withheld, mut labels): (Labels, Labels) =
             self.labels.clone().into_iter().partition(|(name, _)| is_lost(name));
+        // It was not yet given the list of what is to be kept of it.
+        let keep = if node.keep_list().is_none() { self.keep_patterns() } else { None };
+        let is_kept = |name: &str| keep.is_none() || rules.keeps(name, keep.as_ref());
         for (name, value) in &node.labels {
-            if !(wins(name) && labels.contains_key(name)) {
+            let is_stored = labels.contains_key(name);
+            if if is_stored { !wins(name) } else { is_kept(name) } {
                 labels.insert(name.clone(), value.clone());
             }
         }
@@ -388,7 +395,8 @@ impl Record {
 
         let mut damage = Vec::new();
         let annotations = Annotations(meta.annotations.as_ref());
-        let identity = annotations.get(IDENTITY).map(str::to_owned);
+        let identity = annotations
+            .optional(IDENTITY, &mut damage, |identity| is_identity(identity).then(|| identity.to_owned()));
         let node = match (annotations.get(NODE), node_in_record_name(name)) {
             _ if identity.as_ref().is_some_and(|identity| record_name(identity) != name) => {
                 let identity = excerpt(&identity.unwrap_or_default());
@@ -411,16 +419,16 @@ impl Record {
         let labels_generation =
             annotations.required(LABELS_GENERATION, &mut damage, |generation| generation.parse().ok());
         let captured_at = annotations.required(CAPTURED_AT, &mut damage, |time| time.parse().ok());
-        let departed_at = annotations
-            .get(DEPARTED_AT)
-            .and_then(|_| annotations.required(DEPARTED_AT, &mut damage, |time| time.parse().ok()));
+        let departed_at = annotations.optional(DEPARTED_AT, &mut damage, |time| time.parse().ok());
 
-        let origins = annotations
-            .get(WITHHELD)
-            .and_then(|_| annotations.required(WITHHELD, &mut damage, history::decode_withheld))
-            .unwrap_or_default();
         let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        let machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
+        let mut machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
+        let origins = annotations.optional(WITHHELD, &mut damage, history::decode_withheld);
+        if origins.is_none() && annotations.get(WITHHELD).is_some() {
+            // Some of what stands there was another machine's, and it can't be told which.
+            machine = Machine::default();
+        }
+        let origins = origins.unwrap_or_default();
         let mut more = More { identity, machine, ..More::default() };
 
         let mut labels = Labels::new();
@@ -510,6 +518,15 @@ impl Annotations<'_> {
             damage.push(Damage::Annotation(name));
         }
         value
+    }
+
+    fn optional<T>(
+        &self,
+        name: &'static str,
+        damage: &mut Vec<Damage>,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.get(name).and_then(|_| self.required(name, damage, read))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
 use crate::kept::{Kept, MAX_ANNOTATIONS};
-use crate::node::{KEEP, STARTUP_TAINT, Taint};
+use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
 use crate::rules::{Trust, Winner, never};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
@@ -164,17 +164,19 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
 }
 
 fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
-    let needs_proof = |kept: Kept<'_>| kept.is_trust() && rules.trust == Trust::SameMachine;
-    let needs_whole =
-        |(name, _, _)| Kept::parse(name).is_some_and(|kept| kept.is_in_spec() || needs_proof(kept));
-    if !node.extras.is_whole && (rules.is_fenced() || record.all().any(needs_whole)) {
+    let needs_whole = |(name, _, _)| {
+        // Of an annotation that the rules do not ask for, it is not even known that the Node has it.
+        Kept::parse(name).is_some_and(|kept| !matches!(kept, Kept::Label(_)) || needs_proof(kept, rules))
+    };
+    let needs_whole = rules.is_fenced() || rules.startup_taint.is_some() || record.all().any(needs_whole);
+    if !node.extras.is_whole && needs_whole {
         return Plan { patch: None, reason: Reason::SeenInPart };
     }
     if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::OtherMachine };
     }
     let mut patch = Patch::empty(node);
-    let mut annotations = 0;
+    let mut room = Room::beside(&node.extras.annotations);
     for (name, value, origin) in record.all() {
         // What is read from a record is checked there.
         let Some(kept) = Kept::parse(name) else { continue };
@@ -182,13 +184,18 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
         if own == Some(value) {
             continue;
         }
-        let why = reason_to_withhold(kept, value, origin, node, rules, &mut annotations);
-        match (why, own.map(|_| rules.conflicts.winner(name))) {
-            (Some(why), None) => patch.withheld.push(Withheld { name: name.to_owned(), why }),
+        let mut withhold = |why| patch.withheld.push(Withheld { name: name.to_owned(), why });
+        match (reason_to_withhold(kept, origin, node, rules), own) {
+            (Some(why), None) => withhold(why),
             // It has one that counts.
             (Some(_), Some(_)) => (),
+            (None, None) if !room.takes(kept, None, value) => withhold(Why::TooLarge),
             (None, None) => _ = patch.restored.insert(name.to_owned(), value.to_owned()),
-            (None, Some(winner)) => {
+            (None, own) => {
+                let winner = match rules.conflicts.winner(name) {
+                    Winner::Record if !room.takes(kept, own, value) => Winner::Node,
+                    winner => winner,
+                };
                 patch.conflicts.push(Conflict { name: name.to_owned(), winner });
                 if winner == Winner::Record {
                     patch.restored.insert(name.to_owned(), value.to_owned());
@@ -198,35 +205,65 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
     patch.taints = taints(node, &patch);
-    let withheld = patch.withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
-    patch.marker = Some(node.marker_for(record.generation, withheld));
+    patch.marker = Some(marker(node, record.generation, &patch.withheld, room));
     patch.generation = record.generation;
     let reason = if patch.restored.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
     Plan { patch: Some(patch), reason }
 }
 
-fn reason_to_withhold(
-    kept: Kept<'_>,
-    value: &str,
-    origin: Option<&str>,
-    node: &Node,
-    rules: &Rules,
-    annotations: &mut usize,
-) -> Option<Why> {
-    match kept {
-        _ if is_never_kept(kept) => Some(Why::Never),
-        _ if kept.is_trust() && rules.trust == Trust::SameMachine => {
-            match (origin, &node.extras.machine.system_uuid) {
-                (Some(origin), Some(own)) if origin.eq_ignore_ascii_case(own) => None,
-                (Some(_), Some(_)) => Some(Why::OtherMachine),
-                _ => Some(Why::MachineUnknown),
-            }
+/// The marker, with a name for each that was withheld as long as there is room for them.
+fn marker(node: &Node, generation: u64, withheld: &[Withheld], room: Room) -> String {
+    let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
+    let marker = node.marker_for(generation, names);
+    if room.takes_marker(&marker) { marker } else { node.marker_for(generation, [("many", EVERYTHING)]) }
+}
+
+/// How much may still come to a Node's annotations. One too many would have the API server refuse the whole patch.
+#[derive(Debug, Clone, Copy)]
+struct Room(usize);
+
+impl Room {
+    /// What is left for the marker. That is a hundred bytes long, unless very much was withheld.
+    const MARKER: usize = 16 << 10;
+
+    fn beside(annotations: &Labels) -> Self {
+        let others = annotations.iter().filter(|(key, _)| *key != RESTORED);
+        let bytes = others.map(|(key, value)| key.len() + value.len()).sum();
+        Self(MAX_ANNOTATIONS.saturating_sub(bytes))
+    }
+
+    /// Whether there is room to put a value in the place of what the Node has, if anything: then there is less of it.
+    fn takes(&mut self, kept: Kept<'_>, own: Option<&str>, value: &str) -> bool {
+        let Kept::Annotation(key) = kept else { return true };
+        let more = own.map_or(key.len() + value.len(), |own| value.len().saturating_sub(own.len()));
+        let fits = more + Self::MARKER <= self.0;
+        if fits {
+            self.0 -= more;
         }
-        Kept::Annotation(key) => {
-            *annotations += key.len() + value.len();
-            (*annotations > MAX_ANNOTATIONS).then_some(Why::TooLarge)
-        }
-        _ => None,
+        fits
+    }
+
+    fn takes_marker(self, marker: &str) -> bool {
+        RESTORED.len() + marker.len() <= self.0.min(Self::MARKER)
+    }
+}
+
+/// Whether it is only for the very machine that had it.
+fn needs_proof(kept: Kept<'_>, rules: &Rules) -> bool {
+    kept.is_trust() && rules.trust == Trust::SameMachine
+}
+
+fn reason_to_withhold(kept: Kept<'_>, origin: Option<&str>, node: &Node, rules: &Rules) -> Option<Why> {
+    if is_never_kept(kept) {
+        return Some(Why::Never);
+    }
+    if !needs_proof(kept, rules) {
+        return None;
+    }
+    match (origin, &node.extras.machine.system_uuid) {
+        (Some(origin), Some(own)) if is_proof(origin, own) => None,
+        (Some(origin), Some(own)) if !origin.eq_ignore_ascii_case(own) => Some(Why::OtherMachine),
+        _ => Some(Why::MachineUnknown),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Nodes and records as somebody with rules sees them.
 
 use crate::kept::Kept;
-use crate::node::KEEP;
+use crate::node::{KEEP, MAX_IDENTITY, is_own_uuid};
 use crate::rules::{IdentityBy, Patterns};
 use crate::{Node, Record, Rules, key};
 
@@ -12,7 +12,8 @@ pub enum Filing {
     ByName,
     /// Under this.
     Under(String),
-    /// Nowhere: the Node does not have what would make it the same when it returns, or does not have it yet.
+    /// Nowhere: the Node does not have what would make it the same when it returns, or does not have it yet, or it is what others
+    /// have as well.
     Nowhere,
 }
 
@@ -44,7 +45,11 @@ impl Rules {
                 (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))
             }
         };
-        match value.filter(|value| !value.is_empty()) {
+        let is_own = |value: &&str| match self.identity {
+            IdentityBy::SystemUuid => is_own_uuid(value),
+            _ => true,
+        };
+        match value.filter(|value| (1..=MAX_IDENTITY).contains(&value.len())).filter(is_own) {
             Some(value) => Filing::Under(format!("{kind}={value}")),
             None => Filing::Nowhere,
         }
@@ -53,6 +58,7 @@ impl Rules {
     /// Whether a Node's metadata is not enough to tell what is to be stored of it, or where.
     pub fn needs_whole_nodes(&self) -> bool {
         let is_by_machine = matches!(self.identity, IdentityBy::ProviderId | IdentityBy::SystemUuid);
+        // What a Node said last is not to be stored in the record of another machine.
         self.cordon || is_by_machine || self.is_fenced() || !self.taints.selects_none()
     }
 
@@ -107,15 +113,27 @@ impl Node {
 impl Record {
     /// The record as a storer with these rules sees it: what it would not store is set aside with all else in there that is not
     /// its business. So it makes the record no different from its Node, and not empty, and is written back as it was. The list
-    /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers.
+    /// of what is to be kept is the Node's, where that is known: it may be another than the record remembers. And where only the
+    /// Node's metadata is known, the record is right about all else.
     pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
-        let remembered = self.labels.get(&Kept::Annotation(KEEP).to_string()).map(String::as_str);
-        let keep = keep_patterns(node.map_or(remembered, Node::keep_list));
+        let keep = match node {
+            Some(node) => keep_patterns(node.keep_list()),
+            None => self.keep_patterns(),
+        };
         let keeps_all = keep.is_none() && rules.keeps_all_labels();
-        let is_beyond = |name: &str| !(keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref()));
+        let is_unknown = node.is_some_and(|node| !node.extras.is_whole);
+        let is_unseen = |name: &str| is_unknown && Kept::parse(name).is_some_and(Kept::is_in_spec);
+        let keeps = |name: &str| keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref());
+        let is_beyond = |name: &str| !keeps(name) || is_unseen(name);
         let beyond = self.labels.extract_if(.., |name, _| is_beyond(name));
         self.leftovers.data.extend(beyond.map(|(name, value)| key::encode_entry(&name, &value)));
         self
+    }
+
+    /// The list of what is to be kept of its Node, as the record remembers it.
+    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+        let list = self.labels.get(&Kept::Annotation(KEEP).to_string());
+        keep_patterns(list.map(String::as_str))
     }
 }
 

@@ -270,8 +270,8 @@ pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> boo
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
         _ if last.traits.is_ignored || last.traits.is_unidentified => false,
-        Stored::Nothing if last.traits.is_unselected => false,
-        // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had.
+        // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had, and
+        // follows it, selected or not.
         Stored::Nothing => true,
         Stored::Unreadable => false,
         Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),

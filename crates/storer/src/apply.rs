@@ -71,6 +71,9 @@ impl Worker<Task> for Apply {
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("write the record"));
         }
+        // It has become so just now, and is to be asked for in its turn.
+        let is_early = plan.reason == Reason::RetentionOver && !task.may_clean_up;
+        let plan = if is_early { Plan { action: Action::Nothing, ..plan } } else { plan };
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
         if let Some(live) = live.as_ref().filter(|live| Some(live.uid.digest()) != task.uid)
             && takes_over(plan.reason)

@@ -98,12 +98,34 @@ impl Daemon for Args {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn rules_of_the_storer_alone_have_flags_too() {
+        for (args, file) in [
+            (&[][..], ""),
+            (&["--retention", "7d", "--fence"][..], "{retention: 7d, identity: {fence: true}}"),
+            (&["--retention=forever"], "retention: forever"),
+            (&["--cleanup-share", "2.5%", "--history", "0"], "{cleanupShare: 2.5%, history: 0}"),
+        ] {
+            let read = Args::try_parse_from(std::iter::once(&"storer").chain(args)).expect("good flags");
+            assert_eq!(read.draft(), Draft::from_yaml(file).expect(file), "{args:?}");
+        }
+        for (arg, advice) in [
+            ("--retention=59s", "at least 1m, such as 30d, or forever"),
+            ("--cleanup-share=10", "such as 10%"),
+            ("--cleanup-share=0%", "above 0%"),
+            ("--history=21", "from 0 to 20"),
+        ] {
+            let refused = Args::try_parse_from(["storer", arg]).expect_err(arg).to_string();
+            assert!(refused.contains(advice), "{arg}: {refused}");
+        }
     }
 }

@@ -56,6 +56,8 @@ type News = (Reason, ResourceVersion, ResourceVersion);
 
 /// What is to be done with one Node.
 pub(crate) struct Task {
+    /// Whether its record may be deleted for its age.
+    pub(crate) may_clean_up: bool,
     /// The Node's name, where a Node is known.
     pub(crate) node: Option<String>,
     /// Its last labels, if it was deleted and they are not stored.
@@ -174,11 +176,7 @@ impl Planner for StorePlanner {
                 Verdict::After(TIDY, Urgency::Tidy)
             }
             Reason::Returned => Verdict::After(UNRESTORED, Urgency::Tidy),
-            Reason::EmptyForGood => Verdict::Now(Urgency::Tidy),
-            Reason::RetentionOver => match self.cleanup.wait(node, Instant::now()) {
-                None => Verdict::Now(Urgency::Tidy),
-                Some(pause) => Verdict::After(pause, Urgency::Tidy),
-            },
+            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Tidy),
         }
     }
 
@@ -221,7 +219,12 @@ impl Planner for StorePlanner {
             return Err(LOOK_AGAIN);
         }
         let row = look.row;
+        let is_over = self.reason(row) == Some(Reason::RetentionOver);
+        if is_over && let Some(pause) = self.cleanup.wait(row.name(), Instant::now()) {
+            return Err(pause);
+        }
         Ok(Task {
+            may_clean_up: is_over,
             node: row.node().map(|_| row.node_name().to_owned()),
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),

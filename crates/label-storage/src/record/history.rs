@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use jiff::Timestamp;
+
 use super::{Version, Withheld, to_the_second};
+use crate::kept::Kept;
 use crate::{Labels, key};
 
 /// A version's name in `data`, before its generation.
 const NAME: &str = "history:";
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
@@ -25,15 +29,18 @@ pub(super) fn encode(version: &Version) -> (String, String) {
     key::encode_entry(&format!("{NAME}{}", version.generation), &value)
 }
 
-/// The generation that an entry of this name tells of, if it is one.
+/// The generation that an entry of this name tells of, if it is one. Two spellings of one number would be one entry when written.
 pub(super) fn generation(name: &str) -> Option<u64> {
-    name.strip_prefix(NAME)?.parse().ok()
+    let digits = name.strip_prefix(NAME)?;
+    digits.parse().ok().filter(|generation: &u64| generation.to_string() == digits)
 }
 
-/// A version, of what stands there.
+/// A version, of what stands there; `None` where some of it would be lost if it was written again, or could never have been kept.
 pub(super) fn decode(generation: u64, value: &str) -> Option<Version> {
-    let Written { at, kept } = serde_json::from_str(value).ok()?;
-    Some(Version { generation, at: at.and_then(|at| at.parse().ok()), labels: kept })
+    let Written { at, kept: labels } = serde_json::from_str(value).ok()?;
+    let at = at.map(|at| at.parse::<Timestamp>()).transpose().ok()?;
+    let is_kept = |(name, value): (&String, &String)| Kept::parse(name).is_some_and(|kept| kept.takes(value));
+    labels.iter().all(is_kept).then_some(Version { generation, at, labels })
 }
 
 /// What was withheld: each name, with the machine that had it, or with nothing.

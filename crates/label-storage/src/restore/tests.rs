@@ -2,6 +2,11 @@ use super::*;
 use crate::Record;
 use crate::fixtures::{node, record};
 
+mod conflicts;
+mod hostile;
+mod startup;
+mod withholding;
+
 fn patch(restored: &[(&str, &str)], node: &Node, generation: u64) -> Option<Patch> {
     let restored = restored.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let marker = Some(format!("{}/{generation}", node.uid));

@@ -76,8 +76,8 @@ pub struct RuleArgs {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub fence: Option<bool>,
 
-    /// To which machine labels that pods trust, node-restriction.kubernetes.io/*, are restored: same-machine, or name for any
-    /// that is known by the same name [default: same-machine]
+    /// To which machines labels that no kubelet can set itself, node-restriction.kubernetes.io/*, are restored: same-machine for the
+    /// one that they were stored from, or name for any that --identity takes for the same [default: same-machine]
     #[arg(long, env = "LABEL_STORAGE_TRUST_LABELS", value_name = "WHOM")]
     pub trust_labels: Option<Trust>,
 

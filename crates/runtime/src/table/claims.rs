@@ -11,6 +11,8 @@ use super::{Name, Row};
 pub(super) struct Claims {
     /// Whoever has claimed it for longest comes first.
     all: Vec<Claim>,
+    /// Where somebody was looked for last. Lists tell of Nodes in the same order each time, so the next is likely beside it.
+    looked_at: usize,
     /// Whose it was last: the Node that left it last or, before any is seen, the one that the record names.
     last: Option<Name>,
 }
@@ -22,6 +24,17 @@ struct Claim {
     version: ResourceVersion,
     /// The version at which this incarnation was first seen to claim it.
     since: ResourceVersion,
+}
+
+impl Claims {
+    /// Somebody's claim. Where a zone is taken for an identity, half a cluster claims one row: not all are to be looked at for each.
+    fn of(&mut self, name: &Name) -> Option<&mut Claim> {
+        let is_it = |claim: &Claim| claim.name == *name;
+        let beside = self.looked_at + 1;
+        let is_beside = self.all.get(beside).is_some_and(is_it);
+        self.looked_at = if is_beside { beside } else { self.all.iter().position(is_it)? };
+        self.all.get_mut(self.looked_at)
+    }
 }
 
 impl Row {
@@ -61,10 +74,9 @@ impl Row {
 
     /// A Node claims it, and looks like this. `is_known`: it did so before.
     pub(super) fn claim(&mut self, name: &Name, node: &NodeSummary, is_known: bool) {
-        let all = &mut self.claims.get_or_insert_default().all;
+        let claims = self.claims.get_or_insert_default();
         let (packed, version) = (PackedNode::pack(node), node.version);
-        // Not looked for in vain: where a zone is taken for an identity, half a cluster claims one row.
-        let known = if is_known { all.iter_mut().find(|claim| claim.name == *name) } else { None };
+        let known = if is_known { claims.of(name) } else { None };
         match known {
             Some(claim) => {
                 let is_same = claim.node.unpack(version).is_some_and(|known| known.uid == node.uid);
@@ -72,10 +84,10 @@ impl Row {
                 (claim.node, claim.version) = (packed, version);
             }
             None => {
-                if all.is_empty() {
-                    all.reserve_exact(1);
+                if claims.all.is_empty() {
+                    claims.all.reserve_exact(1);
                 }
-                all.push(Claim { name: Name::clone(name), node: packed, version, since: version });
+                claims.all.push(Claim { name: Name::clone(name), node: packed, version, since: version });
             }
         }
         self.show();

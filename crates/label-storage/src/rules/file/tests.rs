@@ -220,6 +220,25 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
+fn a_file_that_was_made_to_do_harm_is_only_refused() {
+    let laughs = (1..30).map(|n| format!("x{n}: &x{n} [*x{0}, *x{0}]\n", n - 1)).collect::<String>();
+    for text in [
+        "[".repeat(1 << 18),
+        "{a: ".repeat(1 << 17),
+        "- ".repeat(1 << 18),
+        format!("labels: {{include: {}", "[".repeat(1 << 18)),
+        format!("labels: {{include: &a [{}", "*a, ".repeat(1 << 16)),
+        format!("x0: &x0 [a]\n{laughs}"),
+        format!("retention: {}", "9".repeat(1 << 18)),
+        format!("labels: {{include: ['{}']}}", "*a".repeat(1 << 17)),
+        format!("{}: 1", "k".repeat(1 << 18)),
+    ] {
+        let refused = Draft::from_yaml(&text).expect_err("no rules").to_string();
+        assert!(refused.len() < 4000, "{refused}");
+    }
+}
+
+#[test]
 fn rules_are_told_in_a_line_of_what_is_not_the_default() {
     for (text, told) in [
         ("", "{}"),

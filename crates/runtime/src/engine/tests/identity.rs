@@ -214,7 +214,11 @@ async fn an_attempt_that_waits_for_its_turn_is_dropped_when_its_row_is_contested
     assert!(engine.next(Urgency::Tidy, later).is_none());
     assert!(!engine.queue.contains(K));
     engine.observe(deleted(named("bb", K, 7)));
-    assert!(engine.take().is_some());
+    // Nor is it tried again after one that succeeded.
+    let ticket = engine.take().expect("work");
+    engine.observe(seen(named("bb", K, 8)));
+    engine.finish(ticket, Instant::now(), Ok(NOTHING));
+    assert!(!engine.queue.contains(K));
 }
 
 #[tokio::test]
@@ -235,6 +239,18 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
     assert_eq!(engine.shown(K), Some("bb"));
     assert!(engine.queue.contains(K));
+}
+
+#[tokio::test]
+async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.table.see_record(K, ResourceVersion(3), Stored::Unreadable);
+    let (node, versions) = (Name::from(K), engine.table.get(K).expect("a row").versions());
+    let ticket = Ticket { node, asked_for: None, task: (), earlier_tries: 0, versions, due_since: None };
+    let read = Reading::Present(named("a", L, 8).summary());
+    engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
+    assert_eq!(engine.shown(K), None);
 }
 
 #[tokio::test]

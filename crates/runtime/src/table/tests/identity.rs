@@ -134,6 +134,13 @@ fn nodes_without_an_identity_are_counted_and_in_no_row() {
     table.see_elsewhere(elsewhere("a", 6, true), false);
     table.see_elsewhere(elsewhere("b", 4, true), false);
     assert_eq!((table.unfiled(), count(&table).0, shown(&table, K)), (2, 2, None));
+    let now = Instant::now();
+    table.see_elsewhere(elsewhere("b", 6, true), false);
+    assert_eq!(
+        table.unfiled_since(now).map(|unfiled| unfiled.nodes),
+        Some(2),
+        "it has been for as long as before"
+    );
     // It is given one, late.
     assert!(see(&mut table, K, "b", 7));
     assert_eq!((table.unfiled(), shown(&table, K)), (1, Some(("b", 7))));

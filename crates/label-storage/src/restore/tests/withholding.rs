@@ -1,0 +1,167 @@
+//! What a Node is not given, and why.
+
+use super::*;
+use crate::rules::Trust;
+
+const TIER: &str = "node-restriction.kubernetes.io/tier";
+
+/// What is withheld, and why; and the marker.
+fn withheld(node: &Node, record: &Record, rules: &Rules) -> (Vec<(String, Why)>, String) {
+    let patch = plan_restore(node, Stored::Record(record), rules, false).patch.expect("a patch");
+    let withheld = patch.withheld.into_iter().map(|withheld| (withheld.name, withheld.why)).collect();
+    (withheld, patch.marker.expect("a marker"))
+}
+
+#[test]
+fn trust_comes_back_to_the_very_machine_alone() {
+    let nobodys = "03000200-0400-0500-0006-000700080009";
+    for (had, has, why) in [
+        (Some("A"), Some("A"), None),
+        (Some("ab-CD"), Some("AB-cd"), None),
+        (Some("A"), Some("B"), Some(Why::OtherMachine)),
+        (Some("A"), None, Some(Why::MachineUnknown)),
+        (None, Some("A"), Some(Why::MachineUnknown)),
+        (None, None, Some(Why::MachineUnknown)),
+        (Some(nobodys), Some(nobodys), Some(Why::MachineUnknown)),
+    ] {
+        let mut node = node("a").incarnation("u2").whole();
+        node.extras.machine.system_uuid = has.map(str::to_owned);
+        let mut own = record("a", "u1").label(TIER, "x");
+        own.more.machine.system_uuid = had.map(str::to_owned);
+        let earlier = record("a", "u1").withheld(TIER, "x", had).machine("other");
+        for record in [own, earlier] {
+            let expected: Vec<_> = why.map(|why| (TIER.to_owned(), why)).into_iter().collect();
+            let (names, marker) = withheld(&node, &record, &Rules::default());
+            assert_eq!(names, expected, "{had:?} {has:?}");
+            let named = why.map_or(String::new(), |why| format!("/{}:{TIER}", why.as_str()));
+            assert_eq!(marker, format!("u2/4{named}"));
+            // Unless the operator says that the name is enough.
+            let trusting = Rules { trust: Trust::Name, ..Rules::default() };
+            assert_eq!(withheld(&node, &record, &trusting).0, []);
+        }
+    }
+}
+
+#[test]
+fn trust_that_the_machine_has_by_now_is_not_overruled_by_another_machines() {
+    let node = node("a").incarnation("u2").machine("B").label(TIER, "mine");
+    let record = record("a", "u1").label(TIER, "x").machine("A");
+    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    let plan = plan_restore(&node, Stored::Record(&record), &record_wins, false);
+    let patch = plan.patch.expect("a patch");
+    assert!(patch.restored.is_empty() && patch.withheld.is_empty() && patch.conflicts.is_empty());
+}
+
+#[test]
+fn what_tells_of_a_machines_state_is_never_brought_back() {
+    let names = [
+        "annotation:csi.volume.kubernetes.io/nodeid",
+        "annotation:label-storage/ignore",
+        "annotation:label-storage/restored",
+        "annotation:volumes.kubernetes.io/controller-managed-attach-detach",
+        "taint:NoExecute:node.kubernetes.io/not-ready",
+        "taint:NoExecute:node.kubernetes.io/out-of-service",
+        "taint:NoSchedule:label-storage/restoring",
+        "taint:NoSchedule:node.cloudprovider.kubernetes.io/shutdown",
+        "taint:NoSchedule:node.cloudprovider.kubernetes.io/uninitialized",
+        "taint:NoSchedule:node.kubernetes.io/unschedulable",
+    ];
+    let record = names.iter().fold(record("a", "u1"), |record, name| record.label(name, "x"));
+    let record = record.label("annotation:label-storage/keep", "pool");
+    let node = node("a").incarnation("u2").whole();
+    let patch =
+        plan_restore(&node, Stored::Record(&record), &Rules::default(), false).patch.expect("a patch");
+    assert_eq!(patch.withheld.iter().map(|withheld| &withheld.name).collect::<Vec<_>>(), names);
+    assert!(patch.withheld.iter().all(|withheld| withheld.why == Why::Never));
+    assert_eq!(patch.annotations().collect::<Vec<_>>(), [("label-storage/keep", "pool")]);
+    assert_eq!(patch.taints, None);
+}
+
+#[test]
+fn annotations_that_the_node_has_no_room_for_are_withheld_and_no_others() {
+    let kilobytes = |count: usize| "x".repeat(count << 10);
+    let record = record("a", "u1")
+        .label("annotation:a", &kilobytes(100))
+        .label("annotation:b", &kilobytes(100))
+        .label("annotation:c", &kilobytes(50))
+        .label("annotation:d", "small")
+        .label("pool", "gold");
+    for (own, too_large) in [
+        (0, &["annotation:c"][..]),
+        (60, &["annotation:b"]),
+        (200, &["annotation:a", "annotation:b", "annotation:c"]),
+    ] {
+        let node = node("a").incarnation("u2").whole().annotated("own", &kilobytes(own));
+        // What the marker replaces counts for nothing.
+        let node = node.annotated(crate::node::RESTORED, &kilobytes(50)).marked(&kilobytes(50));
+        let (names, _) = withheld(&node, &record, &Rules::default());
+        let expected: Vec<_> = too_large.iter().map(|name| ((*name).to_owned(), Why::TooLarge)).collect();
+        assert_eq!(names, expected, "beside {own} KiB");
+    }
+    // What stays as the Node has it takes no room, and what replaces it takes what is more of it.
+    let node =
+        node("a").incarnation("u2").whole().annotated("a", &kilobytes(99)).annotated("b", &kilobytes(99));
+    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    for rules in [Rules::default(), record_wins] {
+        assert_eq!(withheld(&node, &record, &rules).0, [("annotation:c".to_owned(), Why::TooLarge)]);
+    }
+}
+
+#[test]
+fn a_record_that_can_not_win_for_lack_of_room_does_not() {
+    let node = node("a").incarnation("u2").whole().annotated("a", "mine");
+    let record = record("a", "u1").label("annotation:a", &"x".repeat(250 << 10));
+    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    let patch = plan_restore(&node, Stored::Record(&record), &record_wins, false).patch.expect("a patch");
+    assert_eq!(patch.conflicts, [Conflict { name: "annotation:a".to_owned(), winner: Winner::Node }]);
+    assert!(patch.restored.is_empty() && patch.withheld.is_empty());
+}
+
+#[test]
+fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
+    let name = |i: usize| format!("{}.node-restriction.kubernetes.io/{i:04}", "x".repeat(60));
+    let stored = |count| (0..count).fold(record("a", "u1"), |record, i| record.label(&name(i), "x"));
+    let node = node("a").incarnation("u2").machine("B");
+    for (count, named) in [(1, 1), (100, 100), (200, 1)] {
+        let record = stored(count);
+        let (names, marker) = withheld(&node, &record, &Rules::default());
+        assert_eq!(names.len(), count);
+        assert!(marker.len() <= 16 << 10);
+        let marked = node.clone().marked(&marker);
+        assert_eq!(marked.withheld().count(), named, "{marker}");
+        assert_eq!(marked.restored_from(), Some(4));
+        // Either way the storer keeps all of it.
+        let now = crate::fixtures::second(1);
+        let kept = record.retaken(&marked, now, &Rules::default());
+        assert_eq!(kept.more.withheld.len(), count);
+        assert_eq!(kept.labels, Labels::new());
+    }
+}
+
+#[test]
+fn behind_a_fence_nothing_comes_back_to_another_machine() {
+    let machine = |provider_id: &str, system_uuid: &str| {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        crate::node::Machine { provider_id: some(provider_id), system_uuid: some(system_uuid) }
+    };
+    let fence = Rules { fence: true, ..Rules::default() };
+    let by_machine = Rules { identity: crate::rules::IdentityBy::SystemUuid, ..fence.clone() };
+    for (had, has, is_other) in [
+        (machine("p", "A"), machine("p", "A"), false),
+        (machine("p", "A"), machine("q", "A"), true),
+        (machine("p", "A"), machine("p", "B"), true),
+        (machine("p", "A"), machine("", "B"), true),
+        (machine("", "A"), machine("p", ""), false),
+        (machine("", ""), machine("p", "B"), false),
+    ] {
+        let mut node = node("a").incarnation("u2").whole();
+        node.extras.machine = has;
+        let mut record = record("a", "u1").label("pool", "gold");
+        record.more.machine = had;
+        for (rules, is_refused) in [(&fence, is_other), (&by_machine, false), (&Rules::default(), false)] {
+            let plan = plan_restore(&node, Stored::Record(&record), rules, false);
+            assert_eq!(plan.reason == Reason::OtherMachine, is_refused, "{node:?}");
+            assert_eq!(plan.patch.is_none(), is_refused, "not even a marker");
+        }
+    }
+}
