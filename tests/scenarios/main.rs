@@ -210,6 +210,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         startup:
             where_there_is_nothing_to_restore_pods_may_come_at_once
             another_machine_waits_for_as_long_and_is_not_restored
+            nodes_that_nobody_can_tell_apart_wait_for_as_long
             unless_it_is_chosen_the_taint_is_left_alone;
         history:
             the_last_versions_are_in_the_record_and_no_more

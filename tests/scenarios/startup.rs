@@ -122,3 +122,21 @@ pub async fn unless_it_is_chosen_the_taint_is_left_alone(s: &Scenario) -> Result
     assert!(keeps_pods_away(&s.get(&node).await?));
     Ok(())
 }
+
+pub async fn nodes_that_nobody_can_tell_apart_wait_for_as_long(s: &Scenario) -> Result<()> {
+    let flags = ["--startup-taint=2s", "--identity", "label:example.com/serial"];
+    let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
+    let (one, other, nobody) = (s.node("one"), s.node("other"), s.node("nobody"));
+    let mut same = registered();
+    same["metadata"] = json!({"labels": {"example.com/serial": "s1"}});
+    // Before anybody can restore or store either of them.
+    s.create_as(&one, same.clone()).await?;
+    s.create_as(&other, same).await?;
+    s.create_as(&nobody, registered()).await?;
+    eventually_lifted(s, &nobody).await?;
+    is_told(s, &nobody, "no-identity").await?;
+    for node in [&one, &other] {
+        eventually_lifted(s, node).await?;
+    }
+    Ok(())
+}

@@ -9,6 +9,7 @@ use label_storage::node::{RESTORED, Taint};
 use label_storage::restore::{self, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
+use label_storage::summary::UidDigest;
 use label_storage::{Node, plan_restore};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
@@ -38,6 +39,9 @@ impl Worker<Task> for Apply {
     /// One attempt at one Node. First the Node is seen, in an event or by name, then its record is read: a record that
     /// was read before may hold a label that was removed before this incarnation was created.
     async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+        if let Some(uid) = task.contested {
+            return self.lift_contested(task, uid).await;
+        }
         // An event is as good a view as any, while it is young and no write of this Node was refused because of it.
         let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
         if let Some((node, seen_at)) = &task.view
@@ -123,12 +127,24 @@ impl Apply {
     /// Lets pods come to a Node whose record nobody can read.
     async fn lift_unread(&self, node: &Node, error: &Error) -> Result<Done, Error> {
         tracing::warn!(node = node.name, %error, "its record can't be read, and pods have waited for long enough");
-        let plan = plan_restore(node, Stored::Unreadable, &self.replica.rules, true);
-        let lifted = match plan.patch {
-            Some(patch) if !self.replica.args.dry_run => self.patch(node, &patch, "no-answer").await?,
-            _ => node.clone(),
-        };
+        let lifted = self.lift(node, "no-answer").await?;
         Ok(Done { outcome: Some("lifted"), node: Reading::Present(lifted.summary()), record: Reading::None })
+    }
+
+    /// Lets pods come to a Node that is not the only one to claim its record.
+    async fn lift_contested(&self, task: &Task, uid: UidDigest) -> Result<Done, Error> {
+        let node = self.replica.nodes.get(&task.node).await?.filter(|node| node.uid.digest() == uid);
+        if let Some(node) = node.filter(Node::has_startup_taint) {
+            self.lift(&node, "contested").await?;
+        }
+        Ok(Done { outcome: Some("lifted"), node: Reading::None, record: Reading::None })
+    }
+
+    async fn lift(&self, node: &Node, why: &'static str) -> Result<Node, Error> {
+        match plan_restore(node, Stored::Unreadable, &self.replica.rules, true).patch {
+            Some(patch) if !self.replica.args.dry_run => self.patch(node, &patch, why).await,
+            _ => Ok(node.clone()),
+        }
     }
 
     /// Patches a Node, and returns it as it is after that.
@@ -184,7 +200,7 @@ impl Apply {
 /// Why pods may come to a Node that was not restored, as metrics have it.
 fn lifting(reason: &'static str) -> &'static str {
     match reason {
-        "record-unreadable" | "other-machine" | "no-answer" => reason,
+        "record-unreadable" | "other-machine" | "no-identity" | "contested" | "no-answer" => reason,
         _ => "nothing-to-restore",
     }
 }

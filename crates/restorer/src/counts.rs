@@ -38,8 +38,15 @@ impl Counts {
     }
 }
 
-const LIFTS: [&str; 6] =
-    ["restored", "nothing-to-restore", "record-unreadable", "other-machine", "contested", "no-answer"];
+const LIFTS: [&str; 7] = [
+    "restored",
+    "nothing-to-restore",
+    "record-unreadable",
+    "other-machine",
+    "no-identity",
+    "contested",
+    "no-answer",
+];
 
 const GAUGES: &[Defined] = &[
     ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),

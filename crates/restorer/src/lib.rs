@@ -9,11 +9,12 @@
 //!
 //! - `planner`: which Nodes are to be restored.
 //! - `apply`: the one place that writes.
-//! - `counts`: what is counted.
+//! - `counts`: what is counted; `taints`: for how long pods are kept away.
 
 mod apply;
 mod counts;
 mod planner;
+mod taints;
 
 use std::sync::Arc;
 

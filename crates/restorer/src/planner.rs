@@ -14,6 +14,7 @@ use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
 
 use crate::apply::{FENCED, WOULD_RESTORE};
+use crate::taints::Taints;
 
 /// So many Nodes that wait to be restored are remembered as they were seen, which saves a call for each. Those beyond
 /// are read again when their turn comes: memory is bounded, whatever returns at once.
@@ -41,8 +42,8 @@ pub(crate) struct RestorePlanner {
     said: Option<HashMap<Name, News>>,
     /// Nodes that are not to be restored, because they are other machines than their records'.
     fenced: HashMap<Name, Versions>,
-    /// Nodes that keep pods away until they are restored: which incarnation, and since when.
-    tainted: HashMap<Name, (UidDigest, Instant)>,
+    /// Nodes that keep pods away until they are restored, by their own names.
+    tainted: Taints,
 }
 
 /// What a record is to be made from, or from something later.
@@ -70,6 +71,8 @@ type Versions = (ResourceVersion, ResourceVersion);
 pub(crate) struct Task {
     /// The Node's name.
     pub(crate) node: String,
+    /// Which incarnation it is, where another Node claims to be the same: then nothing is restored.
+    pub(crate) contested: Option<UidDigest>,
     /// Whether pods have been kept away from it for long enough.
     pub(crate) is_overdue: bool,
     /// The Node, and when it looked like this.
@@ -83,6 +86,7 @@ pub(crate) struct Task {
 impl RestorePlanner {
     pub(crate) fn new(rules: Arc<Rules>, dry_run: bool) -> Self {
         Self {
+            tainted: Taints::new(rules.startup_taint),
             rules,
             owed: HashMap::new(),
             ahead: Ahead::new(PATIENCE),
@@ -90,26 +94,13 @@ impl RestorePlanner {
             unsure: HashSet::new(),
             said: dry_run.then(HashMap::new),
             fenced: HashMap::new(),
-            tainted: HashMap::new(),
         }
     }
 
     /// For how long pods may still be kept away from a Node; `None`: they are not.
     fn taint_left(&self, row: &Row) -> Option<Duration> {
-        let (bound, node) = (self.rules.startup_taint?, row.node()?);
-        node.traits.has_startup_taint.then_some(())?;
-        let known = self.tainted.get(row.name()).filter(|(uid, _)| *uid == node.uid);
-        Some(bound.saturating_sub(known.map_or(Duration::ZERO, |(_, since)| since.elapsed())))
-    }
-
-    fn note_taint(&mut self, row: &Row) {
-        match row.node().filter(|node| node.traits.has_startup_taint && self.rules.startup_taint.is_some()) {
-            None => drop(self.tainted.remove(row.name())),
-            Some(node) if self.tainted.get(row.name()).is_some_and(|(uid, _)| *uid == node.uid) => (),
-            Some(node) => {
-                self.tainted.insert(Name::clone(row.name()), (node.uid, Instant::now()));
-            }
-        }
+        let node = row.node().filter(|node| node.traits.has_startup_taint)?;
+        self.tainted.left(row.node_name(), node.uid)
     }
 
     fn is_fenced(&self, row: &Row) -> bool {
@@ -155,7 +146,8 @@ impl Planner for RestorePlanner {
         if let Some(reason) = reason {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
         }
-        self.note_taint(look.row);
+        let tainted = look.row.node().filter(|node| node.traits.has_startup_taint);
+        self.tainted.note(look.row.node_name(), tainted.map(|node| node.uid));
         let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
         if look.is_unsure {
             self.unsure.insert(Name::clone(name));
@@ -207,8 +199,28 @@ impl Planner for RestorePlanner {
         }
     }
 
-    fn contested(&mut self, row: &Row) {
+    fn contested(&mut self, row: &Row) -> Option<Duration> {
         self.views.remove(row.name());
+        for (name, uid) in row.tainted_claimants() {
+            self.tainted.note(name, Some(uid));
+        }
+        row.tainted_claimants().filter_map(|(name, uid)| self.tainted.left(name, uid)).min()
+    }
+
+    /// Nobody can tell what to restore; but pods are not to be kept away for ever.
+    fn task_of_contested(&mut self, row: &Row) -> Option<Task> {
+        let is_overdue =
+            |(name, uid): &(&Name, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
+        let (name, uid) = row.tainted_claimants().find(is_overdue)?;
+        Some(Task {
+            node: name.to_string(),
+            contested: Some(uid),
+            is_overdue: true,
+            view: None,
+            known: row.known(),
+            news: None,
+            versions: None,
+        })
     }
 
     fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
@@ -219,6 +231,7 @@ impl Planner for RestorePlanner {
         let news = self.said.as_ref().and_then(|_| news(row));
         Ok(Task {
             node: row.node_name().to_owned(),
+            contested: None,
             is_overdue: self.taint_left(row).is_some_and(|left| left.is_zero()),
             view: self.views.remove(row.name()),
             known: row.known(),
@@ -231,6 +244,9 @@ impl Planner for RestorePlanner {
         if done.is_some() {
             self.ahead.forget(name);
             self.unsure.remove(name);
+        }
+        if let (Some(uid), Some(_)) = (task.contested, done) {
+            self.tainted.lifted(&task.node, uid);
         }
         let outcome = done.and_then(|done| done.outcome);
         match (outcome, task.versions) {
@@ -248,7 +264,7 @@ impl Planner for RestorePlanner {
         self.unsure.retain(is_there);
         self.ahead.retain(is_there);
         self.fenced.retain(|name, _| is_there(name));
-        self.tainted.retain(|name, _| is_there(name));
+        self.tainted.forget_old();
         self.owed.retain(|_, owed| owed.since.elapsed() < PATIENCE);
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));

@@ -43,7 +43,7 @@ use crate::queue::{Queue, Urgency};
 use crate::replica::Replica;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Elsewhere, Name, Row, Table};
+use crate::table::{Name, Row, Table};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
@@ -181,13 +181,23 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(least, now)?;
-            // One that is contested is decided upon again when it is not.
-            let Some(row) = self.table.get(&node).filter(|row| !row.is_contested()) else {
+            let Some(row) = self.table.get(&node) else {
                 self.queue.done(&node);
                 continue;
             };
             let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
-            match self.planner.task(look) {
+            let task = match row.is_contested() {
+                false => self.planner.task(look),
+                true => match self.planner.task_of_contested(row) {
+                    Some(task) => Ok(task),
+                    // It is decided upon again when it is not.
+                    None => {
+                        self.queue.done(&node);
+                        continue;
+                    }
+                },
+            };
+            match task {
                 Ok(task) => {
                     let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
                     let due_since = self.standings.due_since(&node);
@@ -259,7 +269,9 @@ impl<'a, P: Planner> Engine<'a, P> {
                 }
                 self.consider_left();
             }
-            Observed::Changed(Item::Other(node)) => self.elsewhere(node.as_elsewhere()),
+            Observed::Changed(Item::Other(node)) | Observed::Deleted(Item::Other(node)) => {
+                self.elsewhere(node.as_elsewhere());
+            }
             Observed::Changed(Item::Record(record)) => {
                 if self.table.see_record(record.filed(), record.version, record.stored) {
                     self.complain(&record);
@@ -267,9 +279,6 @@ impl<'a, P: Planner> Engine<'a, P> {
                 }
             }
             Observed::Deleted(Item::Node(last)) => self.deleted(last),
-            Observed::Deleted(Item::Other(node)) => {
-                self.elsewhere(Elsewhere { is_unfiled: false, ..node.as_elsewhere() });
-            }
             Observed::Deleted(Item::Record(record)) => {
                 if self.table.lose_record(&record.filed_under, record.version) {
                     self.consider(&record.filed_under, None, true, false);
@@ -352,7 +361,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.consider(name, None, false, false);
         }
         self.contests.listed(&self.table, &self.events);
-        self.unidentified.tell(&self.table, Instant::now());
+        self.unidentified.listed(&self.table, Instant::now());
         self.table.forget_gone(|name| self.queue.contains(name));
         self.unreadable
             .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
@@ -368,9 +377,11 @@ impl<'a, P: Planner> Engine<'a, P> {
         let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
         if row.is_contested() {
             self.standings.note(row, Standing::Skipped(Skip::Contested));
-            self.planner.contested(row);
             self.contests.note(row, heard, &self.events);
-            return self.queue.remove(name);
+            return match self.planner.contested(row) {
+                None => self.queue.remove(name),
+                Some(pause) => self.queue.push(row.name(), Urgency::Soon, Some(Instant::now() + pause)),
+            };
         }
         let was_contested = self.contests.settle(name);
         // Then nobody has looked at its record meanwhile.

@@ -74,20 +74,18 @@ pub(crate) enum Item {
     Record(SeenRecord),
 }
 
-/// A Node that is filed in another shard, or nowhere.
+/// A Node that is filed in another shard.
 pub(crate) struct OtherNode {
     /// Its name.
     pub(crate) name: String,
     /// When it was so.
     pub(crate) version: ResourceVersion,
-    /// Whether it is nowhere, for want of what it would be filed under, and this shard's to say so.
-    pub(crate) is_unfiled: bool,
 }
 
 impl OtherNode {
     /// What the table is to know of it.
     pub(crate) fn as_elsewhere(&self) -> Elsewhere<'_> {
-        Elsewhere { name: &self.name, version: self.version, is_unfiled: self.is_unfiled }
+        Elsewhere { name: &self.name, version: self.version }
     }
 }
 
@@ -286,9 +284,7 @@ fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> 
         Kind::Nodes if eyes.files_by_name() && !share.includes(&object.name) => None,
         Kind::Nodes => match eyes.node(object) {
             Ok(node) if share.includes(&node) => Some(Item::Node(node)),
-            Ok(node) => {
-                Some(Item::Other(OtherNode { name: node.name, version: node.version, is_unfiled: false }))
-            }
+            Ok(node) => Some(Item::Other(OtherNode { name: node.name, version: node.version })),
             Err(error) => {
                 tracing::warn!(%error, "skipping a node");
                 None
@@ -326,22 +322,40 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
 mod tests {
     use std::num::NonZeroU32;
 
+    use label_storage::rules::IdentityBy;
+
     use super::*;
 
     #[test]
     fn a_node_is_of_the_shard_that_it_is_filed_in_and_others_only_hear_of_it() {
         let replicas = NonZeroU32::new(2).expect("not zero");
         let shares = [0, 1].map(|index| Share { index, replicas, nodes: None });
-        let node = |identity: Option<&str>| {
-            let node = Node::new("node-1".to_owned(), "u1".to_owned(), "7", Default::default(), None);
-            let mut node = node.expect("a node");
-            node.extras.identity = identity.map(str::to_owned);
-            node
+        // What it is to each of them.
+        let items = |identity: IdentityBy, serial: &str| {
+            let eyes = Eyes { rules: Arc::new(Rules { identity, ..Rules::default() }), ..Eyes::default() };
+            let object = Object {
+                name: "node-1".to_owned(),
+                uid: "u1".to_owned(),
+                resource_version: "7".to_owned(),
+                labels: [("serial".to_owned(), serial.to_owned())].into(),
+                ..Object::default()
+            };
+            shares.clone().map(|share| match item(Kind::Nodes, &share, &eyes, object.clone()) {
+                None => "nothing",
+                Some(Item::Node(_)) => "ours",
+                Some(Item::Other(node)) if (&*node.name, node.version.0) == ("node-1", 7) => "another's",
+                Some(_) => "something else",
+            })
         };
-        // What it is to each of them: theirs, or another's.
-        let items = |identity| shares.clone().map(|share| share.includes(&node(identity)));
-        assert_eq!(items(None), [false, true], "by its name");
-        assert_eq!(items(Some("my-new-node")), [true, false]);
+        let serial = || IdentityBy::Label("serial".to_owned());
+        assert_eq!(items(IdentityBy::Name, "1"), ["nothing", "ours"]);
+        assert_eq!(items(serial(), ""), ["another's", "ours"], "by its name, for want of anything else");
+        for number in 0..8 {
+            let (filed, number) = (format!("label:serial={number}"), number.to_string());
+            let is_ours = label_storage::shard(&filed, replicas) == 0;
+            let expected = if is_ours { ["ours", "another's"] } else { ["another's", "ours"] };
+            assert_eq!(items(serial(), &number), expected, "{filed}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use self::places::Places;
 
 pub use self::filed::Filed;
 pub use self::known::{Known, STALE};
-pub(crate) use self::places::{Elsewhere, Unfiled};
+pub(crate) use self::places::Elsewhere;
 
 /// A Node's name, or what else its record is filed under, shared by all who speak of it.
 pub type Name = Arc<str>;
@@ -236,7 +236,7 @@ impl Table {
 
     /// How many Nodes there are, and how many records.
     pub fn count(&self) -> Count {
-        let mut count = Count { nodes: self.unfiled(), ..Count::default() };
+        let mut count = Count::default();
         for row in &self.rows {
             count.nodes += row.nodes();
             count.records += usize::from(row.record.is_there());

@@ -26,10 +26,17 @@ pub trait Planner {
     /// be under way.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
 
-    /// Several Nodes claim this row: nothing is to be done with it until that is over. What was seen of its Node is not to be
-    /// used any more: it may be another's then.
-    fn contested(&mut self, row: &Row) {
+    /// Several Nodes claim this row: nothing is stored or restored until that is over. What was seen of its Node is not to be
+    /// used any more: it may be another's then. Returns when there is something to be done all the same, if ever.
+    fn contested(&mut self, row: &Row) -> Option<Duration> {
         let _ = row;
+        None
+    }
+
+    /// What is to be done with a contested row now, if anything.
+    fn task_of_contested(&mut self, row: &Row) -> Option<Self::Task> {
+        let _ = row;
+        None
     }
 
     /// A Node's turn has come: what is to be done with it? An error: not yet, its turn is to come again after this time.

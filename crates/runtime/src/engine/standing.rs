@@ -161,10 +161,6 @@ impl Standings {
         let queued = queue.len();
         let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
         let mut skipped = BTreeMap::new();
-        let unfiled = table.unfiled();
-        if unfiled > 0 {
-            skipped.insert(Skip::NoIdentity.as_str(), unfiled);
-        }
         for Exception { standing, since, is_there } in self.exceptions.values() {
             let is_behind = match standing {
                 Standing::Settled => false,

@@ -63,8 +63,9 @@ impl Planner for Everything {
         self.deleted.push(last);
     }
 
-    fn contested(&mut self, row: &Row) {
+    fn contested(&mut self, row: &Row) -> Option<Duration> {
         self.contested.push(Name::clone(row.name()));
+        None
     }
 
     fn task(&mut self, look: Look<'_>) -> Result<(), Duration> {

@@ -61,6 +61,15 @@ impl Row {
         all.filter_map(|claim| Some((&claim.name, claim.node.unpack(claim.version)?.uid, claim.version)))
     }
 
+    /// Those of them that keep pods away until they are restored.
+    pub fn tainted_claimants(&self) -> impl Iterator<Item = (&Name, UidDigest)> {
+        let all = self.claims.iter().flat_map(|claims| &claims.all);
+        all.filter_map(|claim| {
+            let node = claim.node.unpack(claim.version).filter(|node| node.traits.has_startup_taint)?;
+            Some((&claim.name, node.uid))
+        })
+    }
+
     /// Whether a Node that was deleted at this version was, as far as is known, not the only one that claimed this.
     pub(crate) fn had_others(&self, name: &str, version: ResourceVersion) -> bool {
         let mut claims = self.claims.iter().flat_map(|claims| &claims.all);

@@ -4,14 +4,13 @@
 //! So what is newest is decided by Node here, and not by row: two Nodes that claim one row are not each other's past.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use label_storage::ResourceVersion;
 use label_storage::summary::NodeSummary;
 
 use super::{Filed, Name, Row, Table, is_news};
 
-/// Where each Node is that is, or was, in a row, or is in none though it should be.
+/// Where each Node is that is, or was, in a row.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     by_name: HashMap<Name, Place>,
@@ -32,8 +31,6 @@ struct Place {
 enum At {
     /// In this row.
     Row(Name),
-    /// It is there, and has nothing that it could be filed under.
-    Nowhere { since: Instant },
     /// Gone, or somewhere that is not this table's business. The row that it was in.
     Gone(Option<Name>),
 }
@@ -41,10 +38,6 @@ enum At {
 impl At {
     fn is_row(&self) -> bool {
         matches!(self, Self::Row(_))
-    }
-
-    fn is_gone(&self) -> bool {
-        matches!(self, Self::Gone(_))
     }
 }
 
@@ -66,17 +59,6 @@ pub(crate) struct Elsewhere<'a> {
     pub(crate) name: &'a str,
     /// Since this version, at the latest.
     pub(crate) version: ResourceVersion,
-    /// Whether it is for want of an identity, and this table's business to say so.
-    pub(crate) is_unfiled: bool,
-}
-
-/// Nodes that are there, and in no row, as they have nothing that they could be filed under.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unfiled {
-    /// How many.
-    pub(crate) nodes: usize,
-    /// One of them.
-    pub(crate) example: Name,
 }
 
 /// For tables whose rows are not filed by name; nothing of this is ever called for another.
@@ -86,10 +68,10 @@ impl Table {
         Self { places: Some(Box::default()), ..Self::default() }
     }
 
-    /// Takes note that a Node is in no row, or in one of another shard, and says whether that is news. `may_be_listed`: a list is under way that may still have
+    /// Takes note that a Node is in a row of another shard, or in none. `may_be_listed`: a list is under way that may still have
     /// it as it was before.
-    pub(crate) fn see_elsewhere(&mut self, node: Elsewhere<'_>, may_be_listed: bool) -> bool {
-        self.note_elsewhere(node, None, may_be_listed)
+    pub(crate) fn see_elsewhere(&mut self, node: Elsewhere<'_>, may_be_listed: bool) {
+        self.note_elsewhere(node, None, may_be_listed);
     }
 
     /// The same, in a list.
@@ -97,34 +79,23 @@ impl Table {
         self.note_elsewhere(node, Some(list), false);
     }
 
-    fn note_elsewhere(&mut self, node: Elsewhere<'_>, list: Option<u32>, may_be_listed: bool) -> bool {
-        let Some(places) = &mut self.places else { return false };
+    fn note_elsewhere(&mut self, node: Elsewhere<'_>, list: Option<u32>, may_be_listed: bool) {
+        let Some(places) = &mut self.places else { return };
         // Most Nodes of a cluster are other shards', and no business of this one.
-        if !node.is_unfiled && !may_be_listed && !places.by_name.contains_key(node.name) {
-            return false;
+        if !may_be_listed && !places.by_name.contains_key(node.name) {
+            return;
         }
         let (name, place) = places.of(node.name);
         place.list = list.unwrap_or(place.list);
-        if !is_news(node.version, place.version, !place.at.is_gone()) {
-            return false;
+        if !is_news(node.version, place.version, place.at.is_row()) {
+            return;
         }
         place.version = node.version;
-        let was_at = std::mem::replace(&mut place.at, At::Gone(None));
-        let left = match &was_at {
-            At::Row(row) => Some(Name::clone(row)),
-            At::Nowhere { .. } | At::Gone(_) => None,
-        };
-        place.at = match was_at {
-            At::Nowhere { since } if node.is_unfiled => At::Nowhere { since },
-            _ if node.is_unfiled => At::Nowhere { since: Instant::now() },
-            At::Row(row) => At::Gone(Some(row)),
-            At::Gone(row) => At::Gone(row),
-            At::Nowhere { .. } => At::Gone(None),
-        };
-        if let Some(row) = left {
+        if let At::Row(row) = &place.at {
+            let row = Name::clone(row);
+            place.at = At::Gone(Some(Name::clone(&row)));
             self.leave(&row, &name, node.version);
         }
-        true
     }
 
     /// A Node has left a row for certain, though it is not gone.
@@ -157,7 +128,7 @@ impl Table {
                 self.leave(&left, &name, node.version);
                 false
             }
-            At::Nowhere { .. } | At::Gone(_) => false,
+            At::Gone(_) => false,
         };
         self.row(&row).claim(&name, node, is_known);
         true
@@ -168,7 +139,7 @@ impl Table {
         let row = Name::clone(&self.row(filed.under).name);
         let Some(places) = &mut self.places else { return false };
         let (name, place) = places.of(filed.name);
-        let is_news = version >= place.version && !place.at.is_gone();
+        let is_news = version >= place.version && place.at.is_row();
         place.version = place.version.max(version);
         if is_news && let At::Row(left) = std::mem::replace(&mut place.at, At::Gone(Some(Name::clone(&row))))
         {
@@ -201,14 +172,13 @@ impl Table {
         let Some(places) = &mut self.places else { return false };
         let mut lacked = Vec::new();
         for (name, place) in &mut places.by_name {
-            if place.list != list && !place.at.is_gone() && version >= place.version {
-                match std::mem::replace(&mut place.at, At::Gone(None)) {
-                    At::Row(row) => {
-                        place.at = At::Gone(Some(Name::clone(&row)));
-                        lacked.push((row, Name::clone(name)));
-                    }
-                    At::Nowhere { .. } | At::Gone(_) => (),
-                }
+            if let At::Row(row) = &place.at
+                && place.list != list
+                && version >= place.version
+            {
+                let row = Name::clone(row);
+                place.at = At::Gone(Some(Name::clone(&row)));
+                lacked.push((row, Name::clone(name)));
             }
         }
         for (row, name) in &lacked {
@@ -221,26 +191,14 @@ impl Table {
     pub(super) fn forget_places(&mut self, has_work: impl Fn(&Name) -> bool) {
         let Some(places) = &mut self.places else { return };
         places.by_name.retain(|_, place| match &place.at {
-            At::Row(_) | At::Nowhere { .. } => true,
+            At::Row(_) => true,
             At::Gone(row) => row.as_ref().is_some_and(&has_work),
         });
     }
 
-    /// How many Nodes are in no row for want of an identity.
-    pub(crate) fn unfiled(&self) -> usize {
-        let places = self.places.iter().flat_map(|places| places.by_name.values());
-        places.filter(|place| matches!(place.at, At::Nowhere { .. })).count()
-    }
-
-    /// Those that have been for longer than this, if there are any.
-    pub(crate) fn unfiled_since(&self, before: Instant) -> Option<Unfiled> {
-        let mut nodes = self
-            .places
-            .iter()
-            .flat_map(|places| &places.by_name)
-            .filter(|(_, place)| matches!(place.at, At::Nowhere { since } if since <= before));
-        let (example, _) = nodes.next()?;
-        Some(Unfiled { example: Name::clone(example), nodes: 1 + nodes.count() })
+    /// Whether rows are filed under something else than names.
+    pub(crate) fn is_by_identity(&self) -> bool {
+        self.places.is_some()
     }
 
     /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows.

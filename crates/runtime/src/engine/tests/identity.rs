@@ -34,8 +34,8 @@ fn named(name: &str, under: &str, version: u64) -> Node {
     node
 }
 
-fn other(name: &str, version: u64, is_unfiled: bool) -> Item {
-    Item::Other(OtherNode { name: name.to_owned(), version: ResourceVersion(version), is_unfiled })
+fn other(name: &str, version: u64) -> Item {
+    Item::Other(OtherNode { name: name.to_owned(), version: ResourceVersion(version) })
 }
 
 fn deleted(node: Node) -> Observed {
@@ -85,7 +85,7 @@ async fn a_node_that_another_shard_has_now_leaves_its_row() {
         let replica = replica();
         let mut engine = engine(&replica);
         engine.observe(seen(named("a", K, 5)));
-        let item = other("a", 9, false);
+        let item = other("a", 9);
         engine.observe(if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) });
         assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
         assert!(engine.planner.deleted.is_empty() && engine.take().is_none());
@@ -140,7 +140,7 @@ async fn work_goes_on_when_one_is_left() {
     let resolve: [(&str, Resolve); 4] = [
         ("deleted", |engine| engine.observe(deleted(named("a", K, 9)))),
         ("another identity", |engine| engine.observe(seen(named("a", L, 9)))),
-        ("another shard's", |engine| engine.observe(Observed::Changed(other("a", 9, false)))),
+        ("another shard's", |engine| engine.observe(Observed::Changed(other("a", 9)))),
         ("a list", |engine| engine.list_nodes(&[named("bb", K, 6)], 9)),
     ];
     for (how, resolve) in resolve {
@@ -251,19 +251,6 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
     assert_eq!(engine.shown(K), None);
-}
-
-#[tokio::test]
-async fn nodes_without_an_identity_are_counted() {
-    let replica = replica();
-    let mut engine = engine(&replica);
-    engine.observe(Observed::Changed(other("a", 5, true)));
-    engine.observe(Observed::Changed(other("another-shards", 6, false)));
-    let told = engine.told(&replica);
-    assert_eq!((told.nodes, told.behind, told.skipped), (1, 0, [("no-identity", 1)].into()));
-    assert!(engine.take().is_none());
-    engine.observe(Observed::Deleted(other("a", 7, true)));
-    assert_eq!(engine.told(&replica).skipped, [].into());
 }
 
 #[tokio::test]

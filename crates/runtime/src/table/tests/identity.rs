@@ -24,8 +24,8 @@ fn see(table: &mut Table, under: &str, name: &str, at: u64) -> bool {
     table.see_node(filed(under, name), named(name, at))
 }
 
-fn elsewhere(name: &str, at: u64, is_unfiled: bool) -> Elsewhere<'_> {
-    Elsewhere { name, version: version(at), is_unfiled }
+fn elsewhere(name: &str, at: u64) -> Elsewhere<'_> {
+    Elsewhere { name, version: version(at) }
 }
 
 /// Who claims a row, in the order of their names.
@@ -91,9 +91,9 @@ fn a_node_that_changes_its_identity_leaves_its_row_for_certain() {
     assert!(!see(&mut table, K, "a", 6), "it was there before");
     assert_eq!((shown(&table, K), shown(&table, L)), (None, Some(("a", 7))));
     // To another shard, and back.
-    table.see_elsewhere(elsewhere("a", 6, false), false);
+    table.see_elsewhere(elsewhere("a", 6), false);
     assert_eq!(shown(&table, L), Some(("a", 7)), "that was before");
-    table.see_elsewhere(elsewhere("a", 8, false), false);
+    table.see_elsewhere(elsewhere("a", 8), false);
     assert_eq!(left(&mut table), [L]);
     assert_eq!(shown(&table, L), None);
     assert!(table.get(L).is_some_and(Row::is_surely_gone));
@@ -106,8 +106,8 @@ fn a_list_tells_of_nodes_that_went_to_another_shard() {
     let mut table = Table::by_identity();
     see(&mut table, K, "a", 5);
     let list = table.begin_list();
-    table.list_elsewhere(list, elsewhere("a", 7, false));
-    table.list_elsewhere(list, elsewhere("never-ours", 6, false));
+    table.list_elsewhere(list, elsewhere("a", 7));
+    table.list_elsewhere(list, elsewhere("never-ours", 6));
     assert!(!table.end_list_of_nodes(list, version(9)), "nothing is missing");
     assert!(table.get(K).is_some_and(Row::is_surely_gone));
     assert_eq!(left(&mut table), [K]);
@@ -118,7 +118,7 @@ fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
     for may_be_listed in [true, false] {
         let mut table = Table::by_identity();
         let list = table.begin_list();
-        table.see_elsewhere(elsewhere("a", 7, false), may_be_listed);
+        table.see_elsewhere(elsewhere("a", 7), may_be_listed);
         let is_news = table.list_node(list, filed(K, "a"), named("a", 5));
         assert_eq!(is_news, !may_be_listed);
         table.end_list_of_nodes(list, version(6));
@@ -128,29 +128,15 @@ fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
 }
 
 #[test]
-fn nodes_without_an_identity_are_counted_and_in_no_row() {
+fn a_node_that_is_given_an_identity_late_leaves_the_row_of_its_name() {
     let mut table = Table::by_identity();
-    see(&mut table, K, "a", 5);
-    table.see_elsewhere(elsewhere("a", 6, true), false);
-    table.see_elsewhere(elsewhere("b", 4, true), false);
-    assert_eq!((table.unfiled(), count(&table).0, shown(&table, K)), (2, 2, None));
-    let now = Instant::now();
-    table.see_elsewhere(elsewhere("b", 6, true), false);
-    assert_eq!(
-        table.unfiled_since(now).map(|unfiled| unfiled.nodes),
-        Some(2),
-        "it has been for as long as before"
-    );
-    // It is given one, late.
-    assert!(see(&mut table, K, "b", 7));
-    assert_eq!((table.unfiled(), shown(&table, K)), (1, Some(("b", 7))));
-    let list = table.begin_list();
-    table.list_node(list, filed(K, "b"), named("b", 7));
-    table.end_list_of_nodes(list, version(9));
-    assert_eq!((table.unfiled(), count(&table).0), (0, 1), "a is gone");
-    let list = table.begin_list();
-    table.list_elsewhere(list, elsewhere("a", 6, true));
-    assert_eq!(table.unfiled(), 1, "or not");
+    see(&mut table, "a", "a", 5);
+    assert_eq!((shown(&table, "a"), count(&table).0), (Some(("a", 5)), 1));
+    assert!(see(&mut table, K, "a", 6));
+    assert_eq!((shown(&table, "a"), shown(&table, K)), (None, Some(("a", 6))));
+    assert_eq!((left(&mut table), count(&table).0), (vec!["a".to_owned()], 1));
+    assert!(see(&mut table, "a", "a", 7), "and it may lose it again");
+    assert!(table.get(K).is_some_and(Row::is_surely_gone));
 }
 
 #[test]
@@ -259,7 +245,7 @@ fn a_node_that_somebody_may_still_have_seen_is_remembered() {
 #[derive(Debug, Clone)]
 enum Told {
     Seen { name: usize, under: usize, at: u64 },
-    Elsewhere { name: usize, at: u64, is_unfiled: bool },
+    Elsewhere { name: usize, at: u64 },
     Deleted { name: usize, under: usize, at: u64 },
     Missed { under: usize },
     Listed { present: Vec<(usize, Option<usize>, u64)>, at: u64 },
@@ -273,8 +259,7 @@ fn told() -> impl Strategy<Value = Told> {
     let present = (name.clone(), proptest::option::of(under.clone()), at.clone());
     prop_oneof![
         4 => (name.clone(), under.clone(), at.clone()).prop_map(|(name, under, at)| Told::Seen { name, under, at }),
-        2 => (name.clone(), at.clone(), any::<bool>())
-            .prop_map(|(name, at, is_unfiled)| Told::Elsewhere { name, at, is_unfiled }),
+        2 => (name.clone(), at.clone()).prop_map(|(name, at)| Told::Elsewhere { name, at }),
         2 => (name, under.clone(), at.clone()).prop_map(|(name, under, at)| Told::Deleted { name, under, at }),
         1 => under.prop_map(|under| Told::Missed { under }),
         2 => (proptest::collection::vec(present, 0..4), at).prop_map(|(present, at)| Told::Listed { present, at }),
@@ -286,27 +271,21 @@ fn told() -> impl Strategy<Value = Told> {
 struct Newest {
     at: u64,
     under: Option<usize>,
-    is_unfiled: bool,
     has_been_told_of: bool,
 }
 
 impl Newest {
-    fn is_there(&self) -> bool {
-        self.under.is_some() || self.is_unfiled
-    }
-
-    fn see(&mut self, under: Option<usize>, is_unfiled: bool, at: u64) {
-        let is_there = if under.is_some() { self.under.is_some() } else { self.is_there() };
+    fn see(&mut self, under: Option<usize>, at: u64) {
         // Nobody keeps in mind what was never here.
-        let is_noted = under.is_some() || is_unfiled || self.has_been_told_of;
-        if is_noted && (at > self.at || at == self.at && !is_there) {
-            *self = Self { at, under, is_unfiled, has_been_told_of: true };
+        let is_noted = under.is_some() || self.has_been_told_of;
+        if is_noted && (at > self.at || at == self.at && self.under.is_none()) {
+            *self = Self { at, under, has_been_told_of: true };
         }
     }
 
     fn lose(&mut self, at: u64, is_sure: bool) {
         if at >= self.at {
-            (self.under, self.is_unfiled) = (None, false);
+            self.under = None;
         }
         if is_sure {
             (self.at, self.has_been_told_of) = (self.at.max(at), true);
@@ -322,11 +301,11 @@ proptest! {
             match told {
                 Told::Seen { name, under, at } => {
                     see(&mut table, KEYS[*under], NAMES[*name], *at);
-                    model[*name].see(Some(*under), false, *at);
+                    model[*name].see(Some(*under), *at);
                 }
-                Told::Elsewhere { name, at, is_unfiled } => {
-                    table.see_elsewhere(elsewhere(NAMES[*name], *at, *is_unfiled), false);
-                    model[*name].see(None, *is_unfiled, *at);
+                Told::Elsewhere { name, at } => {
+                    table.see_elsewhere(elsewhere(NAMES[*name], *at), false);
+                    model[*name].see(None, *at);
                 }
                 Told::Deleted { name, under, at } => {
                     table.lose_node(filed(KEYS[*under], NAMES[*name]), version(*at));
@@ -346,9 +325,9 @@ proptest! {
                             Some(under) => {
                                 table.list_node(list, filed(KEYS[*under], NAMES[*name]), named(NAMES[*name], *at));
                             }
-                            None => table.list_elsewhere(list, elsewhere(NAMES[*name], *at, false)),
+                            None => table.list_elsewhere(list, elsewhere(NAMES[*name], *at)),
                         }
-                        model[*name].see(*under, false, *at);
+                        model[*name].see(*under, *at);
                     }
                     table.end_list_of_nodes(list, version(*at));
                     for (name, newest) in model.iter_mut().enumerate() {
@@ -367,7 +346,6 @@ proptest! {
                 prop_assert_eq!(shown.is_some(), !expected.is_empty());
                 prop_assert!(shown.is_none_or(|shown| expected.contains(&shown)));
             }
-            prop_assert_eq!(table.unfiled(), model.iter().filter(|newest| newest.is_unfiled).count());
         }
     }
 }
