@@ -308,6 +308,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             the_restorer_adds_labels_and_its_marker_alone
             the_restorer_may_do_what_the_rules_ask_for_and_no_more
             what_records_still_hold_can_be_allowed
+            what_the_rules_ask_for_passes_the_policies
             the_daemons_have_a_priority_level_of_their_own;
     }
     trials! {
