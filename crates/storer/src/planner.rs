@@ -58,7 +58,7 @@ type News = (Reason, ResourceVersion, ResourceVersion);
 pub(crate) struct Task {
     /// Whether its record may be deleted for its age.
     pub(crate) may_clean_up: bool,
-    /// The Node's name, where a Node is known.
+    /// The Node's name, where a Node is known, or was.
     pub(crate) node: Option<String>,
     /// Its last labels, if it was deleted and they are not stored.
     pub(crate) last_words: Option<Node>,
@@ -237,7 +237,9 @@ impl Planner for StorePlanner {
         }
         Ok(Task {
             may_clean_up: is_over,
-            node: row.node().map(|_| row.node_name().to_owned()),
+            // What is known of versions is known of that one.
+            node: (row.node().is_some() || row.node_name() != &**row.name())
+                .then(|| row.node_name().to_owned()),
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
