@@ -46,7 +46,7 @@ impl Eyes {
     }
 
     /// A Node, of what came over the wire.
-    pub(crate) fn node(&self, mut object: Object) -> Result<Node, node::Error> {
+    pub fn node(&self, mut object: Object) -> Result<Node, node::Error> {
         let marker = object.annotations.remove(RESTORED);
         let mut node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;
         node.extras =
