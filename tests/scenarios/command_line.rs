@@ -98,6 +98,48 @@ pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
+pub async fn a_dry_run_tells_what_the_rules_do(s: &Scenario) -> Result<()> {
+    let trust = "node-restriction.kubernetes.io/tier";
+    let (back, fresh, ignored, other) = (s.node("back"), s.node("fresh"), s.node("ignored"), s.node("other"));
+    {
+        let _storer = s.storer(&[])?;
+        let kept = labels([("pool", "gold"), ("tier", "1"), (trust, "x"), ("zone", "a")]);
+        s.create(&back, kept.clone()).await?;
+        s.eventually_stored(&back, kept).await?;
+    }
+    s.delete(&back).await?;
+    s.create(&back, labels([("pool", "default"), ("tier", "2")])).await?;
+    s.create(&fresh, labels([("pool", "gold"), ("kubernetes.io/hostname", "h")])).await?;
+    s.create(&other, labels([("other", "1")])).await?;
+    let content =
+        json!({"metadata": {"labels": {"pool": "gold"}, "annotations": {"label-storage/ignore": "true"}}});
+    s.create_as(&ignored, content).await?;
+    let rules =
+        ["--exclude-labels", "machine-facts", "--node-selector", "pool", "--conflicts", "pool=record"];
+    let flags = [&rules[..], &["--dry-run"]].concat();
+    let (storer, restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
+    let withheld = format!("withheld={{\"{trust}\": \"machine-unknown\"}}");
+    for (daemon, words) in [
+        (&storer, &["storer started", "rules=", "machine-facts", "pool"][..]),
+        (
+            &storer,
+            &[
+                &fresh,
+                "would create the record",
+                r#"labels={"pool": "gold"}"#,
+                r#"left_out=["kubernetes.io/hostname"]"#,
+            ],
+        ),
+        (&storer, &[&ignored, "would leave the node alone", "ignored"]),
+        (&storer, &[&other, "would leave the node alone", "not-selected"]),
+        (&restorer, &[&back, "would restore", r#"labels={"pool": "gold", "zone": "a"}"#]),
+        (&restorer, &[&back, r#"conflicts=["pool: record wins", "tier: node wins"]"#, &withheld]),
+    ] {
+        s.eventually(&words.join(" … "), true, async || Ok(daemon.has_logged(words))).await?;
+    }
+    Ok(())
+}
+
 pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
     for (args, says) in [
         (&["--replicas", "3", "--replica-index", "3"][..], "--replica-index 3 is not below --replicas 3"),

@@ -5,6 +5,7 @@
 //! - [`pods`]: what becomes of the StatefulSets.
 //! - [`policies`]: what the admission policies refuse, and what they let pass.
 //! - [`local`]: what deploy/local/local.sh brings up beside them.
+//! - [`rules`]: what the rules have the restorer do, the API server lets it.
 //! - [`chart`]: installing, upgrading and uninstalling with the real helm.
 
 mod accounts;
@@ -13,6 +14,7 @@ mod local;
 mod manifests;
 mod pods;
 mod policies;
+mod rules;
 
 pub use accounts::{
     every_permission_is_used_and_none_is_missing, the_daemons_have_a_priority_level_of_their_own,
@@ -25,3 +27,4 @@ pub use policies::{
     replicas_and_shards_can_not_drift_apart, the_restorer_adds_labels_and_its_marker_alone,
     the_restorer_may_do_what_the_rules_ask_for_and_no_more, what_records_still_hold_can_be_allowed,
 };
+pub use rules::what_the_rules_ask_for_passes_the_policies;

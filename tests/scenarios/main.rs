@@ -286,6 +286,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_second_signal_ends_a_daemon_at_once;
         command_line:
             a_dry_run_writes_nothing
+            a_dry_run_tells_what_the_rules_do
             bad_usage_is_one_line_and_exit_code_2
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
@@ -318,6 +319,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             the_restorer_adds_labels_and_its_marker_alone
             the_restorer_may_do_what_the_rules_ask_for_and_no_more
             what_records_still_hold_can_be_allowed
+            what_the_rules_ask_for_passes_the_policies
             the_daemons_have_a_priority_level_of_their_own;
     }
     trials! {

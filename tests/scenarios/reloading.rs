@@ -99,6 +99,9 @@ pub async fn while_rules_change_nothing_is_lost(s: &Scenario) -> Result<()> {
     for node in &nodes {
         s.create(node, labels([("round", "0")])).await?;
     }
+    for node in &nodes {
+        s.eventually_stored(node, labels([("round", "0")])).await?;
+    }
     for (round, rules) in rules.iter().cycle().skip(1).take(6).enumerate() {
         followed.write(rules)?;
         // Labelled and deleted while one or the other daemon may be in the middle of it.

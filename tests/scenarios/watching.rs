@@ -34,8 +34,11 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
     }
     for node in &nodes {
         s.eventually_departed(node).await?;
-        let record = s.record(node).await?.map(|record| record.labels);
-        assert_eq!(record, Some(labels([("pool", "platinum")])), "{node}");
+        // That it is gone may have been found out before its last labels were heard of.
+        s.eventually(&format!("last labels of {node}"), Some(labels([("pool", "platinum")])), async || {
+            Ok(s.record(node).await?.map(|record| record.labels))
+        })
+        .await?;
     }
     // And of a node that nobody had time to store at all.
     let brief = s.node("brief");

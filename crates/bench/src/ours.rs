@@ -6,7 +6,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
-use label_storage::Node;
+use label_storage_runtime::eyes::Eyes;
 use label_storage_runtime::source::Source;
 use label_storage_runtime::table::Table;
 use label_storage_wire::Object;
@@ -16,18 +16,18 @@ use crate::cluster::NODES;
 /// The metadata of all Nodes, as protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// One look at all Nodes, as the daemons take it: what they need to know of each goes into their table. Returns how many
-/// there are.
-pub(crate) async fn poll(client: &Client) -> anyhow::Result<usize> {
+/// One look at all Nodes, as daemons with these eyes take it: what they need to know of each goes into their table. Returns how
+/// many there are.
+pub(crate) async fn poll(client: &Client, eyes: Eyes) -> anyhow::Result<usize> {
     let mut table = Table::default();
     let list = table.begin_list();
+    let seen_by = eyes.clone();
     let each = move |object: Object| {
-        let node = Node::new(object.name, object.uid, &object.resource_version, object.labels, None);
-        if let Ok(node) = node {
+        if let Ok(node) = seen_by.node(object) {
             table.list_node(list, &node.name, node.summary());
         }
     };
-    Ok(Source::nodes(client.clone()).list(each).await?.items)
+    Ok(Source::nodes(client.clone()).seen_by(eyes).list(each).await?.items)
 }
 
 /// The same request, and its answer thrown away as it comes.

@@ -13,6 +13,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::client::{ClientBuilder, DynBody};
 use kube::{Api, Client};
+use label_storage::Rules;
+use label_storage_runtime::eyes::Eyes;
 use sandbox::itself;
 use serde::{Deserialize, Serialize};
 use tower::util::MapResponseLayer;
@@ -30,6 +32,8 @@ pub(crate) const PROBE: &str = "probe";
 pub(crate) enum Way {
     /// This project's.
     Ours,
+    /// The same where rules need whole Nodes.
+    Whole,
     /// `Api::<Node>::list`.
     List,
     /// `Api::<Node>::list_metadata`.
@@ -39,12 +43,13 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Ours, Self::List, Self::ListMetadata, Self::Limit];
+    pub(crate) const ALL: [Self; 5] = [Self::Ours, Self::Whole, Self::List, Self::ListMetadata, Self::Limit];
 
     /// As tables and plots call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
+            Self::Whole => "ours, whole nodes",
             Self::List => "Api::list",
             Self::ListMetadata => "Api::list_metadata",
             Self::Limit => "limit",
@@ -54,7 +59,11 @@ impl Way {
     async fn go(self, client: &Client) -> anyhow::Result<Option<usize>> {
         let api = Api::<Node>::all(client.clone());
         match self {
-            Self::Ours => ours::poll(client).await.map(Some),
+            Self::Ours => ours::poll(client, Eyes::default()).await.map(Some),
+            Self::Whole => {
+                let rules = Arc::new(Rules { cordon: true, ..Rules::default() });
+                ours::poll(client, Eyes { rules, ..Eyes::default() }).await.map(Some)
+            }
             Self::List => Ok(Some(api.list(&ListParams::default()).await?.items.len())),
             Self::ListMetadata => Ok(Some(api.list_metadata(&ListParams::default()).await?.items.len())),
             Self::Limit => ours::limit(client).await.map(|()| None),

@@ -1,5 +1,6 @@
 //! The record: one ConfigMap for each Node, readable and editable by people, and therefore hostile until checked.
 
+mod config_map;
 mod history;
 
 use std::collections::BTreeMap;
@@ -7,13 +8,12 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::ConfigMap;
 
+use self::config_map::{Entry, read_entry};
 use crate::kept::Kept;
-use crate::name::{is_identity, node_in_record_name, record_name};
 use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
-use crate::{Labels, Node, ResourceVersion, Uid, key};
+use crate::{Labels, Node, ResourceVersion, Uid};
 
 /// The label that tells a record from somebody else's ConfigMap.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "label-storage");
@@ -333,215 +333,10 @@ impl Record {
     fn next_generation(&self) -> u64 {
         self.generation.saturating_add(1)
     }
-
-    /// Writes the record into a ConfigMap: a new one for a create, the one that was read for a replace. What else
-    /// people put on its metadata stays.
-    pub fn encode_into(&self, config_map: &mut ConfigMap) -> Result<(), TooLarge> {
-        let mut data: BTreeMap<_, _> = self.labels.iter().map(|(k, v)| key::encode_entry(k, v)).collect();
-        data.extend(self.more.withheld.iter().map(|(k, kept)| key::encode_entry(k, &kept.value)));
-        for (data_key, value) in &self.leftovers.data {
-            data.entry(data_key.clone()).or_insert_with(|| value.clone());
-        }
-        let text = data.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        let binary = self.leftovers.binary_data.iter().map(|(k, v)| k.len() + v.0.len()).sum::<usize>();
-        let mut bytes = text + binary;
-        if bytes > MAX_BYTES {
-            return Err(TooLarge { node: self.node.clone(), bytes });
-        }
-        // Of the past there is as much as there is room for.
-        for version in self.more.history.iter().rev() {
-            let (data_key, value) = history::encode(version);
-            bytes += data_key.len() + value.len();
-            if bytes > MAX_BYTES {
-                break;
-            }
-            data.entry(data_key).or_insert(value);
-        }
-
-        let meta = &mut config_map.metadata;
-        meta.name = Some(record_name(self.filed_under()));
-        meta.managed_fields = None;
-        meta.labels.get_or_insert_default().insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
-        let annotations = meta.annotations.get_or_insert_default();
-        let mut annotate = |name: &str, value: Option<String>| match value {
-            Some(value) => annotations.insert(name.to_owned(), value),
-            None => annotations.remove(name),
-        };
-        annotate(NODE, Some(self.node.clone()));
-        annotate(NODE_UID, self.uid.as_ref().map(Uid::to_string));
-        annotate(NODE_RESOURCE_VERSION, self.node_version.map(|version| version.to_string()));
-        annotate(GENERATION, Some(self.generation.to_string()));
-        annotate(LABELS_GENERATION, self.labels_generation.map(|generation| generation.to_string()));
-        annotate(CAPTURED_AT, self.captured_at.map(to_the_second));
-        annotate(DEPARTED_AT, self.departed_at.map(to_the_second));
-        annotate(IDENTITY, self.more.identity.clone());
-        annotate(PROVIDER_ID, self.more.machine.provider_id.clone());
-        annotate(SYSTEM_UUID, self.more.machine.system_uuid.clone());
-        annotate(WITHHELD, history::encode_withheld(&self.more.withheld));
-        config_map.data = Some(data);
-        config_map.binary_data =
-            (!self.leftovers.binary_data.is_empty()).then(|| self.leftovers.binary_data.clone());
-        Ok(())
-    }
-
-    /// Reads a record from a ConfigMap, believing nothing: what can't be used is set aside and named.
-    pub fn decode(config_map: &ConfigMap) -> Result<Decoded, Unreadable> {
-        let meta = &config_map.metadata;
-        let name = meta.name.as_deref().unwrap_or_default();
-        let managed_by = meta.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
-        if managed_by.map(String::as_str) != Some(MANAGED_BY.1) {
-            return Err(Unreadable::Foreign(name.to_owned()));
-        }
-
-        let mut damage = Vec::new();
-        let annotations = Annotations(meta.annotations.as_ref());
-        let identity = annotations
-            .optional(IDENTITY, &mut damage, |identity| is_identity(identity).then(|| identity.to_owned()));
-        let node = match (annotations.get(NODE), node_in_record_name(name)) {
-            _ if identity.as_ref().is_some_and(|identity| record_name(identity) != name) => {
-                let identity = excerpt(&identity.unwrap_or_default());
-                return Err(Unreadable::AnotherIdentity { record: name.to_owned(), identity });
-            }
-            (Some(node), _) if identity.is_some() || record_name(node) == name => node.to_owned(),
-            (Some(node), _) => {
-                return Err(Unreadable::AnotherNode { record: name.to_owned(), node: excerpt(node) });
-            }
-            (None, Some(node)) => {
-                damage.push(Damage::Annotation(NODE));
-                node.to_owned()
-            }
-            (None, None) => return Err(Unreadable::NoNode(name.to_owned())),
-        };
-        let uid = annotations.required(NODE_UID, &mut damage, |uid| Uid::new(uid));
-        let node_version =
-            annotations.required(NODE_RESOURCE_VERSION, &mut damage, |version| version.parse().ok());
-        let generation = annotations.required(GENERATION, &mut damage, |generation| generation.parse().ok());
-        let labels_generation =
-            annotations.required(LABELS_GENERATION, &mut damage, |generation| generation.parse().ok());
-        let captured_at = annotations.required(CAPTURED_AT, &mut damage, |time| time.parse().ok());
-        let departed_at = annotations.optional(DEPARTED_AT, &mut damage, |time| time.parse().ok());
-
-        let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
-        let origins = annotations.optional(WITHHELD, &mut damage, history::decode_withheld);
-        if origins.is_none() && annotations.get(WITHHELD).is_some() {
-            // Some of what stands there was another machine's, and it can't be told which.
-            machine = Machine::default();
-        }
-        let origins = origins.unwrap_or_default();
-        let mut more = More { identity, machine, ..More::default() };
-
-        let mut labels = Labels::new();
-        let mut leftovers = Leftovers::default();
-        for (data_key, data_value) in config_map.data.iter().flatten() {
-            match read_entry(data_key, data_value) {
-                Ok(Entry::Past(version)) => more.history.push(version),
-                Ok(Entry::Kept(name, value)) => match origins.get(&name) {
-                    Some(system_uuid) => {
-                        let system_uuid = system_uuid.clone();
-                        more.withheld.insert(name, Withheld { value, system_uuid });
-                    }
-                    None => _ = labels.insert(name, value),
-                },
-                Err(what) => {
-                    damage.push(what);
-                    leftovers.data.insert(data_key.clone(), data_value.clone());
-                }
-            }
-        }
-        for (data_key, bytes) in config_map.binary_data.iter().flatten() {
-            damage.push(Damage::Binary(excerpt(data_key)));
-            leftovers.binary_data.insert(data_key.clone(), bytes.clone());
-        }
-        more.history.sort_by_key(|version| version.generation);
-        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
-        let generation = generation.max(labels_generation).unwrap_or_default();
-        let record = Self {
-            node,
-            uid,
-            node_version,
-            generation,
-            labels_generation,
-            captured_at,
-            departed_at,
-            labels,
-            more,
-            leftovers,
-        };
-        Ok(Decoded { record, damage })
-    }
 }
 
 fn is_trust(name: &str) -> bool {
     Kept::parse(name).is_some_and(Kept::is_trust)
-}
-
-/// What an entry of `data` is.
-enum Entry {
-    /// Something that is kept: its name and its value.
-    Kept(String, String),
-    /// What the labels were.
-    Past(Version),
-}
-
-fn read_entry(data_key: &str, data_value: &str) -> Result<Entry, Damage> {
-    let (name, value) = key::decode_entry(data_key, data_value).map_err(|error| match error {
-        key::Error::NotItsLongKey => Damage::Value(excerpt(data_key)),
-        key::Error::NotCanonical => Damage::Key(excerpt(data_key)),
-    })?;
-    if let Some(generation) = history::generation(&name) {
-        let version = history::decode(generation, &value).ok_or_else(|| Damage::Value(excerpt(data_key)))?;
-        return Ok(Entry::Past(version));
-    }
-    match Kept::parse(&name) {
-        None => Err(Damage::Key(excerpt(data_key))),
-        Some(kept) if !kept.takes(&value) => Err(Damage::Value(excerpt(data_key))),
-        Some(_) => Ok(Entry::Kept(name, value)),
-    }
-}
-
-struct Annotations<'a>(Option<&'a BTreeMap<String, String>>);
-
-impl Annotations<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0?.get(name).map(String::as_str)
-    }
-
-    fn required<T>(
-        &self,
-        name: &'static str,
-        damage: &mut Vec<Damage>,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        let value = self.get(name).and_then(read);
-        if value.is_none() {
-            damage.push(Damage::Annotation(name));
-        }
-        value
-    }
-
-    fn optional<T>(
-        &self,
-        name: &'static str,
-        damage: &mut Vec<Damage>,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        self.get(name).and_then(|_| self.required(name, damage, read))
-    }
-}
-
-/// RFC 3339 in whole seconds, as Kubernetes itself writes times.
-fn to_the_second(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
-}
-
-/// Enough of a text to recognise it in a log line, whatever its size.
-fn excerpt(text: &str) -> String {
-    const ENOUGH: usize = 80;
-    match text.char_indices().nth(ENOUGH) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

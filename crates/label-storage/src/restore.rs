@@ -34,7 +34,7 @@ pub struct Patch {
     pub taints: Option<Vec<Taint>>,
     /// Whether the taint goes that has kept pods away until now.
     pub lifts_startup_taint: bool,
-    /// The new value of the [`RESTORED`](crate::node::RESTORED) annotation; `None` where nothing is restored.
+    /// The new value of the [`RESTORED`] annotation; `None` where nothing is restored.
     pub marker: Option<String>,
     /// The generation of the record that it comes from.
     pub generation: u64,

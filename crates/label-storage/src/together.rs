@@ -10,7 +10,7 @@ use crate::fixtures::{decode, encode, node, second};
 use crate::kept::Kept;
 use crate::node::{Extras, Machine, Taint};
 use crate::restore::Patch;
-use crate::store::{Action, Circumstances, Plan, Reason, Sighting, Stored};
+use crate::store::{Action, Circumstances, Plan, Sighting, Stored};
 use crate::{Node, Record, ResourceVersion, Rules, plan_restore, plan_store};
 
 mod composed;
@@ -152,7 +152,6 @@ impl World {
     fn store(&mut self, rules: usize, is_whole: bool) -> Done {
         let before = self.record();
         let (plan, node) = self.plan(rules, is_whole);
-        let is_last_words = !self.last_words.is_empty();
         match &plan.action {
             Action::Nothing => {}
             Action::Create(record) | Action::Replace(record) => {
@@ -161,16 +160,11 @@ impl World {
             }
             Action::Delete => self.stored = None,
         }
-        if is_last_words {
-            // Whoever has heard them is content with what became of them.
-            let (again, _) = self.plan(rules, is_whole);
-            assert!(matches!(again.action, Action::Nothing), "{plan:?} and then {again:?}");
-            self.last_words.remove(0);
-        } else {
-            let (again, _) = self.plan(rules, is_whole);
-            assert!(matches!(again.action, Action::Nothing), "{plan:?} and then {again:?}");
-        }
-        Done::Stored { before, after: self.record(), node, reason: plan.reason, rules }
+        // A storer is content with what it wrote.
+        let (again, _) = self.plan(rules, is_whole);
+        assert!(matches!(again.action, Action::Nothing), "{plan:?} and then {again:?}");
+        self.last_words.drain(..self.last_words.len().min(1));
+        Done::Stored { before, after: self.record(), node, rules }
     }
 
     fn restore(&mut self, rules: usize) -> Done {
@@ -183,15 +177,16 @@ impl World {
         let before = node.clone();
         apply(&patch, node);
         node.version = ResourceVersion(self.version);
-        Done::Restored { before: Box::new(before), patch: Box::new(patch), machine: self.machine }
+        Done::Restored { before, patch, machine: self.machine }
     }
 }
 
 /// What a daemon did.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Done {
     Nothing,
-    Stored { before: Option<Record>, after: Option<Record>, node: Option<Node>, reason: Reason, rules: usize },
-    Restored { before: Box<Node>, patch: Box<Patch>, machine: &'static str },
+    Stored { before: Option<Record>, after: Option<Record>, node: Option<Node>, rules: usize },
+    Restored { before: Node, patch: Patch, machine: &'static str },
 }
 
 fn circumstances() -> Circumstances {

@@ -190,13 +190,26 @@ impl Planner for RestorePlanner {
     fn deleted(&mut self, last: Node, row: &Row, _: bool) {
         let (name, last) = (row.name(), last.seen_through(&self.rules).summary());
         self.views.remove(name);
-        let Stored::Record(record) = row.stored() else { return };
         let owed = Owed { last, since: Instant::now() };
         // One that was not restored has nothing to add but what it was given itself.
-        let has_something = record.is_of(&last) || record.is_restored_to(&last) || !last.labels.is_empty();
-        if has_something && owed.is_awaited(row.stored()) && self.owed.len() < MOST_VIEWS {
+        let is_owed = match row.stored() {
+            Stored::Record(record) => {
+                let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
+                (is_its_word || !last.labels.is_empty()) && owed.is_awaited(row.stored())
+            }
+            // It may not have been seen yet: what is heard of first may be what an earlier replica, or earlier rules, left behind.
+            Stored::Nothing => !last.labels.is_empty(),
+            Stored::Unreadable => false,
+        };
+        if is_owed && self.owed.len() < MOST_VIEWS {
             self.owed.insert(Name::clone(name), owed);
         }
+    }
+
+    /// Whoever comes after has to wait for the same.
+    fn owes_since(&self) -> Option<ResourceVersion> {
+        let awaited = self.owed.values().filter(|owed| owed.since.elapsed() < PATIENCE);
+        awaited.map(|owed| owed.last.version).min()
     }
 
     fn contested(&mut self, row: &Row) -> Option<Duration> {
@@ -354,10 +367,24 @@ mod tests {
             table.lose_node("a", last.version);
             planner.deleted(last.clone(), table.get("a").expect("a row"), false);
             table.see_node("a", back.summary());
+            assert_eq!(planner.owes_since(), is_awaited.then_some(last.version), "whoever comes after, too");
             assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
             table.see_record("a", ResourceVersion(10), record(last));
             assert!(has_turn(&mut planner, &table, None));
         }
+    }
+
+    #[test]
+    fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
+        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+        let changed =
+            Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+        table.lose_node("a", changed.version);
+        planner.deleted(changed, table.get("a").expect("a row"), false);
+        let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        table.see_node("a", node("a", "u2", 9).summary());
+        assert!(!has_turn(&mut planner, &table, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use label_storage::node::{self, Extras, Machine, RESTORED, Taint};
 use label_storage::rules::IdentityBy;
 use label_storage::{Node, Rules};
-use label_storage_wire::{NodePart, Object};
+use label_storage_wire::{Content, NodePart, Object};
 
 /// How much of a Node a daemon has to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,9 +32,11 @@ impl Eyes {
         self.rules.identity == IdentityBy::Name
     }
 
-    /// Whether the annotation of this key is read.
-    pub(crate) fn wants_annotation(&self, key: &str) -> bool {
-        self.rules.wants_annotation(key)
+    /// Whether the annotation of this key is read. Of a whole Node all are, lest something is overwritten: its record may have what
+    /// other rules have stored.
+    pub(crate) fn wants_annotation(&self, content: Content, key: &str) -> bool {
+        let wants_all = self.sight == Sight::WhatIsThere && content == Content::Node;
+        wants_all || self.rules.wants_annotation(key)
     }
 
     /// Whether lists and watches of Nodes need taints, the cordon and the machine: then they cost several times as much.
@@ -44,7 +46,7 @@ impl Eyes {
     }
 
     /// A Node, of what came over the wire.
-    pub(crate) fn node(&self, mut object: Object) -> Result<Node, node::Error> {
+    pub fn node(&self, mut object: Object) -> Result<Node, node::Error> {
         let marker = object.annotations.remove(RESTORED);
         let mut node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;
         node.extras =

@@ -26,6 +26,12 @@ impl Nodes {
         &self.api
     }
 
+    /// The keys of all labels that a Node has, whatever is made of them.
+    pub async fn label_keys(&self, name: &str) -> Result<Vec<String>, Error> {
+        let found = self.source.get(name).await?;
+        Ok(found.map(|object| object.labels.into_keys().collect()).unwrap_or_default())
+    }
+
     /// Reads one Node, as it is now.
     pub async fn get(&self, name: &str) -> Result<Option<Node>, Error> {
         let found = self.source.get(name).await?.map(|object| self.source.eyes().node(object));

@@ -161,7 +161,7 @@ impl Source {
             let (blocks, input) = blocks::channel();
             let eyes = self.eyes.clone();
             let reading = tokio::task::spawn_blocking(move || {
-                let asked = Asked { content, annotations: &|key| eyes.wants_annotation(key) };
+                let asked = Asked { content, annotations: &|key| eyes.wants_annotation(content, key) };
                 if is_compressed {
                     let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
                     read_list(format, &asked, input, each)
@@ -192,7 +192,7 @@ impl Source {
                 Err(error) => return Err(error),
             };
             let body = body(what, response).await?;
-            let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(key) };
+            let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
             read_object(format, &asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
@@ -293,7 +293,8 @@ impl Watch {
     /// The next event; `None` at an orderly end, from which one goes on with another watch. Within a minute it is
     /// noticed if the other side is not there any more.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
-        let asked = Asked { content: self.content, annotations: &|key| self.eyes.wants_annotation(key) };
+        let content = self.content;
+        let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
         let next = async {
             match &mut self.frames {
                 Frames::Protobuf(frames) => {

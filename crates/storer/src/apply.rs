@@ -83,7 +83,7 @@ impl Worker<Task> for Apply {
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
         let (outcome, record) = if self.replica.args.dry_run {
-            (say(&node, &plan), before)
+            (self.say(&node, &plan).await?, before)
         } else {
             match self.write(filed, &node, plan, found, before).await {
                 Ok(written) => written,
@@ -139,6 +139,31 @@ impl Apply {
         let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };
         let Moment { now, steady_since } = self.replica.clock.moment();
         Circumstances { now, unchanged_for, retention: self.replica.rules.retention, steady_since }
+    }
+
+    /// What a dry run does instead of carrying out a plan. It says, too, which labels the rules leave out.
+    async fn say(&self, node: &str, plan: &Plan) -> Result<Option<&'static str>, Error> {
+        let reason = plan.reason.as_str();
+        let (message, record) = match &plan.action {
+            Action::Nothing => return Ok(None),
+            Action::Create(record) => ("would create the record", record),
+            Action::Replace(record) => ("would replace the record", record),
+            Action::Delete => {
+                tracing::info!(node, reason, "would delete the record");
+                return Ok(Some(WOULD_WRITE));
+            }
+        };
+        let mut left_out = self.replica.nodes.label_keys(node).await?;
+        left_out.retain(|key| !record.labels.contains_key(key));
+        tracing::info!(
+            node,
+            generation = record.generation,
+            labels = ?record.labels,
+            ?left_out,
+            reason,
+            "{message}"
+        );
+        Ok(Some(WOULD_WRITE))
     }
 
     /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
@@ -197,19 +222,6 @@ impl Apply {
         let written = Found::from(written).seen_through(&self.replica.rules, None);
         Ok((Some(outcome), Found::reading(Some(&written))))
     }
-}
-
-fn say(node: &str, plan: &Plan) -> Option<&'static str> {
-    let reason = plan.reason.as_str();
-    let (message, record) = match &plan.action {
-        Action::Nothing => return None,
-        Action::Create(record) => ("would create the record", Some(record)),
-        Action::Replace(record) => ("would replace the record", Some(record)),
-        Action::Delete => ("would delete the record", None),
-    };
-    let labels = record.map(|record| &record.labels);
-    tracing::info!(node, generation = record.map(|record| record.generation), ?labels, reason, "{message}");
-    Some(WOULD_WRITE)
 }
 
 fn params() -> PostParams {

@@ -58,7 +58,7 @@ type News = (Reason, ResourceVersion, ResourceVersion);
 pub(crate) struct Task {
     /// Whether its record may be deleted for its age.
     pub(crate) may_clean_up: bool,
-    /// The Node's name, where a Node is known.
+    /// The Node's name, where a Node is known, or was.
     pub(crate) node: Option<String>,
     /// Its last labels, if it was deleted and they are not stored.
     pub(crate) last_words: Option<Node>,
@@ -133,6 +133,15 @@ impl StorePlanner {
         if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
     }
 
+    /// In a dry run: says that the rules have nothing stored of a Node.
+    fn leave_alone(&mut self, row: &Row, reason: Reason) {
+        let news = self.news(row);
+        if let (Some(said), Some(news)) = (&mut self.said, news) {
+            tracing::info!(node = row.node_name(), reason = reason.as_str(), "would leave the node alone");
+            said.insert(Name::clone(row.name()), news);
+        }
+    }
+
     fn news(&self, row: &Row) -> Option<News> {
         let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
         Some((self.reason(row)?, node_version, row.record_version()))
@@ -152,6 +161,9 @@ impl Planner for StorePlanner {
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
         self.waiting.note(node, reason);
         let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
+        if !is_said && matches!(reason, Reason::Ignored | Reason::NotSelected | Reason::NoIdentity) {
+            self.leave_alone(row, reason);
+        }
         let now = Verdict::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine });
         match reason {
             Reason::NoLabels
@@ -225,7 +237,9 @@ impl Planner for StorePlanner {
         }
         Ok(Task {
             may_clean_up: is_over,
-            node: row.node().map(|_| row.node_name().to_owned()),
+            // What is known of versions is known of that one.
+            node: (row.node().is_some() || row.node_name() != &**row.name())
+                .then(|| row.node_name().to_owned()),
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,

@@ -23,7 +23,7 @@ const DAEMONS: [&str; 2] = ["storer", "restorer"];
 
 /// One thing that an account may do, or has done. Where a role names no object, neither does this.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Permission {
+pub struct Permission {
     account: String,
     verb: String,
     group: String,
@@ -42,7 +42,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// All that the roles grant to the daemons' accounts, one by one.
-fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
+pub fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
     let mut granted = BTreeSet::new();
     let bindings = of_kind(documents, "RoleBinding").chain(of_kind(documents, "ClusterRoleBinding"));
     for binding in bindings {
@@ -83,15 +83,15 @@ fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
 }
 
 /// What the API server has written down of the daemons' accounts.
-struct Audit {
+pub struct Audit {
     /// Each as it would have to be granted with the object's name, and without.
     used: BTreeSet<Permission>,
     /// What was refused for want of a right, or by a policy.
-    forbidden: Vec<Value>,
+    pub forbidden: Vec<Value>,
 }
 
 impl Audit {
-    fn read(log: &Path, namespace: &str) -> Result<Self> {
+    pub fn read(log: &Path, namespace: &str) -> Result<Self> {
         let (mut used, mut forbidden) = (BTreeSet::new(), Vec::new());
         // The last line may be half written.
         let log = std::fs::read_to_string(log)?;
@@ -122,8 +122,8 @@ impl Audit {
 
 /// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.
 /// Only the port differs, since all replicas share this machine, the nodes, since other tests have some too, and where the rules are.
-async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&str]) -> Result<Daemon> {
-    let kind = text(&set["metadata"]["name"]);
+pub async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&str]) -> Result<Daemon> {
+    let [kind, namespace] = ["name", "namespace"].map(|key| text(&set["metadata"][key]));
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let mut args = texts(&container["args"]);
     let rules = args.iter_mut().find(|arg| *arg == "--config=/etc/label-storage/rules.yaml");
@@ -132,12 +132,12 @@ async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&
     args.push("--admin-address=127.0.0.1:0".to_owned());
     args.push(format!("--nodes={}.*", s.namespace));
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
-    let token = token(s, NAMESPACE, &kind).await?;
-    let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(NAMESPACE))?;
+    let token = token(s, &namespace, &kind).await?;
+    let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(&namespace))?;
     let (pod, replicas) = (format!("{kind}-{index}"), replicas.to_string());
     let environment = [
         ("POD_NAME", pod.as_str()),
-        ("LABEL_STORAGE_NAMESPACE", NAMESPACE),
+        ("LABEL_STORAGE_NAMESPACE", &namespace),
         ("LABEL_STORAGE_REPLICAS", &replicas),
     ];
     let names: BTreeSet<_> =
@@ -147,11 +147,11 @@ async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&
 }
 
 /// The authorizer learns of new roles by watching.
-async fn await_rights(s: &Scenario, granted: &BTreeSet<Permission>) -> Result<()> {
+pub async fn await_rights(s: &Scenario, namespace: &str, granted: &BTreeSet<Permission>) -> Result<()> {
     let reviews: Api<SubjectAccessReview> = Api::all(s.client.clone());
     for permission in granted {
         let review = json!({"spec": {
-            "user": format!("system:serviceaccount:{NAMESPACE}:{}", permission.account),
+            "user": format!("system:serviceaccount:{namespace}:{}", permission.account),
             "resourceAttributes": {
                 "verb": permission.verb,
                 "group": permission.group,
@@ -174,7 +174,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     let documents = manifests::committed()?;
     apply(&s.client, &documents).await?;
     let granted = granted(&documents)?;
-    await_rights(s, &granted).await?;
+    await_rights(s, NAMESPACE, &granted).await?;
 
     let set = |name: &str| {
         let mut sets = of_kind(&documents, "StatefulSet");
@@ -187,7 +187,9 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     let stored = async |node: &str, expected: Option<Labels>| {
         let name = record_name(node);
         s.eventually_after(&format!("record of {node}"), expected.clone(), async || {
-            Ok(records.get_opt(&name).await?.map(|record| record.data.unwrap_or_default()))
+            let mut data = records.get_opt(&name).await?.map(|record| record.data.unwrap_or_default());
+            data.iter_mut().for_each(|data| data.retain(|key, _| !key.starts_with("history-")));
+            Ok(data)
         })
         .await
     };

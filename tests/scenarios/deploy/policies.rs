@@ -13,7 +13,7 @@ use super::manifests::{apply, client_as, rendered};
 use crate::scenario::{Labels, Scenario, labels};
 
 /// Whether a policy refused it, with these words. Anything else than that and success is a failure of the test.
-fn refused<T>(words: &str, result: kube::Result<T>) -> Result<bool> {
+pub fn refused<T>(words: &str, result: kube::Result<T>) -> Result<bool> {
     match result {
         Ok(_) => Ok(false),
         Err(kube::Error::Api(status)) if status.message.contains(words) => Ok(true),
@@ -212,7 +212,7 @@ pub async fn a_namespace_with_records_can_be_deleted(s: &Scenario) -> Result<()>
     .await
 }
 
-const FIELDS: &str = "may not change the spec";
+pub const FIELDS: &str = "may not change the spec";
 const LABELS: &str = "may add labels to a Node, but not remove one";
 const ANNOTATIONS: &str = "of a Node's annotations the restorer";
 
@@ -321,7 +321,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
 }
 
 /// Tries to patch a Node, beside what the control plane does to it: whatever taints it has put there stay there.
-async fn attempt(nodes: &Api<Node>, name: &str, change: &Value) -> kube::Result<Node> {
+pub async fn attempt(nodes: &Api<Node>, name: &str, change: &Value) -> kube::Result<Node> {
     loop {
         let mut change = change.clone();
         if let Some(taints) = change.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {

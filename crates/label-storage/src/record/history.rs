@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use jiff::Timestamp;
 
-use super::{Version, Withheld, to_the_second};
+use super::config_map::to_the_second;
+use super::{Version, Withheld};
 use crate::kept::Kept;
 use crate::{Labels, key};
 

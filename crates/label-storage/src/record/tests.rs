@@ -1,8 +1,11 @@
+use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::fixtures::{encode, record, second, uid};
+use crate::key;
+use crate::name::record_name;
 
 mod history;
 mod identity;

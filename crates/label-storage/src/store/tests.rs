@@ -1,7 +1,9 @@
 use super::*;
 use crate::fixtures::{node, record, second, uid};
 
+mod a_record_whose_node_is_gone;
 mod chosen;
+mod last_labels;
 
 const NOW: i64 = 1000;
 
@@ -326,99 +328,6 @@ mod a_deleted_event {
                 assert_eq!(plan.action == Action::Nothing, !newer, "{incarnation} at {version}");
             }
         }
-    }
-}
-
-mod last_labels {
-    use super::*;
-
-    #[test]
-    fn are_kept_unless_the_record_has_them_or_is_newer() {
-        let last = node("a").label("k", "v").at(12);
-        let keeps = |stored: Stored<&Record>| is_worth_keeping(last.summary(), stored.map(Record::summary));
-        assert!(keeps(Stored::Nothing) && keeps(Stored::Record(&record("a", "u1"))));
-        assert!(keeps(Stored::Record(&record("a", "u0").label("k", "v"))), "it is to be this incarnation's");
-        assert!(!keeps(Stored::Record(&record("a", "u1").label("k", "v"))));
-        let newer = Record { node_version: Some(last.version), ..record("a", "u2") };
-        assert!(!keeps(Stored::Record(&newer)) && !keeps(Stored::Unreadable));
-        assert!(
-            is_worth_keeping(node("a").summary(), Stored::Nothing),
-            "there may be one that nobody has seen yet"
-        );
-    }
-
-    #[test]
-    fn are_history_once_a_later_incarnation_was_restored_and_its_record_deleted() {
-        let last = node("a").label("k", "v").at(12);
-        let is_history = |live: Option<&Node>, stored: Stored<&Record>| {
-            is_history(&last.summary(), live.map(Node::summary), stored.map(Record::summary))
-        };
-        let back = node("a").incarnation("u2").at(20);
-        let restored = back.clone().marked("u2/3");
-        assert!(is_history(Some(&restored), Stored::Nothing));
-        assert!(!is_history(Some(&back), Stored::Nothing), "nobody may have heard of them yet");
-        assert!(!is_history(Some(&back.marked("u1/3")), Stored::Nothing), "a copied marker says nothing");
-        assert!(!is_history(None, Stored::Nothing));
-        assert!(!is_history(Some(&restored), Stored::Record(&record("a", "u1"))), "the versions decide");
-        assert!(!is_history(Some(&restored.at(11)), Stored::Nothing), "an answer from before");
-    }
-}
-
-mod a_record_whose_node_is_gone {
-    use super::*;
-
-    #[test]
-    fn is_stamped_and_keeps_its_labels() {
-        let record = record("a", "u1").label("k", "v");
-        let action = Action::Replace(Record { generation: 5, ..record.clone().departed(NOW) });
-        expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Departed, action);
-    }
-
-    #[test]
-    fn is_kept_for_the_retention_and_then_deleted() {
-        let seen = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at() };
-        for (departed_at, reason, action) in [
-            (NOW - 99, Reason::Away, Action::Nothing),
-            (NOW - 100, Reason::RetentionOver, Action::Delete),
-            (NOW - 9999, Reason::RetentionOver, Action::Delete),
-        ] {
-            let record = record("a", "u1").label("k", "v").departed(departed_at);
-            expect(Sighting::Gone, Stored::Record(&record), seen, reason, action);
-            // A clock that jumps for a moment deletes nothing.
-            expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
-        }
-    }
-
-    #[test]
-    fn is_kept_while_the_clock_is_not_to_be_trusted_for_so_long() {
-        let record = record("a", "u1").label("k", "v").departed(NOW - 9999);
-        for (steady_since, reason, action) in [
-            (NOW, Reason::Away, Action::Nothing),
-            (NOW - 99, Reason::Away, Action::Nothing),
-            (NOW - 100, Reason::RetentionOver, Action::Delete),
-        ] {
-            let unchanged_for = TOMBSTONE_LIFETIME;
-            let at = Circumstances { unchanged_for, steady_since: second(steady_since), ..at() };
-            expect(Sighting::Gone, Stored::Record(&record), at, reason, action);
-        }
-    }
-
-    #[test]
-    fn is_kept_where_its_departure_lies_in_the_future() {
-        let record = record("a", "u1").label("k", "v").departed(NOW + 1_000_000);
-        expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
-    }
-
-    #[test]
-    fn is_kept_for_ever_where_the_retention_says_so() {
-        let record = record("a", "u1").label("k", "v").departed(0);
-        let at = Circumstances { retention: Duration::MAX, ..at() };
-        expect(Sighting::Gone, Stored::Record(&record), at, Reason::Away, Action::Nothing);
-    }
-
-    #[test]
-    fn may_have_never_existed() {
-        expect(Sighting::Gone, Stored::Nothing, at(), Reason::NothingStored, Action::Nothing);
     }
 }
 

@@ -201,13 +201,13 @@ impl Table {
         self.places.is_some()
     }
 
-    /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows.
+    /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows. Where the row
+    /// had no Node, whoever asked may have asked for one that its record names: a list or a watch will tell of it.
     pub(crate) fn answered<'a>(&self, under: &'a str, asked_for: Option<&'a Name>) -> Option<Filed<'a>> {
-        match (&self.places, asked_for) {
-            (None, _) => Some(under.into()),
-            (Some(_), Some(name)) => Some(Filed { under, name }),
-            (Some(_), None) => None,
-        }
+        let Some(places) = &self.places else { return Some(under.into()) };
+        let name = asked_for?;
+        let place = places.by_name.get(name)?;
+        matches!(&place.at, At::Row(row) if **row == *under).then_some(Filed { under, name })
     }
 
     /// Whether this table could know the Node of this row: what is filed as rules asked for that are not in force any more is not

@@ -254,6 +254,24 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
 }
 
 #[tokio::test]
+async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(named("a", K, 5)));
+    engine.observe(seen(named("a", L, 6)));
+    let row = engine.table.get(K).expect("a row");
+    let (node, asked_for, versions) = (Name::from(K), row.asked_for().cloned(), row.versions());
+    assert_eq!(asked_for, Some(Name::from("a")));
+    let ticket = Ticket { node, asked_for, task: (), earlier_tries: 0, versions, due_since: None };
+    // The record names another, which was asked for, and has just come back.
+    let read = Reading::Present(named("bb", K, 9).summary());
+    engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
+    assert_eq!((engine.shown(K), engine.shown(L)), (None, Some("a")));
+    engine.observe(seen(named("bb", K, 9)));
+    assert_eq!(engine.shown(K), Some("bb"));
+}
+
+#[tokio::test]
 async fn nodes_are_asked_for_by_their_names() {
     let replica = replica();
     let mut engine = engine(&replica);
