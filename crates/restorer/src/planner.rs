@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::restore::{self, Reason};
-use label_storage::store::Stored;
+use label_storage::store::{self, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
@@ -41,7 +41,7 @@ pub(crate) struct RestorePlanner {
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
     /// Nodes that are not to be restored, because they are other machines than their records'.
-    fenced: HashMap<Name, Versions>,
+    fenced: HashMap<Name, Refused>,
     /// Nodes that keep pods away until they are restored, by their own names.
     tainted: Taints,
 }
@@ -64,8 +64,20 @@ impl Owed {
 /// What a dry run's words depend on: the Node's incarnation and the record's version.
 type News = (UidDigest, ResourceVersion);
 
-/// What a refusal depends on: the versions of the Node and of its record.
-type Versions = (ResourceVersion, ResourceVersion);
+/// What a refusal depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Refused {
+    uid: UidDigest,
+    version: ResourceVersion,
+    record_version: ResourceVersion,
+}
+
+impl Refused {
+    fn of(row: &Row) -> Option<Self> {
+        let node = row.node()?;
+        Some(Self { uid: node.uid, version: node.version, record_version: row.record_version() })
+    }
+}
 
 /// What is to be done with one Node.
 pub(crate) struct Task {
@@ -80,7 +92,8 @@ pub(crate) struct Task {
     /// What an answer must not be older than.
     pub(crate) known: Known,
     news: Option<News>,
-    versions: Option<Versions>,
+    /// What it would depend on if it were refused.
+    refused: Option<Refused>,
 }
 
 impl RestorePlanner {
@@ -104,7 +117,13 @@ impl RestorePlanner {
     }
 
     fn is_fenced(&self, row: &Row) -> bool {
-        self.fenced.get(row.name()).is_some_and(|fenced| Some(*fenced) == versions(row))
+        self.fenced.get(row.name()).is_some_and(|refused| Some(*refused) == Refused::of(row))
+    }
+
+    /// Whether a Node that is gone was another machine than its record's: then no storer keeps what it said last.
+    fn was_fenced(&self, last: &NodeSummary, row: &Row) -> bool {
+        let refused = self.fenced.get(row.name());
+        refused.is_some_and(|it| (it.uid, it.record_version) == (last.uid, row.record_version()))
     }
 
     /// Whether a Node is to be restored from more than its record has yet.
@@ -131,10 +150,6 @@ impl RestorePlanner {
 
 fn news(row: &Row) -> Option<News> {
     Some((row.node()?.uid, row.record_version()))
-}
-
-fn versions(row: &Row) -> Option<Versions> {
-    Some((row.node()?.version, row.record_version()))
 }
 
 impl Planner for RestorePlanner {
@@ -193,6 +208,8 @@ impl Planner for RestorePlanner {
         let owed = Owed { last, since: Instant::now() };
         // One that was not restored has nothing to add but what it was given itself.
         let is_owed = match row.stored() {
+            // What no storer will store need not be waited for.
+            stored if !store::is_worth_keeping(last, stored) || self.was_fenced(&last, row) => false,
             Stored::Record(record) => {
                 let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
                 (is_its_word || !last.labels.is_empty()) && owed.is_awaited(row.stored())
@@ -232,7 +249,7 @@ impl Planner for RestorePlanner {
             view: None,
             known: row.known(),
             news: None,
-            versions: None,
+            refused: None,
         })
     }
 
@@ -249,7 +266,7 @@ impl Planner for RestorePlanner {
             view: self.views.remove(row.name()),
             known: row.known(),
             news,
-            versions: versions(row),
+            refused: Refused::of(row),
         })
     }
 
@@ -262,8 +279,8 @@ impl Planner for RestorePlanner {
             self.tainted.lifted(&task.node, uid);
         }
         let outcome = done.and_then(|done| done.outcome);
-        match (outcome, task.versions) {
-            (Some(FENCED), Some(versions)) => _ = self.fenced.insert(Name::clone(name), versions),
+        match (outcome, task.refused) {
+            (Some(FENCED), Some(refused)) => _ = self.fenced.insert(Name::clone(name), refused),
             (Some(_), _) => _ = self.fenced.remove(name),
             _ => (),
         }
@@ -292,6 +309,7 @@ impl Planner for RestorePlanner {
 
 #[cfg(test)]
 mod tests {
+    use label_storage::node::IGNORE;
     use label_storage::rules::Selection;
     use label_storage::{Record, Uid};
     use label_storage_runtime::engine::Reading;
@@ -357,9 +375,15 @@ mod tests {
         let back = Node { labels: Default::default(), ..node("a", "u2", 9) };
         let unrestored = Node { uid: Uid::new("u0").expect("a uid"), ..changed.clone() };
         let bare = Node { labels: Default::default(), ..unrestored.clone() };
-        for (last, is_awaited) in
-            [(&changed, true), (&node("a", "u1", 8), false), (&unrestored, true), (&bare, false)]
-        {
+        let mut ignored = changed.clone();
+        ignored.extras.annotations.insert(IGNORE.to_owned(), "true".to_owned());
+        for (last, is_awaited) in [
+            (&changed, true),
+            (&node("a", "u1", 8), false),
+            (&unrestored, true),
+            (&bare, false),
+            (&ignored, false),
+        ] {
             let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
             let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
             table.see_record("a", ResourceVersion(6), record(&first));
@@ -410,6 +434,31 @@ mod tests {
                 table.see_node("a", node("a", "u2", 9).summary());
                 assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
             }
+        }
+    }
+
+    #[test]
+    fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
+        let (first, other, back) = (node("a", "u1", 5), node("a", "u2", 8), node("a", "u3", 10));
+        let last = Node { labels: [("own".to_owned(), "1".to_owned())].into(), ..node("a", "u2", 9) };
+        let record = Record::of(&first, jiff::Timestamp::now()).summary();
+        // Where the record was written meanwhile, it may not be kept out any more.
+        for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
+            let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+            table.see_record("a", ResourceVersion(6), Stored::Record(record));
+            table.see_node("a", other.summary());
+            let row = table.get("a").expect("a row");
+            let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
+            let (name, task) = (Name::clone(row.name()), planner.task(look).expect("its turn"));
+            let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
+            planner.done(&name, task, Some(&done));
+            if is_rewritten {
+                table.see_record("a", ResourceVersion(7), Stored::Record(record));
+            }
+            table.lose_node("a", last.version);
+            planner.deleted(last.clone(), table.get("a").expect("a row"), false);
+            table.see_node("a", back.summary());
+            assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
         }
     }
 
