@@ -81,7 +81,7 @@ impl Example {
     }
 
     /// Both daemons have looked at it, and it is as it has registered.
-    pub fn is_left_alone(self) -> Self {
+    pub fn left_alone(self) -> Self {
         self.then(Step::IsLeftAlone)
     }
 
