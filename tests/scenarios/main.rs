@@ -65,6 +65,7 @@ fn main() -> ExitCode {
     match itself::role().as_deref() {
         Some("storer") => return label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some("restorer") => return label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        Some("plugin") => return kubectl_plugin::main(std::env::args_os()),
         _ => {}
     }
     let mut arguments = Arguments::from_args();

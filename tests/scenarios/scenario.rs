@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -41,6 +43,14 @@ pub type Labels = BTreeMap<String, String>;
 /// Labels from pairs.
 pub fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+/// What a command has said.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Told {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 pub struct Scenario {
@@ -367,6 +377,27 @@ impl Scenario {
         let mut command = itself::command(kind, kubeconfig.as_deref())?;
         command.args(args).env("HOME", self.folder.path()).envs(variables.iter().copied());
         Ok(Daemon { process: Guarded::spawn(kind, &command, &log)? })
+    }
+
+    /// Runs `kubectl label-storage` with these arguments, in this test's namespace, and with nobody at a terminal.
+    pub fn plugin(&self, args: &[&str]) -> Result<Told> {
+        self.plugin_reading("", args)
+    }
+
+    /// The same, with something to read.
+    pub fn plugin_reading(&self, input: &str, args: &[&str]) -> Result<Told> {
+        let mut command = itself::command("plugin", Some(self.sandbox.kubeconfig()))?;
+        command.args(args).env("LABEL_STORAGE_NAMESPACE", &self.namespace).env("HOME", self.folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let mut stdin = child.stdin.take().context("a stdin")?;
+        let input = input.to_owned();
+        // It may end before it has read all.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let output = child.wait_with_output()?;
+        let _ = writer.join();
+        let text = |bytes| String::from_utf8(bytes).context("text");
+        Ok(Told { code: output.status.code(), out: text(output.stdout)?, err: text(output.stderr)? })
     }
 
     /// A file in this test's own folder.

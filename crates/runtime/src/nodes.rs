@@ -17,7 +17,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// Reads from this source.
-    pub(crate) fn new(client: Client, source: Arc<Source>) -> Self {
+    pub fn new(client: Client, source: Arc<Source>) -> Self {
         Self { api: Api::all(client), source }
     }
 

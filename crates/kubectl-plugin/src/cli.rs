@@ -1,0 +1,119 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use label_storage_runtime::args::STYLES;
+
+use crate::commands::{check, explain, export, forget, get, history, import, rename, restore, set, status};
+
+/// Look inside Label Storage, ask it why, and repair what is stored
+///
+/// Reads and changes the records that keep Node labels alive. Nothing is changed without asking, unless --yes is given.
+/// Exit codes: 0 all is well, 1 something went wrong, 2 bad usage, 3 what was found is not well.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-label_storage", bin_name = "kubectl label-storage", version, styles = STYLES, max_term_width = 100)]
+pub struct Cli {
+    /// Where, and as whom.
+    #[command(flatten)]
+    pub global: Global,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of all commands, as kubectl has them.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Path to the kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The name of the kubeconfig context to use
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// The namespace that Label Storage is installed in
+    #[arg(
+        long,
+        short,
+        global = true,
+        env = "LABEL_STORAGE_NAMESPACE",
+        value_name = "NAME",
+        default_value = "label-storage"
+    )]
+    pub namespace: String,
+
+    /// Username to impersonate for the operation
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub impersonate: Option<String>,
+
+    /// Group to impersonate, may be given several times
+    #[arg(long = "as-group", global = true, value_name = "GROUP")]
+    pub impersonate_group: Vec<String>,
+
+    /// Take the rules from this file [default: the ConfigMap label-storage-rules, which the daemons read]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// How it all stands: nodes, records, shards, what waits and what disagrees
+    Status(status::Args),
+    /// What is stored of nodes
+    Get(get::Args),
+    /// What the daemons would do with a node now, and why
+    Explain(explain::Args),
+    /// A node against its record
+    Diff(explain::DiffArgs),
+    /// What the labels of a node were before
+    History(history::Args),
+    /// Bring an earlier version of a node's labels back
+    Rollback(history::RollbackArgs),
+    /// Restore nodes now
+    Restore(restore::Args),
+    /// Delete the records of nodes
+    Forget(forget::Args),
+    /// Change what an absent node will come back with
+    Set(set::Args),
+    /// Give the record of a node to another, for a machine that returns under another name
+    Rename(rename::Args),
+    /// Write all records to a file that can be read, edited and imported
+    Export(export::Args),
+    /// Read records from such a file
+    Import(import::Args),
+    /// Whether the installation is sound
+    Check(check::Args),
+    /// Print the completion script of a shell
+    Completion(crate::commands::generate::Args),
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For people with wide terminals.
+    Wide,
+    /// For machines.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+/// Flags of commands that change something.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Change {
+    /// Don't ask
+    #[arg(long, short)]
+    pub yes: bool,
+
+    /// Say what would be changed, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,99 @@
+//! The cluster, as kubectl would find it, and the rules that are in force there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use label_storage::Rules;
+use label_storage::rules::Draft;
+use label_storage_runtime::eyes::{Eyes, Sight};
+use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::records::Records;
+use label_storage_runtime::source::Source;
+
+use crate::cli::Global;
+
+/// The ConfigMap that the daemons have mounted, and the file in it.
+const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
+
+/// A cluster with Label Storage in it.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    /// Where the records are.
+    pub(crate) namespace: String,
+    /// By which rules the daemons work there, as far as can be told: their flags can't be seen from here.
+    pub(crate) rules: Arc<Rules>,
+    /// Records by what they are filed under.
+    pub(crate) records: Records,
+}
+
+impl Cluster {
+    /// Finds the cluster, and its rules.
+    pub(crate) async fn connect(global: &Global) -> Result<Self> {
+        let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match &global.kubeconfig {
+            Some(path) => {
+                let kubeconfig =
+                    Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await?
+            }
+            None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
+        };
+        config.connect_timeout = Some(Duration::from_secs(5));
+        config.auth_info.impersonate.clone_from(&global.impersonate);
+        if !global.impersonate_group.is_empty() {
+            config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
+        }
+        let client = Client::try_from(config)?;
+        let rules = Arc::new(rules(&client, global).await?);
+        let records = Records::new(client.clone(), &global.namespace);
+        Ok(Self { client, namespace: global.namespace.clone(), rules, records })
+    }
+
+    /// Nodes, one by one, as the storer or the restorer sees them.
+    pub(crate) fn nodes(&self, sight: Sight) -> Nodes {
+        Nodes::new(self.client.clone(), Arc::new(self.node_source(sight)))
+    }
+
+    /// All Nodes, as the storer or the restorer sees them.
+    pub(crate) fn node_source(&self, sight: Sight) -> Source {
+        Source::nodes(self.client.clone()).seen_by(self.eyes(sight))
+    }
+
+    /// All records.
+    pub(crate) fn record_source(&self) -> Source {
+        Source::records(self.client.clone(), &self.namespace).seen_by(self.eyes(Sight::WhatIsKept))
+    }
+
+    pub(crate) fn eyes(&self, sight: Sight) -> Eyes {
+        Eyes { rules: Arc::clone(&self.rules), sight }
+    }
+}
+
+/// The rules: of a file, or of the ConfigMap, or the usual ones.
+async fn rules(client: &Client, global: &Global) -> Result<Rules> {
+    if let Some(path) = &global.config {
+        let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+        let draft =
+            Draft::from_yaml(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        return Ok(draft.rules());
+    }
+    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), &global.namespace);
+    let (name, file) = RULES;
+    let found = config_maps
+        .get_opt(name)
+        .await
+        .with_context(|| format!("can't read configmap {name} in {}", global.namespace))?;
+    let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
+    match Draft::from_yaml(&text) {
+        Ok(draft) => Ok(draft.rules()),
+        // The daemons refuse it, too, and go on with what they had.
+        Err(error) => {
+            eprintln!("warning: configmap {name} can't be used, so the usual rules are assumed: {error}");
+            Ok(Rules::default())
+        }
+    }
+}

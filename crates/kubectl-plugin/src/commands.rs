@@ -1,0 +1,44 @@
+//! The commands.
+
+pub mod check;
+pub mod explain;
+pub mod export;
+pub mod forget;
+pub mod generate;
+pub mod get;
+pub mod history;
+pub mod import;
+pub mod rename;
+pub mod restore;
+pub mod set;
+pub mod status;
+
+use anyhow::Result;
+
+use crate::Ended;
+use crate::cli::{Cli, Command};
+use crate::cluster::Cluster;
+
+/// Does what the command line asks for.
+pub(crate) async fn run(cli: Cli) -> Result<Ended> {
+    if let Command::Completion(args) = &cli.command {
+        return generate::run(args);
+    }
+    let cluster = Cluster::connect(&cli.global).await?;
+    match cli.command {
+        Command::Status(args) => status::run(&cluster, args).await,
+        Command::Get(args) => get::run(&cluster, args).await,
+        Command::Explain(args) => explain::run(&cluster, args).await,
+        Command::Diff(args) => explain::diff(&cluster, args).await,
+        Command::History(args) => history::run(&cluster, args).await,
+        Command::Rollback(args) => history::rollback(&cluster, args).await,
+        Command::Restore(args) => restore::run(&cluster, args).await,
+        Command::Forget(args) => forget::run(&cluster, args).await,
+        Command::Set(args) => set::run(&cluster, args).await,
+        Command::Rename(args) => rename::run(&cluster, args).await,
+        Command::Export(args) => export::run(&cluster, args).await,
+        Command::Import(args) => import::run(&cluster, args).await,
+        Command::Check(args) => check::run(&cluster, args).await,
+        Command::Completion(args) => generate::run(&args),
+    }
+}
