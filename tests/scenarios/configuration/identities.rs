@@ -33,7 +33,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
             by_name("table-name-fence", "{identity: {fence: true}}")
                 .registers("a", &[("machine:", "m2")])
                 .told("restorer", "OtherMachine", "another machine")
-                .is_left_alone(),
+                .left_alone(),
         ),
         (
             "| `by: name`, `fence: true`, `trustLabels: name` | nothing: the fence comes first | nothing |",
@@ -41,7 +41,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
             by_name("table-name-fence-trust", "{identity: {fence: true, trustLabels: name}}")
                 .registers("a", &[("machine:", "m2")])
                 .told("restorer", "OtherMachine", "another machine")
-                .is_left_alone(),
+                .left_alone(),
         ),
         (
             "| `by: systemUUID` | nothing: no record of that machine | all |",
@@ -53,7 +53,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .leaves("a")
                 .registers("a", &[("machine:", "m2")])
                 .known_by("systemUUID=m2")
-                .is_left_alone()
+                .left_alone()
                 .registers("b", &[("machine:", "m1")])
                 .has(ALL),
         ),
@@ -70,7 +70,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .leaves("a")
                 .registers("a", &[("instance:", "i2"), ("machine:", "m2")])
                 .known_by("providerID=i2")
-                .is_left_alone()
+                .left_alone()
                 .registers("b", &[("instance:", "i1"), ("machine:", "m1")])
                 .has(ALL)
                 .leaves("b")
@@ -111,5 +111,5 @@ fn by_name(name: &'static str, rules: &'static str) -> Example {
         .stored(ALL)
         .leaves("a")
         .registers("b", &[("machine:", "m1")])
-        .is_left_alone()
+        .left_alone()
 }

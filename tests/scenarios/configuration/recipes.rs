@@ -37,7 +37,7 @@ pub fn machines() -> Vec<Example> {
         .leaves("a")
         .registers("a", &[("kubernetes.io/hostname", "a"), ("machine:", "m2")])
         .told("restorer", "OtherMachine", "another machine")
-        .is_left_alone()
+        .left_alone()
         .leaves("a")
         .registers("a", &[("kubernetes.io/hostname", "a"), ("machine:", "m1")])
         .has(&[
@@ -118,7 +118,7 @@ pub fn machines() -> Vec<Example> {
         // The same VM, which a controller says a moment later.
         .leaves("a")
         .registers("a", &[])
-        .is_left_alone()
+        .left_alone()
         .changes(json!({"metadata": {"annotations": {"container.googleapis.com/instance_id": "1"}}}))
         .has(&[("pool", "gold"), ("annotation:container.googleapis.com/instance_id", "1")])
         // And another.
@@ -126,7 +126,7 @@ pub fn machines() -> Vec<Example> {
         .registers("a", &[("own", "1"), ("annotation:container.googleapis.com/instance_id", "2")])
         .known_by("annotation:container.googleapis.com/instance_id=2")
         .stored(&[("own", "1")])
-        .is_left_alone(),
+        .left_alone(),
     ]
 }
 
@@ -165,7 +165,7 @@ pub fn instances() -> Vec<Example> {
             ],
         )
         .known_by("providerID=aws:///eu-1a/i-2")
-        .is_left_alone(),
+        .left_alone(),
         example(
             "eks-by-slot",
             "{labels: {exclude: [machine-facts, 'eks.amazonaws.com/*']}, identity: {by: 'label:example.com/slot'}, \
@@ -220,7 +220,7 @@ pub fn instances() -> Vec<Example> {
             &[("own", "1"), ("instance:", "azure:///vmss/virtualMachines/1"), ("machine:", "vm-2")],
         )
         .told("restorer", "OtherMachine", "another machine")
-        .is_left_alone(),
+        .left_alone(),
         example(
             "spot-left-out",
             "{labels: {exclude: [machine-facts]}, nodes: {selector: 'cloud.google.com/gke-spot!=true,\

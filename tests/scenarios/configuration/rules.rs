@@ -175,7 +175,7 @@ pub fn whose() -> Vec<Example> {
             // Neither stored nor restored, and not remembered: the next one is restored.
             .leaves("asking")
             .registers("asking", &[("annotation:label-storage/ignore", "true"), ("pool", "silver")])
-            .is_left_alone()
+            .left_alone()
             .leaves("asking")
             .registers("asking", &[])
             .has(&[
@@ -268,12 +268,12 @@ pub fn who() -> Vec<Example> {
             .registers("a", &[("instance:", "cloud://i-2"), ("own", "1")])
             .known_by("providerID=cloud://i-2")
             .stored(&[("own", "1")])
-            .is_left_alone()
+            .left_alone()
             // The cloud says who it is a while later.
             .leaves("b")
             .registers("c", &[])
             .not_stored("no-identity")
-            .is_left_alone()
+            .left_alone()
             .changes(json!({"spec": {"providerID": "cloud://i-1"}}))
             .has(&[("pool", "gold")]),
         example("identity-label", "{identity: {by: 'label:example.com/slot'}}")
@@ -288,14 +288,14 @@ pub fn who() -> Vec<Example> {
             .registers("a", &[("example.com/slot", "8"), ("machine:", "m1")])
             .known_by("label:example.com/slot=8")
             .stored(&[("example.com/slot", "8")])
-            .is_left_alone(),
+            .left_alone(),
         example("fence", "{identity: {fence: true}}")
             .registers("a", &[("pool", "gold"), ("machine:", "m1")])
             .stored(&[("pool", "gold")])
             .leaves("a")
             .registers("a", &[("own", "1"), ("machine:", "m2")])
             .told("restorer", "OtherMachine", "delete configmap label-storage.")
-            .is_left_alone()
+            .left_alone()
             .still_stored(&[("pool", "gold")])
             // Also when that node is deleted again: its own machine has all, and nothing of what the other had.
             .leaves("a")
