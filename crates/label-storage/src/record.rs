@@ -263,8 +263,8 @@ impl Record {
         let keep = if node.keep_list().is_none() { self.keep_patterns() } else { None };
         let is_kept = |name: &str| keep.is_none() || rules.keeps(name, keep.as_ref());
         for (name, value) in &node.labels {
-            let is_stored = labels.contains_key(name);
-            if if is_stored { !wins(name) } else { is_kept(name) } {
+            let counts = if labels.contains_key(name) { !wins(name) } else { is_kept(name) };
+            if counts {
                 labels.insert(name.clone(), value.clone());
             }
         }
