@@ -1,71 +1,59 @@
-//! What a change does, for a person to see before it is made.
+//! Two sets of what is kept, one against the other.
 
 use console::style;
 use label_storage::Labels;
+use serde::Serialize;
 
-/// A heading, and under it what is added, changed and taken away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Changes {
-    lines: Vec<String>,
-    has_changes: bool,
+/// Something that two sets have otherwise, or only one of them has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Difference {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<String>,
 }
 
-impl Changes {
-    /// None yet.
-    pub(crate) fn of(heading: impl Into<String>) -> Self {
-        Self { lines: vec![heading.into()], has_changes: false }
+impl Difference {
+    /// As lines of a diff.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let before = self.before.as_ref().map(|value| format!("-{}={value}", self.name));
+        let after = self.after.as_ref().map(|value| format!("+{}={value}", self.name));
+        before.into_iter().chain(after)
     }
+}
 
-    /// All that differs.
-    pub(crate) fn between(heading: impl Into<String>, before: &Labels, after: &Labels) -> Self {
-        let mut changes = Self::of(heading);
-        for (name, value) in after {
-            changes.set(name, before.get(name).map(String::as_str), value);
-        }
-        for (name, value) in before.iter().filter(|(name, _)| !after.contains_key(*name)) {
-            changes.take(name, value);
-        }
-        changes
-    }
+/// All of them as lines of a diff.
+pub(crate) fn diff_lines(differences: &[Difference]) -> Vec<String> {
+    differences.iter().flat_map(Difference::lines).collect()
+}
 
-    /// Something gets a value, in place of one that it had.
-    pub(crate) fn set(&mut self, name: &str, before: Option<&str>, value: &str) {
-        match before {
-            Some(before) if before == value => return,
-            Some(before) => {
-                self.lines.push(format!("  {}", style(format!("~ {name}: {before} -> {value}")).yellow()));
-            }
-            None => self.lines.push(format!("  {}", style(format!("+ {name}={value}")).green())),
-        }
-        self.has_changes = true;
+/// A line of a diff in its colour, where there are any.
+pub(crate) fn painted(line: &str) -> String {
+    match line.as_bytes().first() {
+        Some(b'-') => style(line).red().to_string(),
+        Some(b'+') => style(line).green().to_string(),
+        _ => line.to_owned(),
     }
+}
 
-    /// Something goes.
-    pub(crate) fn take(&mut self, name: &str, value: &str) {
-        self.lines.push(format!("  {}", style(format!("- {name}={value}")).red()));
-        self.has_changes = true;
-    }
-
-    /// Something else happens.
-    pub(crate) fn also(&mut self, what: impl AsRef<str>) {
-        self.lines.push(format!("  * {}", what.as_ref()));
-        self.has_changes = true;
-    }
-
-    /// Something that the person should know.
-    pub(crate) fn note(&mut self, what: impl AsRef<str>) {
-        self.lines.push(format!("  {} {}", style("!").yellow().bold(), what.as_ref()));
-    }
-
-    /// Whether nothing changes.
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.has_changes
-    }
-
-    /// All of it, as lines.
-    pub(crate) fn to_text(&self) -> String {
-        self.lines.iter().map(|line| format!("{line}\n")).collect()
-    }
+/// What is different, by name.
+pub(crate) fn differences(before: &Labels, after: &Labels) -> Vec<Difference> {
+    let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
+    names.sort();
+    names.dedup();
+    let different = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    different
+        .map(|name| Difference {
+            name: name.clone(),
+            before: before.get(name).cloned(),
+            after: after.get(name).cloned(),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -73,19 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_difference_has_a_line() {
-        console::set_colors_enabled(false);
-        let labels = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Labels>()
+    fn what_was_taken_away_added_and_changed_is_told_by_name() {
+        let labels = |pairs: &[(&str, &str)]| -> Labels {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
-        let (before, after) = (
-            labels(&[("a", "1"), ("b", "2"), ("same", "3")]),
-            labels(&[("b", "4"), ("c", "5"), ("same", "3")]),
-        );
-        let mut changes = Changes::between("node x", &before, &after);
-        changes.note("mind this");
-        assert_eq!(changes.to_text(), "node x\n  ~ b: 2 -> 4\n  + c=5\n  - a=1\n  ! mind this\n");
-        assert!(!changes.is_empty());
-        assert!(Changes::between("node x", &before, &before).is_empty());
+        let before = labels(&[("a", "1"), ("b", "1"), ("same", "x")]);
+        let after = labels(&[("b", "2"), ("c", ""), ("same", "x")]);
+        assert_eq!(diff_lines(&differences(&before, &after)), ["-a=1", "-b=1", "+b=2", "+c="]);
+        assert_eq!(differences(&before, &before), []);
     }
 }

@@ -15,10 +15,10 @@ use label_storage_runtime::records::Found;
 use serde_json::Value;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
+use crate::outlook::Outlook;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "kubectl-label-storage";
@@ -38,7 +38,7 @@ pub(crate) trait Deed {
 /// What is to be done.
 pub(crate) struct Plan {
     /// For a person to see.
-    pub(crate) changes: Changes,
+    pub(crate) outlook: Outlook,
     /// In this order; none where all is as it should be.
     pub(crate) writes: Vec<Write>,
     /// What is said once that is done.
@@ -145,7 +145,7 @@ pub(crate) async fn carry_out(
         bail!("nothing was changed: {}", wrong.join("; "));
     }
     for plan in &plans {
-        say(&plan.changes.to_text())?;
+        say(&plan.outlook.to_text())?;
     }
     if plans.iter().all(|plan| plan.writes.is_empty()) {
         return Ok(Ended::Well);
@@ -194,22 +194,22 @@ async fn carry_out_one(
     deed: &impl Deed,
     agreed: Plan,
 ) -> Result<bool> {
-    let mut agreed = agreed.changes;
+    let mut agreed = agreed.outlook;
     let mut tries = 0;
     loop {
         // A person takes their time: what was read before they were asked is too old to be written upon.
         let plan = deed.plan(cluster, tries).await?;
         if plan.writes.is_empty() {
-            say(&plan.changes.to_text())?;
+            say(&plan.outlook.to_text())?;
             return Ok(true);
         }
-        if plan.changes != agreed {
+        if plan.outlook != agreed {
             eprintln!("it has changed meanwhile; now this would be done:");
-            say(&plan.changes.to_text())?;
+            say(&plan.outlook.to_text())?;
             if confirm(change, question)? != Answer::Go {
                 return Ok(false);
             }
-            (agreed, tries) = (plan.changes, tries + 1);
+            (agreed, tries) = (plan.outlook, tries + 1);
             if tries < ATTEMPTS {
                 continue;
             }

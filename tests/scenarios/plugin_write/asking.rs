@@ -66,7 +66,7 @@ pub async fn nothing_is_changed_before_the_answer_is_yes(s: &Scenario) -> Result
         dialogue.answers(answer)?;
         let (code, said) = dialogue.ends()?;
         assert_eq!(code, Some(1), "{answer}");
-        assert!(said.contains("- pool=gold"), "{said}");
+        assert!(said.contains("-pool=gold"), "{said}");
         assert_eq!(s.config_map(&node).await?, before);
     }
     // Ctrl-C.
@@ -98,7 +98,7 @@ pub async fn what_has_changed_before_the_answer_is_shown_again(s: &Scenario) -> 
     dialogue.answers("y")?;
     let (code, said) = dialogue.ends()?;
     assert_eq!(code, Some(0));
-    assert!(said.contains("+ pool=gold") && said.contains("! pool stays silver"), "{said}");
+    assert!(said.contains("+pool=gold") && said.contains("! pool stays silver"), "{said}");
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]));
     Ok(())
 }

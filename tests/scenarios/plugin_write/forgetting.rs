@@ -20,7 +20,7 @@ pub async fn a_node_that_is_forgotten_returns_without(s: &Scenario) -> Result<()
     let said = does(s, &["forget", &node, "--dry-run"])?;
     has_lines(
         &said,
-        &["  - pool=gold", "  ! the node is not there: what it had is gone for good, and it returns without"],
+        &["  -pool=gold", "  ! the node is not there: what it had is gone for good, and it returns without"],
     )?;
     assert!(s.record(&node).await?.is_some());
     does(s, &["forget", &node, "--yes"])?;

@@ -16,7 +16,7 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     let said = does(s, &["restore", &node, "--dry-run"])?;
     has_lines(
         &said,
-        &["  + zone=a", "  ! pool stays silver, though gold is stored: --overwrite gives it that"],
+        &["  +zone=a", "  ! pool stays silver, though gold is stored: --overwrite gives it that"],
     )?;
     refuses(s, &["restore", &node], &["there is nobody to ask", "--yes"])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]), "nothing was changed");
@@ -29,7 +29,7 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     // It has been restored: what it lacks by now was removed, and is given again because a person says so.
     s.label(&node, [("zone", None)]).await?;
     let said = does(s, &["restore", &node, "--overwrite", "--yes"])?;
-    has_lines(&said, &["  ~ pool: silver -> gold", "  + zone=a", &format!("node/{node} restored")])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold", "  +zone=a", &format!("node/{node} restored")])?;
     let all = labels([("pool", "gold"), ("zone", "a")]);
     assert_eq!(s.labels(&node).await?, all);
     let said = does(s, &["restore", &node])?;

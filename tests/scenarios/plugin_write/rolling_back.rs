@@ -24,7 +24,7 @@ pub async fn a_node_that_is_there_gets_an_earlier_version_back(s: &Scenario) -> 
     let generation = generation_of(s, &node, &first).await?;
     refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["generation 99 is not stored", &generation])?;
     let said = does(s, &["rollback", &node, "--to", &generation, "--dry-run"])?;
-    has_lines(&said, &["  ~ pool: silver -> gold", "  + zone=a", "  - new=1"])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold", "  +zone=a", "  -new=1"])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver"), ("new", "1")]));
     does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
     assert_eq!(s.labels(&node).await?, first);
@@ -48,7 +48,7 @@ pub async fn a_node_that_is_away_comes_back_with_an_earlier_version(s: &Scenario
     let generation = generation_of(s, &node, &first).await?;
     refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["there are", &generation])?;
     let said = does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
-    has_lines(&said, &["  ~ pool: silver -> gold"])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold"])?;
     ensure!(said.contains("set aside, since it may have been another machine's"), "{said}");
     let record = s.record(&node).await?.context("a record")?;
     assert_eq!(record.labels, labels([("pool", "gold")]));

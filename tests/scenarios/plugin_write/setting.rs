@@ -16,7 +16,7 @@ pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result
     s.delete(&node).await?;
     // At once: it waits until the storer has noted that it is gone.
     let said = does(s, &set)?;
-    has_lines(&said, &["  ~ pool: gold -> silver", "  - old=1", "  + new=2", "  ! never is not stored"])?;
+    has_lines(&said, &["  -pool=gold", "  +pool=silver", "  -old=1", "  +new=2", "  ! never is not stored"])?;
     ensure!(!said.contains("no storer has noted"), "{said}");
     let record = s.record(&node).await?.context("a record")?;
     assert_eq!(record.more.history.last().map(|version| version.labels.len()), Some(2), "{record:?}");

@@ -5,10 +5,10 @@ use label_storage::record::Unreadable;
 use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::find::Found;
+use crate::outlook::Outlook;
 use crate::write::{Deed, Plan, Write, carry_out, each_once};
 
 /// Flags of `forget`.
@@ -42,47 +42,47 @@ impl Deed for Forget {
         let done = format!("record of node/{} deleted", self.node);
         let Some(record) = &found.record else {
             if tries > 0 {
-                let changes = Changes::of(format!("nothing is stored of node {} any more", self.node));
-                return Ok(Plan { changes, writes: Vec::new(), done });
+                let outlook = Outlook::new(format!("nothing is stored of node {} any more", self.node));
+                return Ok(Plan { outlook, writes: Vec::new(), done });
             }
             bail!("nothing is stored of node {} in namespace {}", self.node, cluster.namespace);
         };
-        let changes = show(&self.node, &found, record)?;
-        Ok(Plan { changes, writes: vec![Write::delete(record)?], done })
+        let outlook = show(&self.node, &found, record)?;
+        Ok(Plan { outlook, writes: vec![Write::delete(record)?], done })
     }
 }
 
-fn show(node: &str, found: &Found, record: &records::Found) -> Result<Changes> {
-    let mut changes = Changes::of(format!("the record of node {node} is deleted:"));
+fn show(node: &str, found: &Found, record: &records::Found) -> Result<Outlook> {
+    let mut outlook = Outlook::new(format!("the record of node {node} is deleted:"));
     let decoded = match &record.content {
         Ok(decoded) => decoded,
         // It was never ours.
         Err(error @ Unreadable::Foreign(_)) => bail!("this is not a record: {error}"),
         Err(error) => {
-            changes.also(format!("with all that it holds: {error}"));
-            return Ok(changes);
+            outlook.also(format!("with all that it holds: {error}"));
+            return Ok(outlook);
         }
     };
     for (name, value, _) in decoded.record.all() {
-        changes.take(name, value);
+        outlook.changes(name, Some(value), None);
     }
     if !decoded.record.more.history.is_empty() {
-        changes.also(format!("with {} earlier versions", decoded.record.more.history.len()));
+        outlook.also(format!("with {} earlier versions", decoded.record.more.history.len()));
     }
     match &found.node {
         Some(live) if live.is_ignored() => {
-            changes
+            outlook
                 .note("the node is there and has the annotation label-storage/ignore: no new record is made");
         }
-        Some(_) => changes.note("the node is there: the storer makes a new record of what it has now"),
+        Some(_) => outlook.note("the node is there: the storer makes a new record of what it has now"),
         None => {
-            changes.note("the node is not there: what it had is gone for good, and it returns without");
+            outlook.note("the node is not there: what it had is gone for good, and it returns without");
             if decoded.record.uid.is_some() && decoded.record.departed_at.is_none() {
-                changes.note(
+                outlook.note(
                     "no storer has noted yet that it is gone, and one may still store what it said last",
                 );
             }
         }
     }
-    Ok(changes)
+    Ok(outlook)
 }

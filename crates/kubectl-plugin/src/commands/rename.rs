@@ -9,10 +9,10 @@ use label_storage::{Node, Record, ResourceVersion, Rules};
 use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::find::Found;
+use crate::outlook::Outlook;
 use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
@@ -74,8 +74,8 @@ impl Deed for Rename {
         }
         let Some(moved) = &found.record else {
             if tries > 0 && theirs.record.is_some() {
-                let changes = Changes::of(format!("nothing is stored of node {old} any more"));
-                return Ok(Plan { changes, writes: Vec::new(), done });
+                let outlook = Outlook::new(format!("nothing is stored of node {old} any more"));
+                return Ok(Plan { outlook, writes: Vec::new(), done });
             }
             bail!("nothing is stored of node {old} in namespace {}", cluster.namespace);
         };
@@ -98,8 +98,8 @@ impl Deed for Rename {
             Whereabouts::Away(seen) => Some(seen),
             Whereabouts::There(_) => None,
         };
-        let mut changes = show(old, new, record, existing);
-        notes(&mut changes, old, &theirs, &found, record, &cluster.rules);
+        let mut outlook = show(old, new, record, existing);
+        notes(&mut outlook, old, &theirs, &found, record, &cluster.rules);
         let mut writes = Vec::new();
         match (&theirs.record, existing) {
             _ if is_there_already => (),
@@ -116,7 +116,7 @@ impl Deed for Rename {
         }
         // Last, so that whatever happens in between there are two, and not none.
         writes.push(Write::delete(moved)?);
-        Ok(Plan { changes, writes, done })
+        Ok(Plan { outlook, writes, done })
     }
 }
 
@@ -169,32 +169,29 @@ fn generation_beyond(generation: u64, theirs: &Found) -> u64 {
     generation.max(restored_from.unwrap_or_default()).saturating_add(1)
 }
 
-fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Changes {
-    let mut changes = Changes::of(format!("what is stored of node {old} is stored of node {new} instead:"));
+fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Outlook {
     let all =
         |record: &Record| record.all().map(|(name, value, _)| (name.to_owned(), value.to_owned())).collect();
     let (before, after) = (existing.map(all).unwrap_or_default(), all(record));
-    let between = Changes::between(format!("what is stored of node {new}, from {old}:"), &before, &after);
-    if !between.is_empty() {
-        changes = between;
-    }
-    changes.also(format!("the record of node {old} is deleted"));
-    changes
+    let heading = format!("what is stored of node {old} is stored of node {new} instead:");
+    let mut outlook = Outlook::between(heading, &before, &after);
+    outlook.also(format!("the record of node {old} is deleted"));
+    outlook
 }
 
-fn notes(changes: &mut Changes, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
+fn notes(outlook: &mut Outlook, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
     if found.node.is_some() {
-        changes.note(format!("node {old} is there: the storer makes a new record of what it has"));
+        outlook.note(format!("node {old} is there: the storer makes a new record of what it has"));
     } else if record.uid.is_some() && record.departed_at.is_none() {
-        changes.note(NOT_DEPARTED);
+        outlook.note(NOT_DEPARTED);
     }
     let Some(node) = &theirs.node else { return };
     let name = &node.name;
     if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
-        changes.note(format!(
+        outlook.note(format!(
             "node {name} is another machine, and the rules have a fence: `kubectl label-storage restore {name} --other-machine`"
         ));
     } else {
-        changes.note(format!("node {name} is there: the restorer gives it what it lacks of this"));
+        outlook.note(format!("node {name} is there: the restorer gives it what it lacks of this"));
     }
 }

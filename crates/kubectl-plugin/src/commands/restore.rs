@@ -10,9 +10,9 @@ use label_storage_runtime::patch::Body;
 use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::outlook::Outlook;
 use crate::write::{Deed, Plan, Write, carry_out, each_once};
 
 /// Flags of `restore`.
@@ -76,7 +76,7 @@ impl Deed for Restore {
         let Some(node) = &found.node else {
             bail!(
                 "node {name} is not there: it is restored when it returns; \
-                 `kubectl label-storage set {name} KEY=VALUE` changes what it will return with"
+                 `kubectl label-storage set {name} KEY=VALUE` outlook what it will return with"
             );
         };
         let record = match found.stored() {
@@ -106,12 +106,12 @@ impl Deed for Restore {
             (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
         };
         let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
-        let changes = show(node, record, &patch, has_effect);
+        let outlook = show(node, record, &patch, has_effect);
         let mut writes = Vec::new();
         if has_effect {
             writes.push(Write::patch(node, &Body::from(&patch))?);
         }
-        Ok(Plan { changes, writes, done: format!("node/{name} restored") })
+        Ok(Plan { outlook, writes, done: format!("node/{name} restored") })
     }
 }
 
@@ -127,27 +127,27 @@ fn plan(node: &Node, record: &Record, rules: &Rules) -> (restore::Plan, bool) {
     (plan_restore(&node, Stored::Record(&record), rules, false), true)
 }
 
-fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Changes {
+fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Outlook {
     let name = &node.name;
-    let mut changes = match has_effect {
-        true => Changes::of(format!("node {name} is restored:")),
-        false => Changes::of(format!("node {name} has all that it can be given")),
+    let mut outlook = match has_effect {
+        true => Outlook::new(format!("node {name} is restored:")),
+        false => Outlook::new(format!("node {name} has all that it can be given")),
     };
     for (name, value) in &patch.restored {
-        changes.set(name, Kept::parse(name).and_then(|kept| node.value_of(kept)), value);
+        outlook.changes(name, Kept::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
     }
     if patch.lifts_startup_taint {
-        changes.also("pods may come: the taint label-storage/restoring is taken off");
+        outlook.also("pods may come: the taint label-storage/restoring is taken off");
     }
     if has_effect && patch.restored.is_empty() {
-        changes.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
+        outlook.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
     }
     for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
         let name = &conflict.name;
         let own = Kept::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
         let stored = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
         let stored = stored.unwrap_or_default();
-        changes.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
+        outlook.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
     }
     for withheld in &patch.withheld {
         let why = match withheld.why {
@@ -158,7 +158,7 @@ fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) 
             Why::Never => "such is never given back",
             Why::TooLarge => "there is no room left in the node's annotations",
         };
-        changes.note(format!("{} is withheld: {why}", withheld.name));
+        outlook.note(format!("{} is withheld: {why}", withheld.name));
     }
-    changes
+    outlook
 }

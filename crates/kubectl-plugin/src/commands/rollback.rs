@@ -16,9 +16,9 @@ use label_storage_runtime::patch::Body;
 use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::outlook::Outlook;
 use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
@@ -107,14 +107,14 @@ impl Rollback {
     /// The Node is there, and what it has is what is stored: so it is the Node that is changed.
     fn plan_node(&self, cluster: &Cluster, node: &Node, record: &Record, version: &Version) -> Result<Plan> {
         let name = &node.name;
-        let mut changes =
-            Changes::of(format!("node {name} gets back what it had in generation {}:", self.args.to));
+        let mut outlook =
+            Outlook::new(format!("node {name} gets back what it had in generation {}:", self.args.to));
         match decide(&node.summary(), Stored::Record(record.summary())) {
             Reason::Returned => bail!(
                 "node {name} is still to be restored: do that first, with `kubectl label-storage restore {name}`"
             ),
             Reason::Ignored => {
-                changes.note("it has the annotation label-storage/ignore: this is not stored");
+                outlook.note("it has the annotation label-storage/ignore: this is not stored");
             }
             _ => (),
         }
@@ -133,12 +133,12 @@ impl Rollback {
                 continue;
             }
             if self.is_distrusted(kept, cluster) {
-                changes.note(format!(
+                outlook.note(format!(
                     "{name} is left alone, since it may have been another machine's: --trust gives it"
                 ));
                 continue;
             }
-            changes.set(name, own, value);
+            outlook.changes(name, own, Some(value));
             edits.insert(name.clone(), Some(value.clone()));
         }
         // What nobody ever stored stays.
@@ -149,16 +149,16 @@ impl Rollback {
             if let Some(own) = node.value_of(kept)
                 && edits.insert(name.clone(), None).is_none()
             {
-                changes.take(name, own);
+                outlook.changes(name, Some(own), None);
             }
         }
         let mut writes = Vec::new();
         if edits.is_empty() {
-            changes.note("it has all of it");
+            outlook.note("it has all of it");
         } else {
             writes.push(Write::patch(node, &Body::changing(node, &edits))?);
         }
-        Ok(Plan { changes, writes, done: format!("node/{name} rolled back, and the storer stores that") })
+        Ok(Plan { outlook, writes, done: format!("node/{name} rolled back, and the storer stores that") })
     }
 
     /// The Node is away: it will come back with what is stored.
@@ -189,19 +189,19 @@ impl Rollback {
             }
         }
         let heading = format!("node {name} will come back with what it had in generation {}:", self.args.to);
-        let mut changes = Changes::between(heading, &record.labels, &labels);
-        notes.iter().for_each(|what| changes.note(what));
+        let mut outlook = Outlook::between(heading, &record.labels, &labels);
+        notes.iter().for_each(|what| outlook.note(what));
         let edited = record.edited(labels, withheld, Some(seen), jiff::Timestamp::now(), &cluster.rules);
         let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
         let mut writes = Vec::new();
         if is_same {
-            changes.note("it is so already");
+            outlook.note("it is so already");
         } else {
             if record.uid.is_some() && record.departed_at.is_none() {
-                changes.note(NOT_DEPARTED);
+                outlook.note(NOT_DEPARTED);
             }
             writes.push(Write::replace(&edited, found)?);
         }
-        Ok(Plan { changes, writes, done: format!("record of node/{name} rolled back") })
+        Ok(Plan { outlook, writes, done: format!("record of node/{name} rolled back") })
     }
 }

@@ -1,4 +1,4 @@
-//! Changes what a Node that is away will come back with.
+//! Outlook what a Node that is away will come back with.
 
 use std::cell::Cell;
 use std::str::FromStr;
@@ -13,10 +13,10 @@ use label_storage::{Node, Record};
 use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::changes::Changes;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::find::Found;
+use crate::outlook::Outlook;
 use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
@@ -131,30 +131,30 @@ impl Deed for Set {
             }
         };
         let (mut labels, mut withheld) = (record.labels.clone(), record.more.withheld.clone());
-        let mut changes = Changes::of(format!("node {name} will come back with this:"));
+        let mut outlook = Outlook::new(format!("node {name} will come back with this:"));
         for Edit { name, value } in &self.args.edits {
             let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
             match (value, before) {
                 (Some(value), _) => {
-                    changes.set(name, before, value);
+                    outlook.changes(name, before, Some(value));
                     withheld.remove(name);
                     labels.insert(name.clone(), value.clone());
                 }
                 (None, Some(before)) => {
-                    changes.take(name, before);
+                    outlook.changes(name, Some(before), None);
                     withheld.remove(name);
                     labels.remove(name);
                 }
-                (None, None) => changes.note(format!("{name} is not stored")),
+                (None, None) => outlook.note(format!("{name} is not stored")),
             }
         }
         let edited = record.edited(labels, withheld, seen, jiff::Timestamp::now(), &cluster.rules);
         // A label that was withheld and is set to the same value: it shows nowhere, and is a change all the same.
         let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
         if is_same {
-            changes.note("it is so already");
+            outlook.note("it is so already");
         } else {
-            self.notes(&mut changes, cluster, &found, &edited);
+            self.notes(&mut outlook, cluster, &found, &edited);
         }
         let mut writes = Vec::new();
         if !is_same {
@@ -163,7 +163,7 @@ impl Deed for Set {
                 None => Write::create(&edited, None)?,
             });
         }
-        Ok(Plan { changes, writes, done: format!("record of node/{name} changed") })
+        Ok(Plan { outlook, writes, done: format!("record of node/{name} changed") })
     }
 }
 
@@ -185,20 +185,20 @@ impl Set {
         Ok(Record::awaiting(name, self.args.identity.clone()))
     }
 
-    fn notes(&self, changes: &mut Changes, cluster: &Cluster, found: &Found, edited: &Record) {
+    fn notes(&self, outlook: &mut Outlook, cluster: &Cluster, found: &Found, edited: &Record) {
         let (rules, name) = (&cluster.rules, &self.args.node);
         match found.record() {
-            None => changes.note(format!(
+            None => outlook.note(format!(
                 "nothing was stored of node {name} yet: this is given to it when it first comes, within {}",
                 within(rules.retention)
             )),
-            Some(_) if edited.is_empty() => changes.note("nothing is left: the storer deletes the record"),
+            Some(_) if edited.is_empty() => outlook.note("nothing is left: the storer deletes the record"),
             Some(_) if found.node.is_some() => {
-                changes
+                outlook
                     .note("the node is there, to be restored: it may be given what was stored before this");
             }
             Some(record) if record.uid.is_some() && record.departed_at.is_none() => {
-                changes.note(NOT_DEPARTED);
+                outlook.note(NOT_DEPARTED);
             }
             Some(_) => (),
         }
@@ -210,10 +210,10 @@ impl Set {
                     Some(uuid) => format!("the machine {uuid}"),
                     None => "a machine that is known by then, and none is: `kubectl label-storage restore --trust` gives it".to_owned(),
                 };
-                changes.note(format!("{name} is given back only to {whom}"));
+                outlook.note(format!("{name} is given back only to {whom}"));
             }
             if !rules.keeps(name, None) {
-                changes
+                outlook
                     .note(format!("{name} is given back, and then not followed: the rules do not keep it"));
             }
         }
