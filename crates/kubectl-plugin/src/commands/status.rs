@@ -77,7 +77,8 @@ impl Observer<'_> {
         let look = Look::take(self.cluster, self.args.nodes.as_ref()).await?;
         let limits = Limits { patience: self.args.patience, overdue: self.args.overdue };
         let scope = self.scope.as_deref().map_or(Scope::All, Scope::Only);
-        Ok(Report::of(look, &mut self.memory, limits, &self.cluster.namespace, scope))
+        let namespace = &self.cluster.namespace;
+        Ok(Report::of(look, &mut self.memory, limits, namespace, scope, Instant::now()))
     }
 }
 
@@ -126,7 +127,7 @@ async fn watch(observer: &mut Observer<'_>) -> Result<Ended> {
 
 /// In place of the block before on a terminal, after it elsewhere.
 fn show_next(block: &[u8], format: Format, is_first: bool) -> io::Result<()> {
-    const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
+    const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
     let mut out = io::stdout().lock();
     let before: &[u8] = match format {
         Format::Table | Format::Wide if io::stdout().is_terminal() => CLEAR,

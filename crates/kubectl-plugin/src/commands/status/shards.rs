@@ -89,6 +89,9 @@ pub(super) enum Scope<'a> {
     Only(&'a str),
 }
 
+/// The Leases of one daemon, by the number of replicas and by shard.
+type Numbers<'a> = BTreeMap<NonZeroU32, BTreeMap<u32, &'a Held>>;
+
 /// All shards of both daemons. `note` says for how long something has looked as it does.
 pub(super) fn shards(
     leases: &[Held],
@@ -97,7 +100,7 @@ pub(super) fn shards(
     patience: Duration,
     mut note: impl FnMut(Subject, Sight) -> Noted,
 ) -> Vec<Shard> {
-    let mut groups: BTreeMap<(&str, &str), BTreeMap<NonZeroU32, BTreeMap<u32, &Held>>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), Numbers<'_>> = BTreeMap::new();
     let wanted = match scope {
         Scope::All => "",
         Scope::Only(scope) => scope,
