@@ -39,6 +39,7 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod plugin_write;
+mod plugin_status;
 mod races;
 mod reading;
 mod records;
@@ -326,6 +327,14 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             where_there_is_nothing_to_go_back_to_it_is_said
             nothing_is_changed_before_the_answer_is_yes
             what_has_changed_before_the_answer_is_shown_again;
+        plugin_status:
+            where_all_is_well_it_says_so
+            what_is_not_well_comes_first_and_is_the_exit_code
+            work_in_progress_is_looked_at_again
+            watching_it_goes_on_until_somebody_has_seen_enough
+            a_right_that_is_missing_is_named_and_the_rest_is_shown
+            nodes_are_judged_by_the_rules
+            bad_input_is_one_line;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;
