@@ -40,6 +40,7 @@ mod monitoring;
 mod ownership;
 mod plugin_write;
 mod plugin_status;
+mod plugin_port;
 mod races;
 mod reading;
 mod records;
@@ -199,6 +200,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             more_shards_than_nodes_are_fine;
         crashes:
             a_signal_ends_an_idle_daemon_in_order;
+        plugin_port:
+            labels_of_nodes_that_do_not_exist_yet_can_be_prepared
+            nodes_that_are_there_are_left_alone_unless_they_are_included
+            what_a_node_would_not_be_given_is_not_imported_over_its_record;
         soak:
             random_histories_in_bad_weather_end_as_an_oracle_says;
     }
@@ -335,6 +340,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
             bad_input_is_one_line;
+        plugin_port:
+            what_is_exported_is_imported_elsewhere_as_it_was
+            an_import_with_anything_wrong_changes_nothing
+            an_interrupted_import_says_how_far_it_came_and_goes_on
+            an_import_survives_bad_weather
+            an_import_that_loses_the_server_goes_on_later
+            what_changes_meanwhile_is_not_overwritten;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

@@ -22,6 +22,8 @@ const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 /// A cluster with Label Storage in it.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// The same, without hidden retries: for many writes, which have to slow down when the server asks for it.
+    pub(crate) frank: Client,
     /// Where the records are.
     pub(crate) namespace: String,
     /// By which rules the daemons work there, as far as can be told: their flags can't be seen from here.
@@ -47,10 +49,11 @@ impl Cluster {
         if !global.impersonate_group.is_empty() {
             config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
         }
+        let frank = label_storage_runtime::client::without_retries(config.clone())?;
         let client = Client::try_from(config)?;
         let rules = Arc::new(rules(&client, global).await?);
         let records = Records::new(client.clone(), &global.namespace);
-        Ok(Self { client, namespace: global.namespace.clone(), rules, records })
+        Ok(Self { client, frank, namespace: global.namespace.clone(), rules, records })
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
