@@ -74,14 +74,14 @@ pub async fn get_shows_what_is_stored_and_how_it_stands(s: &Scenario) -> Result<
     s.delete(&gold).await?;
     s.eventually_departed(&gold).await?;
     says(&s.plugin(&["get", &gold])?, 0, &["State:        departed, seen to be gone "]);
-    assert_eq!(names(&s.plugin(&["get", "--departed", "-o", "json"])?)?, [gold.clone()]);
+    assert_eq!(names(&s.plugin(&["get", "--departed", "-o", "json"])?)?, std::slice::from_ref(&gold));
     assert_eq!(names(&s.plugin(&["get", "--pending", "-o", "json"])?)?, Vec::<String>::new());
     let selected = |selector: &str| names(&s.plugin(&["get", "-l", selector, "-o", "json"])?);
-    assert_eq!(selected("pool=gold,example.com/tier")?, [gold.clone()]);
+    assert_eq!(selected("pool=gold,example.com/tier")?, std::slice::from_ref(&gold));
     assert_eq!(selected("pool!=gold")?, Vec::<String>::new());
     // Nobody restores it.
     s.create(&gold, Labels::new()).await?;
-    assert_eq!(names(&s.plugin(&["get", "--pending", "-o", "json"])?)?, [gold.clone()]);
+    assert_eq!(names(&s.plugin(&["get", "--pending", "-o", "json"])?)?, std::slice::from_ref(&gold));
     let table = s.plugin(&["get", "--all"])?;
     says(&table, 0, &["NODE", "STATE", "GENERATION", &gold, "pending"]);
     assert_eq!(table.out.lines().count(), 2, "{table:?}");
@@ -177,7 +177,11 @@ pub async fn several_records_of_one_name_are_told_apart(s: &Scenario) -> Result<
         &["several records", &format!("'providerID={first}'"), &format!("'providerID={second}'")],
     );
     let told = s.plugin(&["--config", &config, "explain", &format!("providerID={second}")])?;
-    says(&told, 3, &["is not there.", "away", "identity.by: providerID"]);
+    says(
+        &told,
+        3,
+        &["is not there.", "away", "identity.by: providerID", &format!("forget 'providerID={second}'")],
+    );
     // Two that claim to be the same.
     let other = s.node("b");
     for node in [&node, &other] {

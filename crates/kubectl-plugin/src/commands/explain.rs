@@ -106,6 +106,16 @@ impl Case<'_> {
         label_storage::name::record_name(&self.found.filed_under)
     }
 
+    /// What a command takes for it: several records may be of Nodes of one name.
+    fn argument(&self) -> String {
+        let Found { name, filed_under, .. } = self.found;
+        if self.found.node.is_some() || name == filed_under {
+            name.clone()
+        } else {
+            format!("'{filed_under}'")
+        }
+    }
+
     fn ago(&self, at: Timestamp) -> String {
         format!("{} ago", age(self.now.duration_since(at)))
     }
