@@ -124,10 +124,15 @@ pub async fn get_says_what_can_not_be_shown(s: &Scenario) -> Result<()> {
         (&["history", &broken], 1, "can't be read"),
         (&["explain"], 2, "NODE"),
         (&["explain", "no-such-node"], 1, "there is no node \"no-such-node\""),
-        (&["get", "--all", "--as", "nobody"], 1, "User \"nobody\" cannot get resource \"configmaps\""),
     ] {
         refuses(&s.plugin(args)?, code, &[words]);
     }
+    let told = s.plugin(&["get", "--all", "--as", "nobody"])?;
+    says(
+        &told,
+        1,
+        &["you may not get configmaps", "error: can't list nodes: ", "cannot list resource \"nodes\""],
+    );
     // With the rules at hand, it is something else that is not allowed.
     let config = rules(s, "")?;
     for (args, right) in [
@@ -182,8 +187,13 @@ pub async fn several_records_of_one_name_are_told_apart(s: &Scenario) -> Result<
         3,
         &["is not there.", "away", "identity.by: providerID", &format!("forget 'providerID={second}'")],
     );
-    // Two that claim to be the same.
+    // It may be there under another name.
     let other = s.node("b");
+    s.create_as(&other, json!({"spec": {"providerID": second}})).await?;
+    let told = s.plugin(&["--config", &config, "get", &format!("providerID={second}")])?;
+    says(&told, 0, &["State:        pending"]);
+    s.delete(&other).await?;
+    // Two that claim to be the same.
     for node in [&node, &other] {
         s.create_as(node, json!({"spec": {"providerID": first}})).await?;
     }
