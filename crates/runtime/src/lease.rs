@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use globset::GlobMatcher;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -118,10 +119,7 @@ pub(crate) type All = BTreeMap<Shard, Seen>;
 
 impl Leases {
     pub(crate) fn new(client: Client, namespace: &str, daemon: &str, share: &Share) -> Self {
-        let scope = match &share.nodes {
-            None => String::new(),
-            Some(glob) => format!(".{:08x}", xxh3_64(glob.glob().glob().as_bytes()) as u32),
-        };
+        let scope = share.nodes.as_ref().map(|glob| format!(".{}", scope(glob))).unwrap_or_default();
         Self { api: Api::namespaced(client, namespace), daemon: daemon.to_owned(), scope }
     }
 
@@ -209,6 +207,11 @@ impl Leases {
     }
 }
 
+/// What the names of leases end with where daemons handle only Nodes whose names match.
+pub fn scope(nodes: &GlobMatcher) -> String {
+    format!("{:08x}", xxh3_64(nodes.glob().glob().as_bytes()) as u32)
+}
+
 /// A lease, for who only wants to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
@@ -224,6 +227,8 @@ pub struct Held {
     pub scope: String,
     /// Who holds it, and since when.
     pub claim: Claim,
+    /// The version of the lease itself: another one means that somebody has renewed it.
+    pub version: Option<ResourceVersion>,
 }
 
 impl Held {
@@ -234,7 +239,8 @@ impl Held {
         let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
         let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
         let (index, replicas) = (index.parse().ok()?, replicas.parse().ok()?);
-        Some(Self { daemon, index, replicas, scope, claim: Seen::new(lease).claim, name })
+        let seen = Seen::new(lease);
+        Some(Self { daemon, index, replicas, scope, version: seen.version(), claim: seen.claim, name })
     }
 }
 
