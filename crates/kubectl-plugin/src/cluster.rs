@@ -17,7 +17,7 @@ use label_storage_runtime::source::Source;
 use crate::cli::Global;
 
 /// The ConfigMap that the daemons have mounted, and the file in it.
-const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
+pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 
 /// A cluster with Label Storage in it.
 pub(crate) struct Cluster {
@@ -33,24 +33,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Finds the cluster, and its rules.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
-        let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match &global.kubeconfig {
-            Some(path) => {
-                let kubeconfig =
-                    Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options).await?
-            }
-            None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
-        };
-        config.connect_timeout = Some(Duration::from_secs(5));
-        config.auth_info.impersonate.clone_from(&global.impersonate);
-        if !global.impersonate_group.is_empty() {
-            config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
-        }
-        let client = Client::try_from(config)?;
+        let client = client(global).await?;
         let rules = Arc::new(rules(&client, global).await?);
-        let records = Records::new(client.clone(), &global.namespace);
-        Ok(Self { client, namespace: global.namespace.clone(), rules, records })
+        Ok(Self::new(client, &global.namespace, rules))
+    }
+
+    /// A cluster where these rules are in force.
+    pub(crate) fn new(client: Client, namespace: &str, rules: Arc<Rules>) -> Self {
+        let records = Records::new(client.clone(), namespace);
+        Self { client, namespace: namespace.to_owned(), rules, records }
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
@@ -71,6 +62,25 @@ impl Cluster {
     pub(crate) fn eyes(&self, sight: Sight) -> Eyes {
         Eyes { rules: Arc::clone(&self.rules), sight }
     }
+}
+
+/// A client for the cluster that kubectl would speak to, as the one who is asked for.
+pub(crate) async fn client(global: &Global) -> Result<Client> {
+    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &global.kubeconfig {
+        Some(path) => {
+            let kubeconfig =
+                Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+        }
+        None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
+    };
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.auth_info.impersonate.clone_from(&global.impersonate);
+    if !global.impersonate_group.is_empty() {
+        config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
+    }
+    Ok(Client::try_from(config)?)
 }
 
 /// The rules: of a file, or of the ConfigMap, or the usual ones.
