@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use label_storage_runtime::args::STYLES;
 
-use crate::commands::{check, explain, export, forget, get, history, import, rename, restore, set, status};
+use crate::commands::{
+    check, diff, explain, export, forget, get, history, import, rename, restore, rollback, set, status,
+};
 
 /// Look inside Label Storage, ask it why, and repair what is stored
 ///
@@ -69,11 +71,11 @@ pub enum Command {
     /// What the daemons would do with a node now, and why
     Explain(explain::Args),
     /// A node against its record
-    Diff(explain::DiffArgs),
+    Diff(diff::Args),
     /// What the labels of a node were before
     History(history::Args),
     /// Bring an earlier version of a node's labels back
-    Rollback(history::RollbackArgs),
+    Rollback(rollback::Args),
     /// Restore nodes now
     Restore(restore::Args),
     /// Delete the records of nodes

@@ -1,17 +1,19 @@
 //! The commands.
 
-pub mod check;
-pub mod explain;
-pub mod export;
-pub mod forget;
-pub mod generate;
-pub mod get;
-pub mod history;
-pub mod import;
-pub mod rename;
-pub mod restore;
-pub mod set;
-pub mod status;
+pub(crate) mod check;
+pub(crate) mod diff;
+pub(crate) mod explain;
+pub(crate) mod export;
+pub(crate) mod forget;
+pub(crate) mod generate;
+pub(crate) mod get;
+pub(crate) mod history;
+pub(crate) mod import;
+pub(crate) mod rename;
+pub(crate) mod restore;
+pub(crate) mod rollback;
+pub(crate) mod set;
+pub(crate) mod status;
 
 use anyhow::Result;
 
@@ -29,9 +31,9 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Status(args) => status::run(&cluster, args).await,
         Command::Get(args) => get::run(&cluster, args).await,
         Command::Explain(args) => explain::run(&cluster, args).await,
-        Command::Diff(args) => explain::diff(&cluster, args).await,
+        Command::Diff(args) => diff::run(&cluster, args).await,
         Command::History(args) => history::run(&cluster, args).await,
-        Command::Rollback(args) => history::rollback(&cluster, args).await,
+        Command::Rollback(args) => rollback::run(&cluster, args).await,
         Command::Restore(args) => restore::run(&cluster, args).await,
         Command::Forget(args) => forget::run(&cluster, args).await,
         Command::Set(args) => set::run(&cluster, args).await,

@@ -3,7 +3,7 @@
 //! It decides with the same functions as the daemons, and changes things only when told to.
 //!
 //! - [`cli`]: the command line, all of it: help, completion, man pages and docs/cli.md are made from it.
-//! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there.
+//! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there; `find`: a Node and its record, by name.
 //! - `output`: tables for people, JSON and YAML for machines; `confirm`: asks before anything is changed.
 //! - `commands`: a module for each command, or for a few that belong together.
 
@@ -11,6 +11,7 @@ pub mod cli;
 mod cluster;
 mod commands;
 mod confirm;
+mod find;
 mod output;
 
 use std::ffi::OsString;

@@ -31,7 +31,7 @@ use crate::args::Share;
 use crate::call::{self, Error};
 
 /// A lease that was not renewed for this long may be adopted.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(15);
+pub const LIFETIME: Duration = Duration::from_secs(15);
 
 /// Its holder stops writing this long after it began to renew it for the last time: well before it can be adopted.
 pub(crate) const TENURE: Duration = Duration::from_secs(10);
@@ -63,17 +63,17 @@ pub(crate) struct Shard {
 
 /// What a lease says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub struct Claim {
     /// Who holds it; `None`: nobody, it was released.
-    pub(crate) holder: Option<String>,
+    pub holder: Option<String>,
     /// The shard that its holder was started for.
-    pub(crate) home: Option<u32>,
+    pub home: Option<u32>,
     /// Everything that happened to the shard's Nodes up to this version has been seen to.
-    pub(crate) position: Option<ResourceVersion>,
+    pub position: Option<ResourceVersion>,
     /// Since when the holder's clock is known to go right.
-    pub(crate) steady_since: Option<Timestamp>,
+    pub steady_since: Option<Timestamp>,
     /// When it was last renewed, by its holder's clock.
-    pub(crate) renewed_at: Option<Timestamp>,
+    pub renewed_at: Option<Timestamp>,
 }
 
 /// A lease as it was read.
@@ -207,6 +207,43 @@ impl Leases {
         call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await?;
         Ok(())
     }
+}
+
+/// A lease, for who only wants to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The lease's own name.
+    pub name: String,
+    /// Which daemon's.
+    pub daemon: String,
+    /// Which shard.
+    pub index: u32,
+    /// Of so many.
+    pub replicas: NonZeroU32,
+    /// What daemons with another `--nodes` don't share with these; empty for those that are for all Nodes.
+    pub scope: String,
+    /// Who holds it, and since when.
+    pub claim: Claim,
+}
+
+impl Held {
+    fn new(lease: Lease) -> Option<Self> {
+        let name = lease.metadata.name.clone()?;
+        let (daemon, rest) = name.strip_prefix("label-storage.")?.split_once('.')?;
+        let (index, rest) = rest.split_once("-of-")?;
+        let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
+        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
+        let (index, replicas) = (index.parse().ok()?, replicas.parse().ok()?);
+        Some(Self { daemon, index, replicas, scope, claim: Seen::new(lease).claim, name })
+    }
+}
+
+/// All leases in a namespace, of both daemons and of every number of replicas.
+pub async fn all_held(client: Client, namespace: &str) -> Result<Vec<Held>, Error> {
+    let api: Api<Lease> = Api::namespaced(client, namespace);
+    let params = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
+    let list = call::one("list leases", api.list(&params)).await?;
+    Ok(list.items.into_iter().filter_map(Held::new).collect())
 }
 
 /// Where a shard's Nodes can be followed from: the latest version up to which all that happened to them has been seen to,

@@ -16,7 +16,7 @@
 //!   time.
 //! - [`ahead`]: waiting for what the watch is still to tell.
 //! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
-//! - `ownership`: which shards this process works on; `lease`: who else does; `tenure`: for how long it may.
+//! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may.
 //! - [`clock`]: the time of day, and how far it can be trusted.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
 //! - [`events`]: what `kubectl describe node` shows.
@@ -34,7 +34,7 @@ pub mod engine;
 pub mod events;
 pub mod eyes;
 mod health;
-mod lease;
+pub mod lease;
 pub mod limiter;
 pub mod logging;
 pub mod metrics;

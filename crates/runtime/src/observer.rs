@@ -4,9 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, ResourceVersion, Rules};
@@ -295,27 +292,14 @@ fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> 
 }
 
 fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
-    let version = object.resource_version.parse().unwrap_or(ResourceVersion(0));
-    let binary_data = object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
-    let config_map = ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(object.name.clone()),
-            uid: Some(object.uid),
-            resource_version: Some(object.resource_version),
-            labels: Some(object.labels),
-            annotations: Some(object.annotations),
-            ..ObjectMeta::default()
-        },
-        data: Some(object.data),
-        binary_data: Some(binary_data),
-        immutable: None,
-    };
-    let found = Found::from(config_map).seen_through(rules, None);
-    let filed_under = records::filed_under(share, &object.name, &found)?;
+    let name = object.name.clone();
+    let found = Found::from(object).seen_through(rules, None);
+    let version = found.version().unwrap_or(ResourceVersion(0));
+    let filed_under = records::filed_under(share, &name, &found)?;
     let node =
         found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
     let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
-    Some(SeenRecord { name: object.name, filed_under, node, version, stored, complaint: found.complaint() })
+    Some(SeenRecord { name, filed_under, node, version, stored, complaint: found.complaint() })
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Records: reading one by name, and what is to be said about a damaged one.
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, Record, ResourceVersion, Rules};
+use label_storage_wire::Object;
 
 use crate::args::Share;
 use crate::call::{self, Error};
@@ -35,6 +38,27 @@ impl From<ConfigMap> for Found {
     fn from(config_map: ConfigMap) -> Self {
         let content = Record::decode(&config_map);
         Self { config_map, content }
+    }
+}
+
+/// What lists and watches tell of.
+impl From<Object> for Found {
+    fn from(object: Object) -> Self {
+        let binary_data =
+            object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
+        Self::from(ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(object.name),
+                uid: Some(object.uid),
+                resource_version: Some(object.resource_version),
+                labels: Some(object.labels),
+                annotations: Some(object.annotations),
+                ..ObjectMeta::default()
+            },
+            data: Some(object.data),
+            binary_data: Some(binary_data),
+            immutable: None,
+        })
     }
 }
 

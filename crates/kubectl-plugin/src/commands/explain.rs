@@ -12,11 +12,3 @@ pub struct Args {}
 pub(crate) async fn run(_: &Cluster, _: Args) -> Result<Ended> {
     anyhow::bail!("not written yet")
 }
-
-/// Flags.
-#[derive(Debug, clap::Args)]
-pub struct DiffArgs {}
-
-pub(crate) async fn diff(_: &Cluster, _: DiffArgs) -> Result<Ended> {
-    anyhow::bail!("not written yet")
-}

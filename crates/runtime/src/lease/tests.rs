@@ -115,3 +115,22 @@ fn a_shard_is_followed_from_where_all_has_been_seen_to() {
     assert_eq!(position(&[&three[..], &[at(0, 2, Some(5))]].concat()), Some(ResourceVersion(6)));
     assert_eq!(position(&[&three[..], &[at(0, 2, Some(7))]].concat()), Some(ResourceVersion(7)));
 }
+
+#[test]
+fn leases_are_told_apart_by_their_names() {
+    let read = |name: &str| {
+        let mut lease = Lease::default();
+        lease.metadata.name = Some(name.to_owned());
+        Held::new(lease).map(|held| (held.daemon, held.index, held.replicas.get(), held.scope))
+    };
+    let held = |daemon: &str, index, replicas, scope: &str| {
+        Some((daemon.to_owned(), index, replicas, scope.to_owned()))
+    };
+    assert_eq!(read("label-storage.storer.0-of-3"), held("storer", 0, 3, ""));
+    assert_eq!(read("label-storage.restorer.2-of-3.0abc1234"), held("restorer", 2, 3, "0abc1234"));
+    for name in
+        ["", "label-storage.storer", "label-storage.storer.x-of-3", "label-storage.storer.0-of-0", "other"]
+    {
+        assert_eq!(read(name), None, "{name}");
+    }
+}

@@ -1,0 +1,150 @@
+//! A Node and its record, by the Node's name.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Result, bail};
+use label_storage::record::Decoded;
+use label_storage::rules::IdentityBy;
+use label_storage::store::Stored;
+use label_storage::{Node, Record, Rules};
+use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::records;
+
+use crate::cluster::Cluster;
+
+/// What there is of a Node. The Node was read first and the record last, as the restorer does it; who writes a record reads the Node again.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// The Node's name.
+    pub(crate) name: String,
+    /// What its record is filed under, or would be.
+    pub(crate) filed_under: String,
+    /// The Node, all of it, if it is there.
+    pub(crate) node: Option<Node>,
+    /// The ConfigMap, if there is one, with what it says; not seen through any rules.
+    pub(crate) record: Option<records::Found>,
+}
+
+impl Found {
+    /// The record, where there is one that can be read.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        match self.stored() {
+            Stored::Record(record) => Some(record),
+            Stored::Nothing | Stored::Unreadable => None,
+        }
+    }
+
+    /// The record, for a decision of the restorer's.
+    pub(crate) fn stored(&self) -> Stored<&Record> {
+        records::Found::stored(self.record.as_ref())
+    }
+
+    /// Both as the storer sees them, for a decision of its own.
+    pub(crate) fn seen_by_storer(&self, rules: &Rules) -> (Option<Node>, Option<records::Found>) {
+        let node = self.node.clone().map(|node| node.seen_through(rules));
+        let record = self.record.clone().map(|record| record.seen_through(rules, node.as_ref()));
+        (node, record)
+    }
+}
+
+impl Cluster {
+    /// What there is of a Node of this name: it may well be nothing. In place of a name it may be said what a record is filed under
+    /// (`providerID=…`), which is the only way to name one where several were last made from Nodes of one name.
+    pub(crate) async fn find(&self, name: &str) -> Result<Found> {
+        if name.contains('=') {
+            return self.find_filed(name).await;
+        }
+        if !is_name(name) {
+            bail!("{name:?} is not the name of a node");
+        }
+        let node = self.nodes(Sight::WhatIsThere).get(name).await?;
+        let filed_under = match &node {
+            Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
+            _ if self.rules.identity == IdentityBy::Name => name.to_owned(),
+            _ => self.filed_for(name).await?.unwrap_or_else(|| name.to_owned()),
+        };
+        let record = self.records.get(&filed_under).await?;
+        Ok(Found { name: name.to_owned(), filed_under, node, record })
+    }
+
+    /// The same, and an error where there is neither a Node nor a record.
+    pub(crate) async fn find_known(&self, name: &str) -> Result<Found> {
+        let found = self.find(name).await?;
+        if found.node.is_none() && found.record.is_none() {
+            bail!(
+                "there is no node {name:?}, and nothing is stored of one in namespace {}: \
+                 `kubectl label-storage get --all` shows what is",
+                self.namespace
+            );
+        }
+        Ok(found)
+    }
+
+    /// By what the record is filed under.
+    async fn find_filed(&self, filed_under: &str) -> Result<Found> {
+        let named = match self.records.get(filed_under).await?.map(|found| found.content) {
+            Some(Ok(Decoded { record, .. })) => record.node,
+            _ => filed_under.to_owned(),
+        };
+        // The Node first, so that the record is not older than it.
+        let node = if is_name(&named) { self.nodes(Sight::WhatIsThere).get(&named).await? } else { None };
+        let node = node.filter(|node| node.filed_under() == filed_under);
+        let record = self.records.get(filed_under).await?;
+        Ok(Found { name: named, filed_under: filed_under.to_owned(), node, record })
+    }
+
+    /// What the record of a Node is filed under that is not there to say so: that of the one which was last made from a Node of this name.
+    async fn filed_for(&self, name: &str) -> Result<Option<String>> {
+        let found = Arc::new(Mutex::new(BTreeSet::new()));
+        let (collected, wanted) = (Arc::clone(&found), name.to_owned());
+        let each = move |object| {
+            if let Ok(Decoded { record, .. }) = records::Found::from(object).content
+                && record.node == wanted
+                && let Some(identity) = record.more.identity
+            {
+                collected.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+            }
+        };
+        self.record_source().list(each).await?;
+        let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        if found.len() > 1 {
+            let all: Vec<_> = found.into_iter().map(|identity| format!("'{identity}'")).collect();
+            bail!(
+                "several records were made from nodes named {name}: say which by one of {}",
+                all.join(", ")
+            );
+        }
+        Ok(found.pop_first())
+    }
+}
+
+/// Whether a Node can have this name: then it can be asked for.
+fn is_name(text: &str) -> bool {
+    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(|first| is_end(*first))
+            && bytes.last().is_some_and(|last| is_end(*last))
+            && bytes.iter().all(|byte| is_end(*byte) || *byte == b'-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_a_name_is_not_asked_for() {
+        for name in ["a", "node-1", "ip-10-0-1-23.ec2.internal", "1"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "n".repeat(254);
+        for text in
+            ["", "..", "../pods", "a b", "a/b", "a?watch=1", "-a", "a-", "a..b", "A", "a_b", "ä", &long]
+        {
+            assert!(!is_name(text), "{text}");
+        }
+    }
+}
