@@ -1,6 +1,7 @@
 //! The commands.
 
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
@@ -23,8 +24,11 @@ use crate::cluster::Cluster;
 
 /// Does what the command line asks for.
 pub(crate) async fn run(cli: Cli) -> Result<Ended> {
-    if let Command::Completion(args) = &cli.command {
-        return generate::run(args);
+    // What needs no cluster.
+    match &cli.command {
+        Command::Completion(args) => return generate::run(args),
+        Command::Complete(words) => return complete::run(words),
+        _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     match cli.command {
@@ -42,5 +46,6 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Import(args) => import::run(&cluster, args).await,
         Command::Check(args) => check::run(&cluster, args).await,
         Command::Completion(args) => generate::run(&args),
+        Command::Complete(words) => complete::run(&words),
     }
 }

@@ -12,6 +12,7 @@ mod cluster;
 mod commands;
 mod confirm;
 mod find;
+pub mod manual;
 mod output;
 
 use std::ffi::OsString;
