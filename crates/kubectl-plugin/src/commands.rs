@@ -24,8 +24,9 @@ use crate::cluster::Cluster;
 
 /// Does what the command line asks for.
 pub(crate) async fn run(cli: Cli) -> Result<Ended> {
-    // What needs no cluster.
+    // What needs no cluster, or not one in which all is well.
     match &cli.command {
+        Command::Check(args) => return check::run(&cli.global, args).await,
         Command::Completion(args) => return generate::run(args),
         Command::Complete(words) => return complete::run(words),
         _ => {}
@@ -44,7 +45,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Rename(args) => rename::run(&cluster, args).await,
         Command::Export(args) => export::run(&cluster, args).await,
         Command::Import(args) => import::run(&cluster, args).await,
-        Command::Check(args) => check::run(&cluster, args).await,
+        Command::Check(args) => check::run(&cli.global, &args).await,
         Command::Completion(args) => generate::run(&args),
         Command::Complete(words) => complete::run(&words),
     }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use globset::GlobMatcher;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -118,9 +119,9 @@ pub(crate) type All = BTreeMap<Shard, Seen>;
 
 impl Leases {
     pub(crate) fn new(client: Client, namespace: &str, daemon: &str, share: &Share) -> Self {
-        let scope = match &share.nodes {
-            None => String::new(),
-            Some(glob) => format!(".{:08x}", xxh3_64(glob.glob().glob().as_bytes()) as u32),
+        let scope = match scope(share.nodes.as_ref()) {
+            scope if scope.is_empty() => scope,
+            scope => format!(".{scope}"),
         };
         Self { api: Api::namespaced(client, namespace), daemon: daemon.to_owned(), scope }
     }
@@ -207,6 +208,11 @@ impl Leases {
         call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await?;
         Ok(())
     }
+}
+
+/// What daemons with another `--nodes` don't share with these; empty for those that are for all Nodes.
+pub fn scope(nodes: Option<&GlobMatcher>) -> String {
+    nodes.map_or_else(String::new, |glob| format!("{:08x}", xxh3_64(glob.glob().glob().as_bytes()) as u32))
 }
 
 /// A lease, for who only wants to know.
