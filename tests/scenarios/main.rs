@@ -38,6 +38,7 @@ mod keeping;
 mod lies;
 mod monitoring;
 mod ownership;
+mod plugin_check;
 mod races;
 mod reading;
 mod records;
@@ -305,6 +306,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;
+        plugin_check:
+            each_fault_is_found_with_the_command_that_mends_it
+            what_may_not_be_looked_at_is_said_to_be_unknown
+            where_nothing_is_installed_that_is_said
+            shells_and_kubectl_complete;
     }
     trials! {
         control_planes.whole, [Mode::Watching];
