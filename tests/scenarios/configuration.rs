@@ -1,10 +1,12 @@
 //! That docs/configuration.md is right: every example in it is run, and does what is said of it there.
 //!
 //! - [`rules`] and [`recipes`]: what each example promises, written by hand.
+//! - [`identities`]: the table of what identity, fence and trust labels are together.
 //! - [`life`]: what becomes of nodes, in steps.
 //! - [`flags`]: the table of flags and variables.
 
 mod flags;
+mod identities;
 mod life;
 mod recipes;
 mod rules;
@@ -42,17 +44,21 @@ fn example(name: &str) -> Result<&'static str> {
     documented()?.remove(name).with_context(|| format!("docs/configuration.md has no example {name}"))
 }
 
-/// Runs the examples of a section, a few at a time, each in a namespace of its own.
+/// Runs the examples of a section.
 async fn keep_their_promises(s: &Scenario, examples: Vec<Example>) -> Result<()> {
-    let runs = examples.iter().map(async |its| {
-        let file = example(its.name)?;
+    let with_file = |its: Example| Ok((example(its.name)?, its));
+    run_all(s, examples.into_iter().map(with_file).collect::<Result<_>>()?).await
+}
+
+/// Runs examples with their files, a few at a time, each in a namespace of its own.
+async fn run_all(s: &Scenario, examples: Vec<(&'static str, Example)>) -> Result<()> {
+    let runs = examples.iter().map(async |(file, its)| {
         let name = format!("example-{}", its.name);
         let run = scenario::within(&s.sandbox, &name, s.watch, async |s: &Scenario| its.run(s, file).await);
-        run.await.map_err(|report| anyhow::anyhow!("example {}: {report}", its.name))
+        run.await.map_err(|report| format!("example {}: {report}", its.name))
     });
-    let results: Vec<Result<()>> = stream::iter(runs).buffer_unordered(AT_A_TIME).collect().await;
-    let failed: Vec<_> =
-        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    let results: Vec<Result<(), String>> = stream::iter(runs).buffer_unordered(AT_A_TIME).collect().await;
+    let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
 }
 
@@ -78,6 +84,15 @@ pub async fn recipes_for_machines_do_what_they_say(s: &Scenario) -> Result<()> {
 
 pub async fn recipes_for_instances_do_what_they_say(s: &Scenario) -> Result<()> {
     keep_their_promises(s, recipes::instances()).await
+}
+
+/// In all rows of the table, and in no other, the documentation says what is shown.
+pub async fn who_is_the_same_is_what_the_table_says(s: &Scenario) -> Result<()> {
+    let rows = identities::rows();
+    let shown: BTreeSet<_> = rows.iter().map(|(row, ..)| *row).collect();
+    let documented: BTreeSet<_> = CONFIGURATION.lines().filter(|line| line.starts_with("| `by: ")).collect();
+    assert_eq!(documented, shown, "the table in docs/configuration.md, and what is shown of it");
+    run_all(s, rows.into_iter().map(|(_, file, example)| (file, example)).collect()).await
 }
 
 pub async fn every_example_is_run(_s: &Scenario) -> Result<()> {

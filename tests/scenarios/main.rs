@@ -298,6 +298,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             what_is_kept_is_what_the_examples_say
             whose_word_counts_is_what_the_examples_say
             who_is_the_same_is_what_the_examples_say
+            who_is_the_same_is_what_the_table_says
             when_and_for_how_long_is_what_the_examples_say
             recipes_for_machines_do_what_they_say
             recipes_for_instances_do_what_they_say

@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use label_storage::rules::{Patterns, Selection};
 use label_storage::{ResourceVersion, Rules};
-use label_storage_runtime::eyes::Eyes;
+use label_storage_runtime::eyes::{Eyes, Sight};
 use label_storage_runtime::source::Source;
 use label_storage_wire::{Event, NodePart, Object, Taint};
 use serde_json::json;
@@ -21,7 +21,10 @@ use crate::scenario::{Scenario, labels};
 /// Sees whole Nodes, and one annotation beside our own.
 fn whole() -> Result<Eyes> {
     let annotations = Selection { include: "example.com/owner".parse::<Patterns>()?, ..Selection::none() };
-    Ok(Eyes { rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }), ..Eyes::default() })
+    Ok(Eyes {
+        rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }),
+        sight: Sight::WhatIsKept,
+    })
 }
 
 pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()> {
@@ -106,7 +109,7 @@ pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()
         s.delete(&before).await?;
 
         // Who wants no more than metadata has no more, but for a single one.
-        let modest = Source::nodes(client);
+        let modest = Source::nodes(client).seen_by(Eyes { sight: Sight::WhatIsKept, ..Eyes::default() });
         let metadata = list(&modest, &name).await?;
         assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
         assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));

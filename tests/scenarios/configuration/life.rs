@@ -34,7 +34,7 @@ enum Step {
     Changes(Value),
     Leaves(&'static str),
     Has(Content),
-    IsLeftAlone,
+    LeftAlone,
     Stored(Content),
     StillStored(Content),
     Written(&'static str, &'static str),
@@ -82,7 +82,7 @@ impl Example {
 
     /// Both daemons have looked at it, and it is as it has registered.
     pub fn left_alone(self) -> Self {
-        self.then(Step::IsLeftAlone)
+        self.then(Step::LeftAlone)
     }
 
     /// Its record comes to hold exactly this, read from it.
@@ -174,7 +174,7 @@ impl Stage<'_> {
                 })
                 .await
             }
-            Step::IsLeftAlone => {
+            Step::LeftAlone => {
                 for daemon in [&self.storer, &self.restorer] {
                     s.has_acted(daemon, &self.known_by).await?;
                 }

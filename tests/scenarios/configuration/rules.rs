@@ -174,7 +174,7 @@ pub fn whose() -> Vec<Example> {
             ])
             // Neither stored nor restored, and not remembered: the next one is restored.
             .leaves("asking")
-            .registers("asking", &[("annotation:label-storage/ignore", "true")])
+            .registers("asking", &[("annotation:label-storage/ignore", "true"), ("pool", "silver")])
             .left_alone()
             .leaves("asking")
             .registers("asking", &[])

@@ -355,7 +355,8 @@ pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario
     apply(&s.client, &rendered(s, RULES)?).await?;
     let taint = |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});
     let [dedicated, other, ill] =
-        [("dedicated", "a"), ("example.com/other", ""), ("node.kubernetes.io/memory-pressure", "")]
+        // The last of them is one that no controller here takes off.
+        [("dedicated", "a"), ("example.com/other", ""), ("karpenter.sh/unregistered", "")]
             .map(|(key, value)| taint(key, value));
     let restoring = taint("label-storage/restoring", "");
     let theirs = [dedicated.clone(), other.clone(), ill.clone(), restoring.clone()];

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tower::service_fn;
 
 use super::*;
+use crate::eyes::Sight;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -203,7 +204,8 @@ async fn a_node_that_is_not_there_is_no_error() {
 fn whole() -> Eyes {
     let owner: Patterns = "example.com/owner".parse().expect("a key");
     let annotations = Selection { include: owner, ..Selection::none() };
-    Eyes { rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }), ..Eyes::default() }
+    let rules = Arc::new(Rules { cordon: true, annotations, ..Rules::default() });
+    Eyes { rules, sight: Sight::WhatIsKept }
 }
 
 const NODE: &str = r#"{"kind":"Node",
@@ -267,9 +269,13 @@ async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
 
 #[tokio::test]
 async fn one_node_is_read_whole_whatever_lists_have_of_it() {
-    let source = Source::nodes(client(whole_nodes));
-    let expected = whole_node(&[("label-storage/restored", "u1/1")]);
-    assert_eq!(source.get("a").await.expect("an answer"), Some(expected));
+    let all = [("example.com/other", "x"), ("example.com/owner", "me"), ("label-storage/restored", "u1/1")];
+    // Who must not overwrite anything has to know all of its annotations.
+    for (sight, annotations) in [(Sight::WhatIsThere, &all[..]), (Sight::WhatIsKept, &all[2..])] {
+        let eyes = Eyes { sight, ..Eyes::default() };
+        let node = Source::nodes(client(whole_nodes)).seen_by(eyes).get("a").await.expect("an answer");
+        assert_eq!(node, Some(whole_node(annotations)), "{sight:?}");
+    }
 }
 
 #[tokio::test]
