@@ -7,6 +7,7 @@
 //! - `output`: tables for people, JSON and YAML for machines; `confirm`: asks before anything is changed.
 //! - `commands`: a module for each command, or for a few that belong together.
 
+mod changes;
 pub mod cli;
 mod cluster;
 mod commands;
