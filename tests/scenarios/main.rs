@@ -39,6 +39,7 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod plugin_check;
+mod plugin_status;
 mod races;
 mod reading;
 mod records;
@@ -304,6 +305,14 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             recipes_for_instances_do_what_they_say
             the_defaults_and_the_charts_rules_are_as_documented
             the_table_of_flags_is_what_the_daemons_have;
+        plugin_status:
+            where_all_is_well_it_says_so
+            what_is_not_well_comes_first_and_is_the_exit_code
+            work_in_progress_is_looked_at_again
+            watching_it_goes_on_until_somebody_has_seen_enough
+            a_right_that_is_missing_is_named_and_the_rest_is_shown
+            nodes_are_judged_by_the_rules
+            bad_input_is_one_line;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

@@ -9,6 +9,7 @@
 //!     ├─ mass_return, cold_start
 //!     ├─ take_over
 //!     ├─ picture: a mass return as Prometheus sees it
+//!     ├─ status: the plugin beside kubectl
 //!     ├─ load: latency and replicas ─ trials, updates
 //!     └─ report ─ limits, table, plots
 //! ```
@@ -29,6 +30,7 @@ mod report;
 mod run;
 mod stage;
 mod stats;
+mod status;
 mod table;
 mod take_over;
 mod trials;
@@ -96,6 +98,8 @@ pub(crate) enum Scenario {
     TakeOver,
     /// A mass return as the dashboard shows it, from a real Prometheus, and what the daemons use meanwhile
     Picture,
+    /// `kubectl label-storage status`, beside `kubectl get nodes`
+    Status,
 }
 
 impl Arguments {
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
     match itself::role().as_deref() {
         Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        Some(status::PLUGIN) => kubectl_plugin::main(std::env::args_os()),
         Some(probe::PROBE) => {
             let arguments: Vec<String> = std::env::args().skip(1).collect();
             probe::main(&arguments)

@@ -20,6 +20,7 @@ pub(crate) struct Report {
     pub(crate) replicas: Vec<Load>,
     pub(crate) take_over: Vec<TakeOver>,
     pub(crate) picture: Option<Picture>,
+    pub(crate) status: Vec<StatusCost>,
     pub(crate) must_reach: Vec<crate::limits::Limit>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,
@@ -96,6 +97,51 @@ pub(crate) struct TakeOver {
     pub(crate) signal: &'static str,
     pub(crate) nodes: usize,
     pub(crate) times: Latencies,
+}
+
+/// A program that shows all Nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Program {
+    /// The plugin.
+    Status,
+    /// kubectl itself.
+    GetNodes,
+}
+
+impl Program {
+    pub(crate) const ALL: [Self; 2] = [Self::Status, Self::GetNodes];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Status => "kubectl-label_storage status",
+            Self::GetNodes => "kubectl get nodes",
+        }
+    }
+}
+
+/// What one of them costs, from its start to its end.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct StatusCost {
+    pub(crate) nodes: u32,
+    pub(crate) program: Program,
+    /// Each figure is the median of so many.
+    pub(crate) rounds: usize,
+    #[serde(flatten)]
+    pub(crate) cost: ProgramCost,
+}
+
+/// What one run of a program costs.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct ProgramCost {
+    /// Seconds.
+    pub(crate) wall: f64,
+    /// Seconds.
+    pub(crate) cpu: f64,
+    /// Seconds of the API server.
+    pub(crate) server_cpu: f64,
+    /// Bytes at its peak.
+    pub(crate) peak: f64,
 }
 
 /// What processes used over some time.

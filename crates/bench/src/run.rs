@@ -11,7 +11,8 @@ use anyhow::Context;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, table, take_over,
+    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, status, table,
+    take_over,
 };
 
 /// Where polls are measured.
@@ -94,7 +95,9 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     add(Scenario::Poll, &polls);
     add(Scenario::MassReturn, &MASS_RETURN);
     add(Scenario::Picture, &PICTURE);
-    for scenario in [Scenario::ColdStart, Scenario::Latency, Scenario::Replicas, Scenario::TakeOver] {
+    use Scenario::{ColdStart, Latency, Replicas, Status, TakeOver};
+    // With the records that the storer makes in a cold start, while each Node is as it was then.
+    for scenario in [ColdStart, Status, Latency, Replicas, TakeOver] {
         add(scenario, &[arguments.nodes]);
     }
     steps
@@ -114,6 +117,7 @@ async fn one(
             cold_start::ensure_records(stage).await?;
             report.latency = Some(load::measure(stage, 1, arguments.trials, arguments).await?);
         }
+        Scenario::Status => report.status = status::measure(stage).await?,
         Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
         Scenario::Picture => report.picture = Some(picture::measure(stage, arguments).await?),
         Scenario::Replicas => {
@@ -153,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Replicas, TakeOver};
-        let all = vec![Poll, MassReturn, Picture, ColdStart, Latency, Replicas, TakeOver];
+        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Replicas, Status, TakeOver};
+        let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
-use crate::report::{Computer, Load, Report, Usage, Window};
+use crate::report::{Computer, Load, Program, ProgramCost, Report, StatusCost, Usage, Window};
 use crate::stats::{Latencies, ratio, ratio_text};
 
 /// Between two columns.
@@ -24,6 +24,7 @@ pub(crate) fn render(report: &Report) -> String {
         replicas(report),
         take_overs(report),
         picture(report),
+        statuses(report),
         limits(&report.must_reach),
     ];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
@@ -165,6 +166,40 @@ fn cold_start(report: &Report) -> Table {
             seconds(cold.storing),
             seconds(cold.creating),
             ratio(cold.storing, cold.creating).map_or_else(|| "-".to_owned(), ratio_text),
+        ]);
+    }
+    table
+}
+
+fn statuses(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Status: all nodes and records, beside all nodes (medians)",
+        ["program", "nodes", "wall s", "CPU s", "API-server CPU s", "peak MB", "rounds"],
+    );
+    for StatusCost { nodes, program, rounds, cost } in &report.status {
+        table.row([
+            program.name().to_owned(),
+            thousands(u64::from(*nodes)),
+            seconds(cost.wall),
+            seconds(cost.cpu),
+            seconds(cost.server_cpu),
+            megabytes(cost.peak),
+            rounds.to_string(),
+        ]);
+    }
+    let cost = |program| report.status.iter().find(|status| status.program == program);
+    if let (Some(ours), Some(other)) = (cost(Program::Status), cost(Program::GetNodes)) {
+        let of = |figure: fn(&ProgramCost) -> f64| {
+            ratio(figure(&ours.cost), figure(&other.cost)).map_or_else(|| "-".to_owned(), ratio_text)
+        };
+        table.row([
+            "status beside get nodes".to_owned(),
+            thousands(u64::from(ours.nodes)),
+            of(|cost| cost.wall),
+            of(|cost| cost.cpu),
+            of(|cost| cost.server_cpu),
+            of(|cost| cost.peak),
+            String::new(),
         ]);
     }
     table

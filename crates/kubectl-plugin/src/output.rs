@@ -10,7 +10,15 @@ use crate::cli::Format;
 
 /// Prints a value for machines; says whether that was asked for.
 pub(crate) fn for_machines(format: Format, value: &impl Serialize) -> Result<bool> {
-    let mut out = io::stdout().lock();
+    write_for_machines(format, value, &mut io::stdout().lock())
+}
+
+/// The same, written anywhere.
+pub(crate) fn write_for_machines(
+    format: Format,
+    value: &impl Serialize,
+    out: &mut impl Write,
+) -> Result<bool> {
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(value)?)?,
         Format::Yaml => write!(out, "{}", serde_saphyr::to_string(value)?)?,

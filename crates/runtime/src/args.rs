@@ -224,11 +224,13 @@ fn ordinal(pod: &str) -> Option<u32> {
     pod.rsplit_once('-')?.1.parse().ok()
 }
 
-fn glob(text: &str) -> Result<GlobMatcher, String> {
+/// Reads a pattern that names match.
+pub fn glob(text: &str) -> Result<GlobMatcher, String> {
     Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+/// Reads a time between two lists.
+pub fn interval(text: &str) -> Result<Duration, String> {
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(3600);
     let interval = duration(text)?;

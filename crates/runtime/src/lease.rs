@@ -119,10 +119,7 @@ pub(crate) type All = BTreeMap<Shard, Seen>;
 
 impl Leases {
     pub(crate) fn new(client: Client, namespace: &str, daemon: &str, share: &Share) -> Self {
-        let scope = match scope(share.nodes.as_ref()) {
-            scope if scope.is_empty() => scope,
-            scope => format!(".{scope}"),
-        };
+        let scope = share.nodes.as_ref().map(|glob| format!(".{}", scope(glob))).unwrap_or_default();
         Self { api: Api::namespaced(client, namespace), daemon: daemon.to_owned(), scope }
     }
 
@@ -210,9 +207,9 @@ impl Leases {
     }
 }
 
-/// What daemons with another `--nodes` don't share with these; empty for those that are for all Nodes.
-pub fn scope(nodes: Option<&GlobMatcher>) -> String {
-    nodes.map_or_else(String::new, |glob| format!("{:08x}", xxh3_64(glob.glob().glob().as_bytes()) as u32))
+/// What the names of leases end with where daemons handle only Nodes whose names match.
+pub fn scope(nodes: &GlobMatcher) -> String {
+    format!("{:08x}", xxh3_64(nodes.glob().glob().as_bytes()) as u32)
 }
 
 /// A lease, for who only wants to know.
@@ -230,6 +227,8 @@ pub struct Held {
     pub scope: String,
     /// Who holds it, and since when.
     pub claim: Claim,
+    /// The version of the lease itself: another one means that somebody has renewed it.
+    pub version: Option<ResourceVersion>,
 }
 
 impl Held {
@@ -240,7 +239,8 @@ impl Held {
         let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
         let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
         let (index, replicas) = (index.parse().ok()?, replicas.parse().ok()?);
-        Some(Self { daemon, index, replicas, scope, claim: Seen::new(lease).claim, name })
+        let seen = Seen::new(lease);
+        Some(Self { daemon, index, replicas, scope, version: seen.version(), claim: seen.claim, name })
     }
 }
 

@@ -24,6 +24,8 @@ mod status;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
+use jiff::Timestamp;
+
 pub use error::Error;
 pub use status::{Status, read_status};
 
@@ -89,6 +91,8 @@ pub struct Object {
     pub uid: String,
     /// When, in the history of the cluster, it looked like this.
     pub resource_version: String,
+    /// Since when it is there, to the second.
+    pub created_at: Option<Timestamp>,
     /// Whether it has a `deletionTimestamp`.
     pub is_terminating: bool,
     /// All of its labels.

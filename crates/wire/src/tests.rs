@@ -4,6 +4,7 @@ mod lists;
 mod nodes;
 mod objects;
 
+use jiff::Timestamp;
 use proptest::collection::btree_map;
 use proptest::prelude::*;
 
@@ -33,6 +34,7 @@ fn sample(name: &str) -> Sample {
         name: name.to_owned(),
         uid: "0a1b".to_owned(),
         resource_version: "42".to_owned(),
+        created_at: Timestamp::from_second(1_700_000_000).ok(),
         labels: [("kubernetes.io/hostname".to_owned(), name.to_owned())].into(),
         annotations: [(format!("{OURS}node"), name.to_owned())].into(),
         ..Object::default()
@@ -72,14 +74,16 @@ fn any_sample() -> impl Strategy<Value = Sample> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
     let binary_data = btree_map("[a-z]{0,9}", bytes(), 0..3);
     let foreign = proptest::collection::vec(("[a-k].{0,20}", ".{0,300}"), 0..5);
-    let head = (".{1,63}", ".{0,36}", "[0-9]{0,9}", any::<bool>());
+    let created_at = proptest::option::of(time());
+    let head = (".{1,63}", ".{0,36}", "[0-9]{0,9}", created_at, any::<bool>());
     (head, texts(), ours, texts(), binary_data, foreign, bytes(), any::<i64>()).prop_map(
         |(head, labels, annotations, data, binary_data, foreign_annotations, managed_fields, number)| {
-            let (name, uid, resource_version, is_terminating) = head;
+            let (name, uid, resource_version, created_at, is_terminating) = head;
             let object = Object {
                 name,
                 uid,
                 resource_version,
+                created_at,
                 is_terminating,
                 labels,
                 annotations,
@@ -92,11 +96,14 @@ fn any_sample() -> impl Strategy<Value = Sample> {
     )
 }
 
+/// From the year 1 to 9999.
+fn time() -> impl Strategy<Value = Timestamp> {
+    (-62_135_596_799..=Timestamp::MAX.as_second())
+        .prop_map(|seconds| Timestamp::from_second(seconds).expect("a time"))
+}
+
 fn any_node_sample() -> impl Strategy<Value = Sample> {
-    // From the year 1 to 9999.
-    let time = (-62_135_596_799..=jiff::Timestamp::MAX.as_second()).prop_map(|seconds| {
-        jiff::Timestamp::from_second(seconds).map(|time| time.to_string()).expect("a time")
-    });
+    let time = time().prop_map(|time| time.to_string());
     let taint = (".{0,40}", ".{0,40}", "[A-Za-z]{0,16}", proptest::option::of(time))
         .prop_map(|(key, value, effect, time_added)| Taint { key, value, effect, time_added });
     let taints = proptest::collection::vec(taint, 0..4);

@@ -87,6 +87,7 @@ enum MetaKey {
     Name,
     Uid,
     ResourceVersion,
+    CreationTimestamp,
     DeletionTimestamp,
     Labels,
     Annotations,
@@ -116,6 +117,11 @@ impl<'de> Visitor<'de> for Meta<'_> {
                 MetaKey::Name => object.name = unless_null(&mut fields)?,
                 MetaKey::Uid => object.uid = unless_null(&mut fields)?,
                 MetaKey::ResourceVersion => object.resource_version = unless_null(&mut fields)?,
+                MetaKey::CreationTimestamp => {
+                    // As with protobuf: a time that can't be one spoils no list.
+                    let text: String = unless_null(&mut fields)?;
+                    object.created_at = text.parse().ok();
+                }
                 MetaKey::DeletionTimestamp => {
                     object.is_terminating = fields.next_value::<Option<IgnoredAny>>()?.is_some();
                 }

@@ -1,5 +1,7 @@
 //! What of a Node is not its metadata. Most of it is the status, of which one field is read.
 
+use jiff::Timestamp;
+
 use super::fields::Fields;
 use super::object::text;
 use crate::{Error, NodePart, Taint};
@@ -51,7 +53,7 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
             1 => taint.key = text(value.bytes()?)?,
             2 => taint.value = text(value.bytes()?)?,
             3 => taint.effect = text(value.bytes()?)?,
-            4 => taint.time_added = read_time(value.bytes()?)?,
+            4 => taint.time_added = read_time(value.bytes()?)?.map(|time| time.to_string()),
             _ => {}
         }
     }
@@ -60,7 +62,7 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
 
 /// Reads a `Time`, of which Kubernetes ignores all but the seconds. Without any bytes it is none. Nor is it one outside of the
 /// years that RFC 3339 can write: one Node that a wrong client has written must not spoil the list of all.
-fn read_time(bytes: &[u8]) -> Result<Option<String>, Error> {
+pub(super) fn read_time(bytes: &[u8]) -> Result<Option<Timestamp>, Error> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -73,6 +75,5 @@ fn read_time(bytes: &[u8]) -> Result<Option<String>, Error> {
             _ => {}
         }
     }
-    let time = jiff::Timestamp::from_second(seconds).ok().filter(|_| seconds >= FIRST);
-    Ok(time.map(|time| time.to_string()))
+    Ok(Timestamp::from_second(seconds).ok().filter(|_| seconds >= FIRST))
 }

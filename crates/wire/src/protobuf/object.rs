@@ -2,7 +2,7 @@
 //! then thrown away.
 
 use super::fields::Fields;
-use super::node;
+use super::node::{self, read_time};
 use crate::{Asked, Content, Error, NodePart, Object};
 
 /// Reads what was asked for: metadata comes first in all of them, and what comes then is different in each.
@@ -37,6 +37,7 @@ fn read_meta(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(),
             1 => object.name = text(value.bytes()?)?,
             5 => object.uid = text(value.bytes()?)?,
             6 => object.resource_version = text(value.bytes()?)?,
+            8 => object.created_at = read_time(value.bytes()?)?,
             9 => {
                 value.bytes()?;
                 object.is_terminating = true;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -309,7 +310,11 @@ fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample)
         uid: object.uid,
         resource_version: object.resource_version,
         generation: *number,
-        creation_timestamp: Some(time),
+        // Where there is none, Go writes one without any bytes.
+        creation_timestamp: Some(Time {
+            seconds: object.created_at.map_or(0, Timestamp::as_second),
+            nanos: if object.created_at.is_some() { 7 } else { 0 },
+        }),
         deletion_timestamp: object.is_terminating.then_some(time),
         labels: object.labels,
         annotations: object.annotations.into_iter().chain(foreign_annotations.clone()).collect(),
@@ -340,7 +345,7 @@ fn json_item(Sample { object, foreign_annotations, managed_fields, number }: &Sa
             "uid": object.uid,
             "resourceVersion": object.resource_version,
             "generation": number,
-            "creationTimestamp": null,
+            "creationTimestamp": object.created_at.map(|time| time.to_string()),
             "deletionTimestamp": object.is_terminating.then_some("2026-01-01T00:00:00Z"),
             "labels": object.labels,
             "annotations": annotations,

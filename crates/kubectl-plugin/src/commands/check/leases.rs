@@ -33,7 +33,8 @@ pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec
         if flags.is_some_and(|flags| flags.dry_run) {
             continue;
         }
-        let expected = flags.map(|flags| (flags.replicas, lease::scope(flags.nodes.as_ref())));
+        let expected =
+            flags.map(|flags| (flags.replicas, flags.nodes.as_ref().map(lease::scope).unwrap_or_default()));
         let of_daemon: Vec<_> =
             held.iter().filter(|held| held.daemon == daemon && held.index < held.replicas.get()).collect();
         findings.extend(judge(&look.namespace, daemon, &of_daemon, &renewed, expected));

@@ -1,0 +1,144 @@
+//! What `kubectl label-storage status` costs, beside `kubectl get nodes`: each a process, from its start to its end.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sandbox::assets::{self, Binary};
+use sandbox::itself;
+use sandbox::progress::Progress;
+use serde_json::Value;
+
+use crate::cold_start::{self, NAMESPACE};
+use crate::process::Process;
+use crate::report::{Program, ProgramCost, StatusCost};
+use crate::stage::Stage;
+use crate::stats::median;
+
+/// What this binary is started as, to be the plugin.
+pub(crate) const PLUGIN: &str = "plugin";
+
+/// How many times each is measured.
+const ROUNDS: usize = 5;
+/// How often a process is looked at: what it held at its peak is known until the last of these.
+const LOOK: Duration = Duration::from_millis(2);
+/// The plugin ends with this where something is not well: here, that no daemons run.
+const UNWELL: i32 = 3;
+
+/// Measures both at the size that the stage has, with a record for each Node. Rounds are interleaved, after one of each that does
+/// not count: kubectl asks what kinds there are once, and remembers it.
+pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<StatusCost>> {
+    cold_start::ensure_records(stage).await?;
+    let kubectl = tokio::task::spawn_blocking(|| assets::find(Binary::Kubectl)).await??;
+    let nodes = u32::try_from(stage.nodes.len())?;
+    let mut progress = Progress::new(format!("status at {nodes} nodes"), ((ROUNDS + 1) * 2) as u64);
+    let mut costs = Program::ALL.map(|program| (program, Vec::new()));
+    let mut done = 0;
+    for round in 0..=ROUNDS {
+        for (program, measured) in &mut costs {
+            stage.calm().await?;
+            let task = Task {
+                program: *program,
+                kubectl: kubectl.clone(),
+                kubeconfig: stage.sandbox.kubeconfig().to_owned(),
+                folder: stage.sandbox.data_folder().to_owned(),
+                api_server: stage.api_server(),
+                nodes,
+            };
+            let cost = tokio::task::spawn_blocking(move || task.run()).await??;
+            if round > 0 {
+                measured.push(cost);
+            }
+            stage.check(&[])?;
+            done += 1;
+            progress.set(done);
+        }
+    }
+    progress.clear();
+    let middle = |(program, measured): (Program, Vec<ProgramCost>)| {
+        let of = |figure: fn(&ProgramCost) -> f64| median(&measured.iter().map(figure).collect::<Vec<_>>());
+        let cost = ProgramCost {
+            wall: of(|cost| cost.wall)?,
+            cpu: of(|cost| cost.cpu)?,
+            server_cpu: of(|cost| cost.server_cpu)?,
+            peak: of(|cost| cost.peak)?,
+        };
+        Some(StatusCost { nodes, program, rounds: measured.len(), cost })
+    };
+    Ok(costs.into_iter().filter_map(middle).collect())
+}
+
+/// One run of one program.
+struct Task {
+    program: Program,
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
+    api_server: Process,
+    nodes: u32,
+}
+
+impl Task {
+    fn run(&self) -> anyhow::Result<ProgramCost> {
+        let output = self.folder.join("output");
+        let server_before = self.api_server.cpu()?;
+        let began = Instant::now();
+        let mut child = self
+            .command()?
+            .stdin(Stdio::null())
+            .stdout(File::create(&output)?)
+            .spawn()
+            .with_context(|| format!("can't start {}", self.program.name()))?;
+        let process = Process(child.id());
+        let mut peak = 0;
+        // One that has ended has no memory any more, but can be asked for its CPU time until it is waited for.
+        while let Ok(memory) = process.memory() {
+            peak = memory.peak;
+            std::thread::sleep(LOOK);
+        }
+        let wall = began.elapsed().as_secs_f64();
+        let cpu = process.cpu();
+        let exit = child.wait()?;
+        let is_well = exit.success() || self.program == Program::Status && exit.code() == Some(UNWELL);
+        anyhow::ensure!(is_well, "{}: {exit}", self.program.name());
+        self.check(&output)?;
+        let server_cpu = self.api_server.cpu()?.saturating_sub(server_before).as_secs_f64();
+        Ok(ProgramCost { wall, cpu: cpu?.as_secs_f64(), server_cpu, peak: peak as f64 })
+    }
+
+    fn command(&self) -> anyhow::Result<Command> {
+        let mut command = match self.program {
+            Program::Status => {
+                let mut command = itself::command(PLUGIN, Some(&self.kubeconfig))?;
+                // One look: without daemons it would take another.
+                command.args(["status", "--patience", "0s", "--namespace", NAMESPACE, "--output", "json"]);
+                command
+            }
+            Program::GetNodes => {
+                let mut command = Command::new(&self.kubectl);
+                command.args(["get", "nodes"]).env("KUBECONFIG", &self.kubeconfig);
+                command
+            }
+        };
+        command.env("HOME", &self.folder);
+        Ok(command)
+    }
+
+    /// Whether it told of all nodes.
+    fn check(&self, output: &Path) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(output)?;
+        let told = match self.program {
+            Program::Status => {
+                let status: Value = serde_json::from_str(&text)?;
+                status["nodes"]["upToDate"].as_u64().context("no count of nodes")?
+            }
+            // One of them is the head.
+            Program::GetNodes => text.lines().count().saturating_sub(1) as u64,
+        };
+        let (name, nodes) = (self.program.name(), self.nodes);
+        anyhow::ensure!(told == u64::from(nodes), "{name} told of {told} nodes, not of {nodes}");
+        Ok(())
+    }
+}

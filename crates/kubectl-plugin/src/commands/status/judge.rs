@@ -1,0 +1,124 @@
+//! How a Node stands: what the daemons would say of it, by their own decision functions, in one word.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use label_storage::restore;
+use label_storage::store::{self, Circumstances, Sighting, Stored};
+use label_storage::summary::{NodeSummary, RecordSummary};
+
+/// How a living Node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its record says what it says.
+    UpToDate,
+    /// It has nothing that would be stored.
+    WithoutLabels,
+    /// It should have a record, and has none.
+    Unstored,
+    /// It is right, and its record says something else.
+    Differs,
+    /// It is to be given its labels back.
+    Pending,
+    /// Its record can't be read.
+    Unreadable,
+    /// A person has taken it out of all this.
+    Ignored,
+    /// The rules have no record made of it.
+    NotSelected,
+    /// It does not have what its record would be filed under.
+    NoIdentity,
+}
+
+/// What the daemons would say of a Node that is there. Whoever looks but once has seen nothing unchanged for any time.
+pub(super) fn judge(node: NodeSummary, stored: Stored<RecordSummary>, now: Timestamp) -> Standing {
+    // The restorer's word comes first: while it has something to give back, the storer waits.
+    match restore::decide(&node, stored) {
+        restore::Reason::Returned | restore::Reason::ReturnedWhole | restore::Reason::OtherMachine => {
+            return Standing::Pending;
+        }
+        _ => (),
+    }
+    let at =
+        Circumstances { now, unchanged_for: Duration::ZERO, retention: Duration::MAX, steady_since: now };
+    let has_labels_of_record = matches!(stored, Stored::Record(record) if record.labels == node.labels);
+    match store::decide(Sighting::Live(node), stored, at) {
+        store::Reason::FirstSeen => Standing::Unstored,
+        // What is left to be written only makes the record tidier.
+        store::Reason::Restored if has_labels_of_record => Standing::UpToDate,
+        store::Reason::LabelsChanged | store::Reason::Restored | store::Reason::ViewOlderThanRecord => {
+            Standing::Differs
+        }
+        store::Reason::AwaitingRestore | store::Reason::Returned => Standing::Pending,
+        store::Reason::RecordUnreadable => Standing::Unreadable,
+        store::Reason::NoLabels | store::Reason::EmptyForNow | store::Reason::EmptyForGood => {
+            Standing::WithoutLabels
+        }
+        store::Reason::Ignored => Standing::Ignored,
+        store::Reason::NotSelected => Standing::NotSelected,
+        store::Reason::NoIdentity => Standing::NoIdentity,
+        store::Reason::UpToDate | store::Reason::NotGone => Standing::UpToDate,
+        // Of a Node that is there none of these is said.
+        store::Reason::LastWords
+        | store::Reason::LeftUnrestored
+        | store::Reason::Departed
+        | store::Reason::Away
+        | store::Reason::RetentionOver
+        | store::Reason::NothingStored
+        | store::Reason::OtherMachine => Standing::UpToDate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage::node::IGNORE;
+    use label_storage::{Labels, Node, Record, ResourceVersion, Uid};
+
+    use super::*;
+
+    fn node(uid: &str, version: u64, labels: &[(&str, &str)]) -> Node {
+        let labels: Labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Node {
+            name: "a".to_owned(),
+            uid: Uid::new(uid).expect("a uid"),
+            version: ResourceVersion(version),
+            labels,
+            marker: None,
+            extras: Default::default(),
+        }
+    }
+
+    #[test]
+    fn nodes_stand_as_the_daemons_would_say() {
+        let now = Timestamp::now();
+        let gold = [("pool", "gold")];
+        let record = Record::of(&node("u1", 5, &gold), now);
+        let marked = |node: Node| Node { marker: Some(node.marker_for(1, [])), ..node };
+        let mut ignored = node("u2", 9, &[]);
+        ignored.extras.annotations.insert(IGNORE.to_owned(), "true".to_owned());
+        let mut unselected = node("u2", 9, &gold);
+        unselected.extras.is_unselected = true;
+        let mut nobody = node("u2", 9, &gold);
+        nobody.extras.is_unidentified = true;
+        let (none, some) = (Stored::Nothing, Stored::Record(&record));
+        for (node, stored, standing) in [
+            (node("u1", 5, &gold), some, Standing::UpToDate),
+            (node("u1", 9, &gold), some, Standing::UpToDate),
+            (node("u1", 9, &[("pool", "silver")]), some, Standing::Differs),
+            (node("u1", 4, &gold), some, Standing::Differs),
+            (node("u2", 9, &[]), some, Standing::Pending),
+            (node("u2", 9, &gold), some, Standing::Pending),
+            (marked(node("u2", 9, &gold)), some, Standing::UpToDate),
+            (marked(node("u2", 9, &[])), some, Standing::Differs),
+            (node("u2", 9, &gold), none, Standing::Unstored),
+            (node("u2", 9, &[]), none, Standing::WithoutLabels),
+            (node("u2", 9, &gold), Stored::Unreadable, Standing::Unreadable),
+            (ignored, some, Standing::Ignored),
+            (unselected, none, Standing::NotSelected),
+            (nobody, none, Standing::NoIdentity),
+        ] {
+            let summary = stored.map(Record::summary);
+            assert_eq!(judge(node.summary(), summary, now), standing, "{node:?} {stored:?}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! `kubectl label-storage status`: what it says, and its exit code.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use label_storage::name::record_name;
+use sandbox::process::Signal;
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::scenario::{Labels, Scenario, Told, labels};
+
+/// Runs it, for the nodes of this test alone: there are others on the same control plane.
+fn status(s: &Scenario, flags: &[&str]) -> Result<Told> {
+    let nodes = format!("{}.*", s.namespace);
+    s.plugin(&[&["status", "--nodes", &nodes], flags].concat())
+}
+
+/// The same, as data.
+fn data(s: &Scenario, flags: &[&str]) -> Result<(Option<i32>, Value)> {
+    let told = status(s, &[&["-o", "json"], flags].concat())?;
+    let data = serde_json::from_str(&told.out).with_context(|| format!("{told:?}"))?;
+    Ok((told.code, data))
+}
+
+/// Why it is not well, in one word each.
+fn reasons(data: &Value) -> Vec<&str> {
+    let all = data["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(|reason| reason["reason"].as_str()).collect()
+}
+
+/// Without waiting for anything: what is seen at the first look counts.
+const AT_ONCE: [&str; 4] = ["--patience", "0s", "--overdue", "0s"];
+
+async fn stop(daemon: &Daemon) -> Result<()> {
+    daemon.process.signal(Signal::TERM)?;
+    daemon.exit().await?;
+    Ok(())
+}
+
+pub async fn where_all_is_well_it_says_so(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = s.pair()?;
+    let (gold, a, b) = (labels([("pool", "gold")]), s.node("a"), s.node("b"));
+    for node in [&a, &b] {
+        s.create(node, gold.clone()).await?;
+        s.eventually_stored(node, gold.clone()).await?;
+    }
+    s.create(&s.node("bare"), Labels::new()).await?;
+    s.delete(&b).await?;
+    s.eventually_departed(&b).await?;
+    s.eventually("health", Some(0), async || Ok(status(s, &[])?.code)).await?;
+
+    let (code, data) = data(s, &[])?;
+    assert_eq!((code, &data["healthy"], reasons(&data)), (Some(0), &json!(true), vec![]));
+    let nodes = &data["nodes"];
+    assert_eq!(
+        (&nodes["total"], &nodes["upToDate"], &nodes["withoutLabels"]),
+        (&json!(2), &json!(1), &json!(1))
+    );
+    assert_eq!((&nodes["pendingRestore"]["count"], &nodes["differing"]["count"]), (&json!(0), &json!(0)));
+    let records = &data["records"];
+    assert_eq!((&records["total"], &records["departed"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        records["latest"]["node"].as_str().map(|node| node == a || node == b),
+        Some(true),
+        "{records}"
+    );
+    let shards = data["shards"].as_array().context("shards")?;
+    let shards: Vec<_> = shards.iter().map(|shard| (&shard["daemon"], &shard["state"])).collect();
+    assert_eq!(shards, [(&json!("storer"), &json!("home")), (&json!("restorer"), &json!("home"))]);
+
+    let told = status(s, &[])?;
+    assert!(told.out.starts_with("Healthy\n"), "no colours where nobody sees them: {told:?}");
+    let yaml = status(s, &["-o", "yaml"])?;
+    assert!(yaml.out.contains("upToDate: 1") && yaml.out.starts_with("healthy: true\n"), "{yaml:?}");
+    Ok(())
+}
+
+pub async fn what_is_not_well_comes_first_and_is_the_exit_code(s: &Scenario) -> Result<()> {
+    let (gold, silver) = (labels([("pool", "gold")]), [("pool", Some("silver"))]);
+    let (changed, back, new, broken) = (s.node("changed"), s.node("back"), s.node("new"), s.node("broken"));
+    let (storer, restorer) = s.pair()?;
+    for node in [&changed, &back, &broken] {
+        s.create(node, gold.clone()).await?;
+        s.eventually_stored(node, gold.clone()).await?;
+    }
+    for daemon in [&storer, &restorer] {
+        stop(daemon).await?;
+    }
+    s.label(&changed, silver).await?;
+    s.delete(&back).await?;
+    s.create(&back, Labels::new()).await?;
+    s.create(&new, gold.clone()).await?;
+    s.patch_record(&broken, json!({"metadata": {"annotations": {"label-storage/node": "another"}}})).await?;
+
+    let (code, data) = data(s, &AT_ONCE)?;
+    assert_eq!((code, &data["healthy"]), (Some(3), &json!(false)));
+    let expected = [
+        "record-unreadable",
+        "restore-overdue",
+        "record-overdue",
+        "labels-not-stored",
+        "shard-not-held",
+        "shard-not-held",
+    ];
+    assert_eq!(reasons(&data), expected, "{data:#}");
+    let nodes = &data["nodes"];
+    for (group, node) in [("pendingRestore", &back), ("withoutRecord", &new), ("differing", &changed)] {
+        assert_eq!(nodes[group]["nodes"], json!([node]), "{group}");
+        assert_eq!(nodes[group]["oldest"]["node"], json!(node), "{group}");
+    }
+    assert_eq!((&nodes["recordUnreadable"], &nodes["upToDate"]), (&json!(1), &json!(0)));
+    let unreadable = &data["records"]["unreadable"]["records"][record_name(&broken)];
+    assert!(unreadable.as_str().is_some_and(|why| why.contains("label-storage/node")), "{unreadable}");
+    let states: Vec<_> = data["shards"].as_array().context("shards")?.iter().map(|it| &it["state"]).collect();
+    assert_eq!(states, ["released", "released"]);
+
+    let told = status(s, &AT_ONCE)?;
+    let lines: Vec<_> = told.out.lines().collect();
+    assert_eq!((told.code, lines[0]), (Some(3), "Not healthy"));
+    assert!(
+        lines[1].starts_with("- 1 record can't be read") && lines[1].contains(&record_name(&broken)),
+        "{told:?}"
+    );
+    assert!(!told.out.contains('\x1b'), "{told:?}");
+
+    // A node that has only just come may well wait.
+    let (_, young) = self::data(s, &["--patience", "0s", "--overdue", "1h"])?;
+    assert!(!reasons(&young).iter().any(|reason| reason.ends_with("overdue")), "{young:#}");
+    assert_eq!(young["nodes"]["pendingRestore"]["count"], json!(1));
+    Ok(())
+}
+
+pub async fn work_in_progress_is_looked_at_again(s: &Scenario) -> Result<()> {
+    let (gold, silver, node) = (labels([("pool", "gold")]), labels([("pool", "silver")]), s.node("a"));
+    let (storer, _restorer) = s.pair()?;
+    s.create(&node, gold.clone()).await?;
+    s.eventually_stored(&node, gold).await?;
+    s.eventually("health", Some(0), async || Ok(status(s, &[])?.code)).await?;
+    stop(&storer).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+
+    let looking = watched(s, &["--patience", "20s"])?;
+    s.eventually("a first look", true, async || Ok(looking.log().contains("looking again"))).await?;
+    let _storer = s.storer(&[])?;
+    s.eventually_stored(&node, silver).await?;
+    let exit = looking.exit().await?;
+    assert!(looking.log().contains("\nHealthy\n"), "{exit}: {}", looking.log());
+    Ok(())
+}
+
+/// Runs it as a process that goes on: both that it says are in its log.
+fn watched(s: &Scenario, flags: &[&str]) -> Result<Daemon> {
+    let nodes = format!("{}.*", s.namespace);
+    let args = ["status", "--nodes", &nodes, "--namespace", &s.namespace];
+    let args: Vec<String> = args.iter().chain(flags).map(|arg| (*arg).to_owned()).collect();
+    s.run_binary("plugin", &args, Some(s.sandbox.kubeconfig().to_owned()))
+}
+
+pub async fn watching_it_goes_on_until_somebody_has_seen_enough(s: &Scenario) -> Result<()> {
+    let watching = watched(s, &["--watch", "--interval", "100ms", "-o", "yaml"])?;
+    let blocks = |count: &str| format!("\nnodes:\n  total: {count}\n");
+    s.eventually("no nodes", true, async || Ok(watching.log().contains(&blocks("0")))).await?;
+    s.create(&s.node("a"), labels([("pool", "gold")])).await?;
+    s.eventually("a node", true, async || Ok(watching.log().contains(&blocks("1")))).await?;
+    assert!(watching.log().contains("\n---\n"), "one block after another: {}", watching.log());
+    watching.process.signal(Signal::INT)?;
+    let exit = watching.exit().await?;
+    assert_eq!(exit.to_string(), "exit code 0", "{}", watching.log());
+    Ok(())
+}
+
+pub async fn a_right_that_is_missing_is_named_and_the_rest_is_shown(s: &Scenario) -> Result<()> {
+    let gold = labels([("pool", "gold")]);
+    let _storer = s.storer(&[])?;
+    s.create(&s.node("a"), gold.clone()).await?;
+    s.eventually_stored(&s.node("a"), gold).await?;
+    let (user, name) = (format!("reader-{}", s.namespace), format!("reader-{}", s.namespace));
+    grant(s, &name, &user).await?;
+
+    s.eventually("a reader's view", true, async || {
+        let (code, data) = data(s, &["--patience", "0s", "--as", &user])?;
+        let is_seen = data["nodes"]["upToDate"] == json!(1) && data["shards"] == Value::Null;
+        let right =
+            json!([{"verb": "list", "resource": "leases.coordination.k8s.io", "namespace": s.namespace}]);
+        Ok(code == Some(3)
+            && is_seen
+            && data["missingRights"] == right
+            && reasons(&data) == ["right-missing"])
+    })
+    .await?;
+    let told = status(s, &["--as", &user])?;
+    let line = format!(
+        "- not all can be seen: you may not list leases.coordination.k8s.io in namespace {}",
+        s.namespace
+    );
+    assert_eq!(told.out.lines().nth(1), Some(line.as_str()));
+
+    let told = status(s, &["--as", "nobody-at-all"])?;
+    assert_eq!((told.code, told.out.as_str()), (Some(1), ""));
+    let last = told.err.lines().last().context("an error")?;
+    assert!(
+        last.starts_with("error: ") && last.contains("list nodes, nor list configmaps in namespace"),
+        "{last}"
+    );
+    Ok(())
+}
+
+/// Lets somebody list Nodes and ConfigMaps, and nothing else.
+async fn grant(s: &Scenario, name: &str, user: &str) -> Result<()> {
+    let meta = json!({"name": name});
+    let subjects = json!([{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]);
+    let role_of = |kind: &str| json!({"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+    let rules =
+        |resource: &str| json!([{"apiGroups": [""], "resources": [resource], "verbs": ["get", "list"]}]);
+    let post = PostParams::default();
+    let role = json!({"metadata": meta, "rules": rules("configmaps")});
+    let binding = json!({"metadata": meta, "subjects": subjects, "roleRef": role_of("Role")});
+    Api::<Role>::namespaced(s.client.clone(), &s.namespace)
+        .create(&post, &serde_json::from_value(role)?)
+        .await?;
+    Api::<RoleBinding>::namespaced(s.client.clone(), &s.namespace)
+        .create(&post, &serde_json::from_value(binding)?)
+        .await?;
+    let role = json!({"metadata": meta, "rules": rules("nodes")});
+    let binding = json!({"metadata": meta, "subjects": subjects, "roleRef": role_of("ClusterRole")});
+    Api::<ClusterRole>::all(s.client.clone()).create(&post, &serde_json::from_value(role)?).await?;
+    Api::<ClusterRoleBinding>::all(s.client.clone()).create(&post, &serde_json::from_value(binding)?).await?;
+    Ok(())
+}
+
+pub async fn nodes_are_judged_by_the_rules(s: &Scenario) -> Result<()> {
+    let serial = |serial: &str| labels([("example.com/serial", serial), ("pool", "gold")]);
+    let (one, other) = (s.node("one"), s.node("other"));
+    for (node, labels) in [
+        (&one, serial("s1")),
+        (&other, serial("s1")),
+        (&s.node("nobody"), labels([("pool", "gold")])),
+        (&s.node("unselected"), {
+            let mut labels = serial("s2");
+            labels.insert("throwaway".to_owned(), String::new());
+            labels
+        }),
+    ] {
+        s.create(node, labels).await?;
+    }
+    let ignored =
+        json!({"metadata": {"labels": serial("s3"), "annotations": {"label-storage/ignore": "true"}}});
+    s.create_as(&s.node("ignored"), ignored).await?;
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {by: 'label:example.com/serial'}\nnodes: {selector: '!throwaway'}\n")?;
+    let rules = rules.to_str().context("a path")?;
+
+    let (code, data) = data(s, &["--patience", "0s", "--config", rules])?;
+    assert_eq!(code, Some(3));
+    assert!(reasons(&data).contains(&"identity-contested"), "{data:#}");
+    let nodes = &data["nodes"];
+    let counts = ["total", "withoutIdentity", "notSelected", "ignored", "upToDate"].map(|key| &nodes[key]);
+    assert_eq!(counts, [&json!(5), &json!(1), &json!(1), &json!(1), &json!(0)]);
+    assert_eq!(
+        nodes["contested"],
+        json!([{"identity": "label:example.com/serial=s1", "count": 2, "nodes": [one, other]}])
+    );
+    Ok(())
+}
+
+pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
+    for flags in
+        [&["-o", "xml"][..], &["--nodes", "["], &["--interval", "1ms"], &["--patience", "soon"], &["extra"]]
+    {
+        let told = s.plugin(&[&["status"], flags].concat())?;
+        assert_eq!((told.code, told.out.as_str()), (Some(2), ""), "{flags:?}: {told:?}");
+    }
+    let nowhere = s.file("nowhere");
+    std::fs::write(&nowhere, "apiVersion: v1\nkind: Config\n")?;
+    let told = s.plugin(&["status", "--kubeconfig", nowhere.to_str().context("a path")?])?;
+    assert_eq!((told.code, told.err.lines().count(), told.out.as_str()), (Some(1), 1, ""), "{told:?}");
+    assert!(told.err.starts_with("error: "), "{told:?}");
+    Ok(())
+}
