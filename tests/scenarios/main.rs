@@ -40,6 +40,7 @@ mod monitoring;
 mod ownership;
 mod plugin_check;
 mod plugin_status;
+mod plugin_write;
 mod races;
 mod reading;
 mod records;
@@ -313,6 +314,28 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
             bad_input_is_one_line;
+        plugin_write:
+            a_node_is_restored_at_once_and_once_more
+            what_was_withheld_is_given_where_a_person_says_so
+            what_can_not_be_restored_is_refused_with_advice
+            a_fence_is_passed_only_where_a_person_says_so
+            a_node_that_is_forgotten_returns_without
+            what_is_no_record_is_not_forgotten
+            a_failure_says_what_was_done_and_what_not
+            without_rights_nothing_is_changed_and_the_right_is_named
+            what_is_set_while_a_node_is_away_comes_back
+            a_node_that_has_never_been_there_gets_what_is_set_for_it
+            what_a_node_said_before_does_not_undo_what_is_set
+            a_machine_that_has_never_been_there_gets_what_is_set_for_it
+            what_nothing_can_have_is_bad_usage
+            a_machine_returns_under_another_name
+            a_machine_that_is_there_under_another_name_gets_its_labels
+            a_rename_that_broke_off_is_finished_by_another
+            a_node_that_is_there_gets_an_earlier_version_back
+            a_node_that_is_away_comes_back_with_an_earlier_version
+            where_there_is_nothing_to_go_back_to_it_is_said
+            nothing_is_changed_before_the_answer_is_yes
+            what_has_changed_before_the_answer_is_shown_again;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

@@ -4,7 +4,9 @@
 //!
 //! - [`cli`]: the command line, all of it: help, completion, man pages and docs/cli.md are made from it.
 //! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there; `find`: a Node and its record, by name.
-//! - `output`: tables for people, JSON and YAML for machines; `confirm`: asks before anything is changed.
+//! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
+//! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
+//!   `whereabouts`: whether the Node of a record is there.
 //! - `commands`: a module for each command, or for a few that belong together.
 
 mod changes;
@@ -14,7 +16,10 @@ mod commands;
 mod confirm;
 mod find;
 pub mod manual;
+mod outlook;
 mod output;
+mod whereabouts;
+mod write;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! The record: one ConfigMap for each Node, readable and editable by people, and therefore hostile until checked.
 
 mod config_map;
+mod edited;
 mod history;
 
 use std::collections::BTreeMap;
@@ -49,8 +50,8 @@ const MAX_BYTES: usize = 1 << 20;
 pub struct Record {
     /// The Node's full name.
     pub node: String,
-    /// The incarnation that the labels were read from. `None` where the record doesn't say: then it belongs to no
-    /// living one, and its labels are restored.
+    /// The incarnation that the labels were read from. `None` where they were read from none (a person wrote them down for a Node
+    /// that is still to come), or the record doesn't say: then it belongs to no living one, and its labels are restored.
     pub uid: Option<Uid>,
     /// The version of the Node that the labels were read from.
     pub node_version: Option<ResourceVersion>,
@@ -300,14 +301,20 @@ impl Record {
             leftovers.take_trust().into_iter().for_each(|(name, value)| withhold(name, value));
         }
         more.withheld.retain(|name, _| !next.labels.contains_key(name));
-        more.history = self.more.history.clone();
-        if changed && !self.labels.is_empty() {
-            let of = self.labels_generation.unwrap_or(self.generation);
-            more.history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
-        }
-        let too_many = more.history.len().saturating_sub(rules.history);
-        more.history.drain(..too_many);
+        more.history = self.history_after(changed, rules);
         Self { generation, labels_generation, more, leftovers, ..next }
+    }
+
+    /// What the labels were before, once this is over.
+    fn history_after(&self, has_changed: bool, rules: &Rules) -> Vec<Version> {
+        let mut history = self.more.history.clone();
+        if has_changed && !self.labels.is_empty() {
+            let of = self.labels_generation.unwrap_or(self.generation);
+            history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
+        }
+        let too_many = history.len().saturating_sub(rules.history);
+        history.drain(..too_many);
+        history
     }
 
     /// The next generation of this record, with the Node gone since `departed_at`, or back.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
-use label_storage::node::{RESTORED, Taint};
 use label_storage::restore::{self, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
@@ -14,9 +13,9 @@ use label_storage::{Node, plan_restore};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::engine::{Done, Reading, Worker};
+use label_storage_runtime::patch::Body;
 use label_storage_runtime::records::Found;
 use label_storage_runtime::table::Name;
-use serde::Serialize;
 
 use crate::counts::Counts;
 use crate::planner::Task;
@@ -224,126 +223,4 @@ fn say(node: &Node, patch: &restore::Patch, reason: Reason) {
         reason = reason.as_str(),
         "would restore"
     );
-}
-
-/// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
-/// server refuses it (422, 409) where the Node is another or has changed.
-#[derive(Debug, Serialize)]
-struct Body<'a> {
-    metadata: Metadata<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<Spec<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    uid: &'a str,
-    resource_version: String,
-    labels: BTreeMap<&'a str, &'a str>,
-    annotations: BTreeMap<&'a str, &'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct Spec<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    taints: Option<Vec<WrittenTaint<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unschedulable: Option<bool>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenTaint<'a> {
-    key: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    value: &'a str,
-    effect: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time_added: Option<&'a str>,
-}
-
-impl<'a> From<&'a Taint> for WrittenTaint<'a> {
-    fn from(Taint { key, value, effect, time_added }: &'a Taint) -> Self {
-        Self { key, value, effect, time_added: time_added.as_deref() }
-    }
-}
-
-impl<'a> From<&'a restore::Patch> for Body<'a> {
-    fn from(patch: &'a restore::Patch) -> Self {
-        let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
-        let metadata = Metadata {
-            uid: patch.uid.as_str(),
-            resource_version: patch.version.to_string(),
-            labels: patch.labels().collect(),
-            annotations: patch.annotations().chain(marker).collect(),
-        };
-        let taints = patch.taints.as_ref().map(|taints| taints.iter().map(WrittenTaint::from).collect());
-        let unschedulable = patch.cordons().then_some(true);
-        let has_spec = taints.is_some() || unschedulable.is_some();
-        Self { metadata, spec: has_spec.then_some(Spec { taints, unschedulable }) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use label_storage::{ResourceVersion, Uid};
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_patch_carries_its_guards() {
-        let mut patch = patch();
-        let expected = json!({"metadata": {
-            "uid": "u2",
-            "resourceVersion": "77",
-            "labels": {"k": "v"},
-            "annotations": {"label-storage/restored": "u2/4", "example.com/owner": "me"},
-        }});
-        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON"), expected);
-        patch.restored.clear();
-        patch.marker = None;
-        let metadata = json!({"uid": "u2", "resourceVersion": "77", "labels": {}, "annotations": {}});
-        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON"), json!({"metadata": metadata}));
-    }
-
-    #[test]
-    fn taints_are_sent_as_a_whole() {
-        let taint = |key: &str, value: &str, time_added: Option<&str>| Taint {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            effect: "NoExecute".to_owned(),
-            time_added: time_added.map(str::to_owned),
-        };
-        let mut patch = patch();
-        patch.taints = Some(vec![taint("a", "", Some("2026-11-16T03:31:15Z")), taint("b", "c", None)]);
-        patch.restored.insert("cordon:".to_owned(), "true".to_owned());
-        let spec = json!({
-            "taints": [
-                {"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-16T03:31:15Z"},
-                {"key": "b", "value": "c", "effect": "NoExecute"},
-            ],
-            "unschedulable": true,
-        });
-        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON")["spec"], spec);
-        patch.taints = Some(Vec::new());
-        assert_eq!(serde_json::to_value(Body::from(&patch)).expect("JSON")["spec"]["taints"], json!([]));
-    }
-
-    fn patch() -> restore::Patch {
-        restore::Patch {
-            uid: Uid::new("u2").expect("a uid"),
-            version: ResourceVersion(77),
-            restored: [("k", "v"), ("annotation:example.com/owner", "me")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-            conflicts: Vec::new(),
-            withheld: Vec::new(),
-            taints: None,
-            lifts_startup_taint: false,
-            marker: Some("u2/4".to_owned()),
-            generation: 4,
-        }
-    }
 }

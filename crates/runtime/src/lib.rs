@@ -15,7 +15,7 @@
 //! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
 //!   time.
 //! - [`ahead`]: waiting for what the watch is still to tell.
-//! - [`nodes`] and [`records`]: one Node or record by name. Writing is each daemon's own.
+//! - [`nodes`] and [`records`]: one Node or record by name; [`patch`]: what is sent to change a Node. Writing is each daemon's own.
 //! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may.
 //! - [`clock`]: the time of day, and how far it can be trusted.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
@@ -42,6 +42,7 @@ pub mod nodes;
 mod observer;
 mod ownership;
 pub mod pace;
+pub mod patch;
 pub mod preflight;
 pub mod queue;
 pub mod records;

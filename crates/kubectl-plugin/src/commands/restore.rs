@@ -1,14 +1,164 @@
-//! Not written yet.
+//! Restores Nodes now, once.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use label_storage::kept::Kept;
+use label_storage::restore::{self, Reason, Why};
+use label_storage::rules::{Trust, Winner};
+use label_storage::store::Stored;
+use label_storage::{Node, Record, Rules, plan_restore};
+use label_storage_runtime::patch::Body;
+use label_storage_runtime::records;
 
 use crate::Ended;
+use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::outlook::Outlook;
+use crate::write::{Deed, Plan, Write, carry_out, each_once};
 
-/// Flags.
+/// Flags of `restore`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The nodes, by name
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<String>,
 
-pub(crate) async fn run(_: &Cluster, _: Args) -> Result<Ended> {
-    anyhow::bail!("not written yet")
+    /// Give the node what is stored, also where it has another value
+    #[arg(long)]
+    pub overwrite: bool,
+
+    /// Give back labels under node-restriction.kubernetes.io/, too, whichever machine it is
+    #[arg(long)]
+    pub trust: bool,
+
+    /// Restore also where the rules fence the node off, since it is another machine than the one whose labels are stored
+    #[arg(long)]
+    pub other_machine: bool,
+
+    /// Whether to ask.
+    #[command(flatten)]
+    pub change: Change,
+}
+
+pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
+    let rules = rules(&cluster.rules, &args)?;
+    let restore = |node| Restore { node, rules: rules.clone() };
+    let deeds: Vec<_> = each_once(args.nodes).into_iter().map(restore).collect();
+    carry_out(cluster, args.change, "Restore this?", &deeds).await
+}
+
+/// The rules, but for what the person has said otherwise.
+fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
+    let mut rules = rules.clone();
+    if args.overwrite {
+        rules.conflicts = "*=record".parse()?;
+    }
+    if args.trust {
+        rules.trust = Trust::Name;
+    }
+    rules.fence &= !args.other_machine;
+    Ok(rules)
+}
+
+struct Restore {
+    node: String,
+    rules: Rules,
+}
+
+impl Deed for Restore {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
+        // The Node is read first and the record last, as the restorer does it.
+        let found = cluster.find_known(&self.node).await?;
+        let name = &self.node;
+        let Some(node) = &found.node else {
+            bail!(
+                "node {name} is not there: it is restored when it returns; \
+                 `kubectl label-storage set {name} KEY=VALUE` outlook what it will return with"
+            );
+        };
+        let record = match found.stored() {
+            Stored::Record(record) => record,
+            Stored::Nothing => bail!("nothing is stored of node {name}"),
+            Stored::Unreadable => {
+                let what = found.record.as_ref().and_then(records::Found::complaint).unwrap_or_default();
+                bail!("the record of node {name} can't be used: {what}");
+            }
+        };
+        cluster.require_uncontested(&found).await?;
+        let (plan, is_again) = plan(node, record, &self.rules);
+        let patch = match (plan.reason, plan.patch) {
+            (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
+            (Reason::Ignored, _) => {
+                bail!("node {name} is not to be touched: remove its annotation label-storage/ignore first")
+            }
+            (Reason::NoIdentity, _) => bail!(
+                "node {name} does not have what its record would be filed under, which is its {}",
+                cluster.rules.identity
+            ),
+            (Reason::OtherMachine, _) => bail!(
+                "node {name} is another machine than the one whose labels are stored, and the rules have a fence: \
+                 --other-machine restores it all the same"
+            ),
+            (Reason::NothingStored, _) => bail!("nothing is left in the record of node {name}"),
+            (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
+        };
+        let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
+        let outlook = show(node, record, &patch, has_effect);
+        let mut writes = Vec::new();
+        if has_effect {
+            writes.push(Write::patch(node, &Body::from(&patch))?);
+        }
+        Ok(Plan { outlook, writes, done: format!("node/{name} restored") })
+    }
+}
+
+/// What the restorer would do if it had never had to do with this Node: what was removed since is given again, if it is still stored. Says
+/// whether that is so.
+fn plan(node: &Node, record: &Record, rules: &Rules) -> (restore::Plan, bool) {
+    let plan = plan_restore(node, Stored::Record(record), rules, false);
+    if !matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored) {
+        return (plan, false);
+    }
+    let node = Node { marker: None, ..node.clone() };
+    let record = Record { uid: None, ..record.clone() };
+    (plan_restore(&node, Stored::Record(&record), rules, false), true)
+}
+
+fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Outlook {
+    let name = &node.name;
+    let mut outlook = match has_effect {
+        true => Outlook::new(format!("node {name} is restored:")),
+        false => Outlook::new(format!("node {name} has all that it can be given")),
+    };
+    for (name, value) in &patch.restored {
+        outlook.changes(name, Kept::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
+    }
+    if patch.lifts_startup_taint {
+        outlook.also("pods may come: the taint label-storage/restoring is taken off");
+    }
+    if has_effect && patch.restored.is_empty() {
+        outlook.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
+    }
+    for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
+        let name = &conflict.name;
+        let own = Kept::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
+        let stored = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
+        let stored = stored.unwrap_or_default();
+        outlook.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
+    }
+    for withheld in &patch.withheld {
+        let why = match withheld.why {
+            Why::OtherMachine => "it is another machine than the one that was trusted: --trust gives it",
+            Why::MachineUnknown => {
+                "nobody knows whether it is the machine that was trusted: --trust gives it"
+            }
+            Why::Never => "such is never given back",
+            Why::TooLarge => "there is no room left in the node's annotations",
+        };
+        outlook.note(format!("{} is withheld: {why}", withheld.name));
+    }
+    outlook
 }

@@ -1,14 +1,207 @@
-//! Not written yet.
+//! Brings an earlier version of a Node's labels back.
 
-use anyhow::Result;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use label_storage::kept::Kept;
+use label_storage::node::KEEP;
+use label_storage::record::{Version, Withheld};
+use label_storage::restore::{Reason, decide};
+use label_storage::rules::patterns::{Kind, MACHINE_FACTS, Patterns};
+use label_storage::rules::{Trust, never};
+use label_storage::store::Stored;
+use label_storage::{Node, Record, ResourceVersion};
+use label_storage_runtime::patch::Body;
+use label_storage_runtime::records;
 
 use crate::Ended;
+use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::outlook::Outlook;
+use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
+use crate::write::{Deed, Plan, Write, carry_out};
 
-/// Flags.
+/// Flags of `rollback`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The node, by name
+    #[arg(value_name = "NODE")]
+    pub node: String,
 
-pub(crate) async fn run(_: &Cluster, _: Args) -> Result<Ended> {
-    anyhow::bail!("not written yet")
+    /// The version to go back to, by its generation, as `history` shows it
+    #[arg(long, value_name = "GENERATION")]
+    pub to: u64,
+
+    /// Bring labels under node-restriction.kubernetes.io/ back, too, whichever machine had them
+    #[arg(long)]
+    pub trust: bool,
+
+    /// Whether to ask.
+    #[command(flatten)]
+    pub change: Change,
+}
+
+pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
+    let change = args.change;
+    carry_out(cluster, change, "Roll this back?", &[Rollback { args, has_waited: Cell::new(false) }]).await
+}
+
+struct Rollback {
+    args: Args,
+    has_waited: Cell<bool>,
+}
+
+impl Deed for Rollback {
+    fn node(&self) -> &str {
+        &self.args.node
+    }
+
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
+        let name = &self.args.node;
+        let mut found = cluster.find_known(name).await?;
+        if !self.has_waited.replace(true) {
+            found = cluster.once_departed(found).await?;
+        }
+        let (Some(config_map), Stored::Record(record)) = (&found.record, found.stored()) else {
+            let what = found.record.as_ref().and_then(records::Found::complaint);
+            match what {
+                Some(what) => bail!("the record of node {name} can't be used: {what}"),
+                None => bail!("nothing is stored of node {name}"),
+            }
+        };
+        let version = version(record, self.args.to)?;
+        match (&found.node, cluster.whereabouts(&found).await?) {
+            (Some(node), Whereabouts::There(_)) => {
+                cluster.require_uncontested(&found).await?;
+                self.plan_node(cluster, node, record, version)
+            }
+            (None, Whereabouts::Away(seen)) => self.plan_record(cluster, config_map, record, version, seen),
+            (None, Whereabouts::There(others)) => bail!("the node is there as {}", others.join(" and ")),
+            (Some(_), Whereabouts::Away(_)) => bail!("node {name} was just deleted: try again"),
+        }
+    }
+}
+
+/// The version of this generation.
+fn version(record: &Record, generation: u64) -> Result<&Version> {
+    let name = &record.node;
+    if let Some(version) = record.more.history.iter().find(|version| version.generation == generation) {
+        return Ok(version);
+    }
+    if record.labels_generation == Some(generation) {
+        bail!("generation {generation} is what is stored of node {name} now");
+    }
+    let all: Vec<_> = record.more.history.iter().map(|version| version.generation.to_string()).collect();
+    if all.is_empty() {
+        bail!("no earlier version is stored of node {name}");
+    }
+    bail!("generation {generation} is not stored of node {name}: there are {}", all.join(", "));
+}
+
+impl Rollback {
+    fn is_distrusted(&self, kept: Kept<'_>, cluster: &Cluster) -> bool {
+        kept.is_trust() && cluster.rules.trust == Trust::SameMachine && !self.args.trust
+    }
+
+    /// The Node is there, and what it has is what is stored: so it is the Node that is changed.
+    fn plan_node(&self, cluster: &Cluster, node: &Node, record: &Record, version: &Version) -> Result<Plan> {
+        let name = &node.name;
+        let mut outlook =
+            Outlook::new(format!("node {name} gets back what it had in generation {}:", self.args.to));
+        match decide(&node.summary(), Stored::Record(record.summary())) {
+            Reason::Returned => bail!(
+                "node {name} is still to be restored: do that first, with `kubectl label-storage restore {name}`"
+            ),
+            Reason::Ignored => {
+                outlook.note("it has the annotation label-storage/ignore: this is not stored");
+            }
+            _ => (),
+        }
+        let facts = Patterns::of(Kind::Label, [MACHINE_FACTS])?;
+        let is_ours = |kept: Kept<'_>| match kept {
+            Kept::Label(key) => !facts.matches(key),
+            Kept::Annotation(key) => key == KEEP || !never::is_machine_annotation(key),
+            Kept::Taint { key, .. } => !never::is_lifecycle_taint(key),
+            Kept::Cordon => true,
+        };
+        let mut edits = BTreeMap::new();
+        for (name, value) in &version.labels {
+            let Some(kept) = Kept::parse(name).filter(|kept| is_ours(*kept)) else { continue };
+            let own = node.value_of(kept);
+            if own == Some(value) {
+                continue;
+            }
+            if self.is_distrusted(kept, cluster) {
+                outlook.note(format!(
+                    "{name} is left alone, since it may have been another machine's: --trust gives it"
+                ));
+                continue;
+            }
+            outlook.changes(name, own, Some(value));
+            edits.insert(name.clone(), Some(value.clone()));
+        }
+        // What nobody ever stored stays.
+        let past = record.more.history.iter().flat_map(|version| version.labels.keys());
+        let known = record.labels.keys().chain(past).filter(|name| !version.labels.contains_key(*name));
+        for name in known {
+            let Some(kept) = Kept::parse(name).filter(|kept| is_ours(*kept)) else { continue };
+            if let Some(own) = node.value_of(kept)
+                && edits.insert(name.clone(), None).is_none()
+            {
+                outlook.changes(name, Some(own), None);
+            }
+        }
+        let mut writes = Vec::new();
+        if edits.is_empty() {
+            outlook.note("it has all of it");
+        } else {
+            writes.push(Write::patch(node, &Body::changing(node, &edits))?);
+        }
+        Ok(Plan { outlook, writes, done: format!("node/{name} rolled back, and the storer stores that") })
+    }
+
+    /// The Node is away: it will come back with what is stored.
+    fn plan_record(
+        &self,
+        cluster: &Cluster,
+        found: &records::Found,
+        record: &Record,
+        version: &Version,
+        seen: ResourceVersion,
+    ) -> Result<Plan> {
+        let name = &record.node;
+        let mut labels = version.labels.clone();
+        let mut withheld = record.more.withheld.clone();
+        let mut notes = Vec::new();
+        // The record may have gone through several machines since, and none is to have what another was trusted with.
+        let distrusted = labels.extract_if(.., |name, value| {
+            record.labels.get(name) != Some(value)
+                && Kept::parse(name).is_some_and(|kept| self.is_distrusted(kept, cluster))
+        });
+        for (name, value) in distrusted {
+            notes.push(format!(
+                "{name} is set aside, since it may have been another machine's: --trust gives it"
+            ));
+            let is_same = withheld.get(&name).is_some_and(|kept| kept.value == value);
+            if !is_same {
+                withheld.insert(name, Withheld { value, system_uuid: None });
+            }
+        }
+        let heading = format!("node {name} will come back with what it had in generation {}:", self.args.to);
+        let mut outlook = Outlook::between(heading, &record.labels, &labels);
+        notes.iter().for_each(|what| outlook.note(what));
+        let edited = record.edited(labels, withheld, Some(seen), jiff::Timestamp::now(), &cluster.rules);
+        let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
+        let mut writes = Vec::new();
+        if is_same {
+            outlook.note("it is so already");
+        } else {
+            if record.uid.is_some() && record.departed_at.is_none() {
+                outlook.note(NOT_DEPARTED);
+            }
+            writes.push(Write::replace(&edited, found)?);
+        }
+        Ok(Plan { outlook, writes, done: format!("record of node/{name} rolled back") })
+    }
 }

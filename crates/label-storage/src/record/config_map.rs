@@ -94,7 +94,8 @@ impl Record {
             }
             (None, None) => return Err(Unreadable::NoNode(name.to_owned())),
         };
-        let uid = annotations.required(NODE_UID, &mut damage, |uid| Uid::new(uid));
+        // A record without was made by a person, for a Node that is still to come.
+        let uid = annotations.optional(NODE_UID, &mut damage, |uid| Uid::new(uid));
         let node_version =
             annotations.required(NODE_RESOURCE_VERSION, &mut damage, |version| version.parse().ok());
         let generation = annotations.required(GENERATION, &mut damage, |generation| generation.parse().ok());

@@ -7,6 +7,7 @@ use crate::fixtures::{encode, record, second, uid};
 use crate::key;
 use crate::name::record_name;
 
+mod edited;
 mod history;
 mod identity;
 mod machines;
@@ -165,14 +166,14 @@ fn a_bad_annotation_costs_only_itself() {
             );
         }
     }
-    for annotation in [NODE_UID, NODE_RESOURCE_VERSION, GENERATION, LABELS_GENERATION, CAPTURED_AT, NODE] {
+    for annotation in [NODE_RESOURCE_VERSION, GENERATION, LABELS_GENERATION, CAPTURED_AT, NODE] {
         let decoded = tampered(|config_map| remove_annotation(config_map, annotation)).expect("readable");
         assert_eq!(decoded.damage, [Damage::Annotation(annotation)]);
     }
-    assert_eq!(
-        tampered(|config_map| remove_annotation(config_map, DEPARTED_AT)).expect("readable").damage,
-        []
-    );
+    for annotation in [DEPARTED_AT, NODE_UID] {
+        let decoded = tampered(|config_map| remove_annotation(config_map, annotation)).expect("readable");
+        assert_eq!(decoded.damage, [], "{annotation}");
+    }
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! Whether the Node of a record is there.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::api::ListParams;
+use label_storage::ResourceVersion;
+use label_storage::rules::IdentityBy;
+use label_storage_runtime::call;
+use label_storage_runtime::eyes::Sight;
+
+use crate::cluster::Cluster;
+use crate::find::Found;
+
+/// For how long a storer may need to write down that a Node is gone, and what it said last.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a Node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// It is there, under this name, and perhaps others claim to be it.
+    There(Vec<String>),
+    /// It was not there when the cluster was at this version.
+    Away(ResourceVersion),
+}
+
+impl Cluster {
+    /// Where the Node is that this record is of, or would be.
+    pub(crate) async fn whereabouts(&self, found: &Found) -> Result<Whereabouts> {
+        let (claimants, version) = if self.rules.identity == IdentityBy::Name {
+            self.named(&found.name).await?
+        } else {
+            self.claimants(&found.filed_under).await?
+        };
+        Ok(if claimants.is_empty() { Whereabouts::Away(version) } else { Whereabouts::There(claimants) })
+    }
+
+    /// An error where this Node is not the only one to claim its record: then nothing is concluded from any of them.
+    pub(crate) async fn require_uncontested(&self, found: &Found) -> Result<()> {
+        if self.rules.identity == IdentityBy::Name {
+            return Ok(());
+        }
+        let (claimants, _) = self.claimants(&found.filed_under).await?;
+        if claimants.len() > 1 {
+            bail!(
+                "nodes {} all claim to be {}: remove all but one of them first",
+                claimants.join(" and "),
+                found.filed_under
+            );
+        }
+        Ok(())
+    }
+
+    /// The Node of this name, if there is one, and the version of the cluster at which that was so: a single Node that is not there has none.
+    async fn named(&self, name: &str) -> Result<(Vec<String>, ResourceVersion)> {
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let nodes = self.nodes(Sight::WhatIsThere);
+        let listed = call::one("list nodes", nodes.api().list_metadata(&params)).await?;
+        let version = listed.metadata.resource_version.and_then(|version| version.parse().ok());
+        let version = version.context("can't list nodes: the API server does not say at which version")?;
+        Ok((listed.items.into_iter().filter_map(|node| node.metadata.name).collect(), version))
+    }
+
+    /// The Nodes that have this for their identity.
+    async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
+        let claimants = Arc::new(Mutex::new(Vec::new()));
+        let (collected, wanted) = (Arc::clone(&claimants), filed_under.to_owned());
+        let eyes = self.eyes(Sight::WhatIsThere);
+        let each = move |object| {
+            if let Ok(node) = eyes.node(object)
+                && node.filed_under() == wanted
+            {
+                collected.lock().unwrap_or_else(PoisonError::into_inner).push(node.name);
+            }
+        };
+        let listed = self.node_source(Sight::WhatIsThere).list(each).await?;
+        let claimants = std::mem::take(&mut *claimants.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok((claimants, listed.version))
+    }
+
+    /// The same, once a storer has written down that the Node is gone, and with that what it said last; or when it is clear that none does.
+    pub(crate) async fn once_departed(&self, found: Found) -> Result<Found> {
+        let is_awaited = |found: &Found| {
+            let record = found.record().filter(|_| found.node.is_none());
+            record.is_some_and(|record| record.uid.is_some() && record.departed_at.is_none())
+        };
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut found = found;
+        while is_awaited(&found) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            found = self.find(&found.filed_under).await?;
+        }
+        Ok(found)
+    }
+}
+
+/// What is to be said about a record that no storer has written the departure of its Node into.
+pub(crate) const NOT_DEPARTED: &str =
+    "no storer has noted yet that the node is gone: labels that it was given last may be missing here";

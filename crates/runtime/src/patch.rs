@@ -1,0 +1,225 @@
+//! A patch of a Node, as it is sent: with the guards, and all of it or nothing.
+
+use std::collections::BTreeMap;
+
+use label_storage::Node;
+use label_storage::kept::Kept;
+use label_storage::node::{RESTORED, Taint};
+use label_storage::restore;
+use serde::Serialize;
+
+/// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
+/// server refuses it (422, 409) where the Node is another or has changed.
+#[derive(Debug, Serialize)]
+pub struct Body<'a> {
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Spec<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    uid: &'a str,
+    resource_version: String,
+    labels: BTreeMap<&'a str, Option<&'a str>>,
+    annotations: BTreeMap<&'a str, Option<&'a str>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Spec<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taints: Option<Vec<WrittenTaint<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unschedulable: Option<bool>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenTaint<'a> {
+    key: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    value: &'a str,
+    effect: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_added: Option<&'a str>,
+}
+
+impl<'a> From<&'a Taint> for WrittenTaint<'a> {
+    fn from(Taint { key, value, effect, time_added }: &'a Taint) -> Self {
+        Self { key, value, effect, time_added: time_added.as_deref() }
+    }
+}
+
+impl<'a> From<&'a restore::Patch> for Body<'a> {
+    fn from(patch: &'a restore::Patch) -> Self {
+        let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
+        let metadata = Metadata {
+            uid: patch.uid.as_str(),
+            resource_version: patch.version.to_string(),
+            labels: patch.labels().map(|(key, value)| (key, Some(value))).collect(),
+            annotations: patch.annotations().chain(marker).map(|(key, value)| (key, Some(value))).collect(),
+        };
+        let taints = patch.taints.as_ref().map(|taints| taints.iter().map(WrittenTaint::from).collect());
+        Self::new(metadata, taints, patch.cordons().then_some(true))
+    }
+}
+
+impl<'a> Body<'a> {
+    /// Gives a Node that was just read these values, by the names of what is kept (see [`Kept`]); `None` takes one away. A name that
+    /// stands for nothing is left out.
+    pub fn changing(node: &'a Node, changes: &'a BTreeMap<String, Option<String>>) -> Self {
+        let mut metadata = Metadata {
+            uid: node.uid.as_str(),
+            resource_version: node.version.to_string(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        };
+        let before: Vec<_> = node.extras.taints.iter().map(WrittenTaint::from).collect();
+        let mut taints: Vec<_> = node.extras.taints.iter().map(WrittenTaint::from).collect();
+        let mut unschedulable = None;
+        for (name, value) in changes {
+            let value = value.as_deref();
+            match Kept::parse(name) {
+                Some(Kept::Label(key)) => _ = metadata.labels.insert(key, value),
+                Some(Kept::Annotation(key)) => _ = metadata.annotations.insert(key, value),
+                Some(Kept::Taint { effect, key }) => change_taint(&mut taints, effect, key, value),
+                Some(Kept::Cordon) => unschedulable = Some(value.is_some()),
+                None => (),
+            }
+        }
+        let taints = (taints != before).then_some(taints);
+        Self::new(metadata, taints, unschedulable)
+    }
+
+    fn new(
+        metadata: Metadata<'a>,
+        taints: Option<Vec<WrittenTaint<'a>>>,
+        unschedulable: Option<bool>,
+    ) -> Self {
+        let has_spec = taints.is_some() || unschedulable.is_some();
+        Self { metadata, spec: has_spec.then_some(Spec { taints, unschedulable }) }
+    }
+}
+
+fn change_taint<'a>(
+    taints: &mut Vec<WrittenTaint<'a>>,
+    effect: &'a str,
+    key: &'a str,
+    value: Option<&'a str>,
+) {
+    let place = taints.iter().position(|taint| taint.effect == effect && taint.key == key);
+    match (place, value) {
+        (Some(place), Some(value)) => taints[place].value = value,
+        (Some(place), None) => _ = taints.remove(place),
+        (None, Some(value)) => taints.push(WrittenTaint { key, value, effect, time_added: None }),
+        (None, None) => (),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage::{ResourceVersion, Uid};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn body(body: &Body<'_>) -> Value {
+        serde_json::to_value(body).expect("JSON")
+    }
+
+    #[test]
+    fn a_patch_carries_its_guards() {
+        let mut patch = patch();
+        let expected = json!({"metadata": {
+            "uid": "u2",
+            "resourceVersion": "77",
+            "labels": {"k": "v"},
+            "annotations": {"label-storage/restored": "u2/4", "example.com/owner": "me"},
+        }});
+        assert_eq!(body(&Body::from(&patch)), expected);
+        patch.restored.clear();
+        patch.marker = None;
+        let metadata = json!({"uid": "u2", "resourceVersion": "77", "labels": {}, "annotations": {}});
+        assert_eq!(body(&Body::from(&patch)), json!({"metadata": metadata}));
+    }
+
+    fn taint(key: &str, value: &str, time_added: Option<&str>) -> Taint {
+        Taint {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            effect: "NoExecute".to_owned(),
+            time_added: time_added.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn taints_are_sent_as_a_whole() {
+        let mut patch = patch();
+        patch.taints = Some(vec![taint("a", "", Some("2026-11-16T03:31:15Z")), taint("b", "c", None)]);
+        patch.restored.insert("cordon:".to_owned(), "true".to_owned());
+        let spec = json!({
+            "taints": [
+                {"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-16T03:31:15Z"},
+                {"key": "b", "value": "c", "effect": "NoExecute"},
+            ],
+            "unschedulable": true,
+        });
+        assert_eq!(body(&Body::from(&patch))["spec"], spec);
+        patch.taints = Some(Vec::new());
+        assert_eq!(body(&Body::from(&patch))["spec"]["taints"], json!([]));
+    }
+
+    #[test]
+    fn what_is_changed_may_go() {
+        let mut node = Node::new("a".to_owned(), "u2".to_owned(), "77", [].into(), None).expect("a node");
+        node.extras.taints = vec![taint("a", "b", None), taint("kept", "", None)];
+        let changes = [
+            ("pool", Some("gold")),
+            ("old", None),
+            ("annotation:example.com/owner", None),
+            ("taint:NoExecute:a", None),
+            ("taint:NoSchedule:dedicated", Some("gpu")),
+            ("cordon:", None),
+        ];
+        let changes = changes.map(|(name, value)| (name.to_owned(), value.map(str::to_owned))).into();
+        let expected = json!({
+            "metadata": {
+                "uid": "u2",
+                "resourceVersion": "77",
+                "labels": {"pool": "gold", "old": null},
+                "annotations": {"example.com/owner": null},
+            },
+            "spec": {
+                "taints": [
+                    {"key": "kept", "effect": "NoExecute"},
+                    {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"},
+                ],
+                "unschedulable": false,
+            },
+        });
+        assert_eq!(body(&Body::changing(&node, &changes)), expected);
+        let changes = [("taint:NoExecute:a".to_owned(), Some("b".to_owned()))].into();
+        assert_eq!(
+            body(&Body::changing(&node, &changes)).get("spec"),
+            None,
+            "no other taints than there are"
+        );
+    }
+
+    fn patch() -> restore::Patch {
+        restore::Patch {
+            uid: Uid::new("u2").expect("a uid"),
+            version: ResourceVersion(77),
+            restored: [("k", "v"), ("annotation:example.com/owner", "me")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            conflicts: Vec::new(),
+            withheld: Vec::new(),
+            taints: None,
+            lifts_startup_taint: false,
+            marker: Some("u2/4".to_owned()),
+            generation: 4,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `forget`.
+
+use anyhow::Result;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use label_storage::name::record_name;
+use serde_json::json;
+
+use super::{departed, does, has_lines, refuses, stored};
+use crate::scenario::{Labels, Scenario, labels};
+
+pub async fn a_node_that_is_forgotten_returns_without(s: &Scenario) -> Result<()> {
+    let (_storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    let said = does(s, &["forget", &node, "--dry-run"])?;
+    has_lines(
+        &said,
+        &["  -pool=gold", "  ! the node is not there: what it had is gone for good, and it returns without"],
+    )?;
+    assert!(s.record(&node).await?.is_some());
+    does(s, &["forget", &node, "--yes"])?;
+    assert!(s.record(&node).await?.is_none());
+    s.create(&node, labels([("new", "1")])).await?;
+    s.eventually_stored(&node, labels([("new", "1")])).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
+
+    // While it is there, its record is made anew.
+    let before = s.config_map(&node).await?.and_then(|record| record.metadata.uid);
+    let said = does(s, &["forget", &node, "--yes"])?;
+    has_lines(&said, &["  ! the node is there: the storer makes a new record of what it has now"])?;
+    s.eventually("another record", true, async || {
+        let uid = s.config_map(&node).await?.and_then(|record| record.metadata.uid);
+        Ok(uid.is_some() && uid != before)
+    })
+    .await?;
+    s.eventually_stored(&node, labels([("new", "1")])).await
+}
+
+pub async fn what_is_no_record_is_not_forgotten(s: &Scenario) -> Result<()> {
+    let (node, foreign) = (s.node("a"), s.node("foreign"));
+    stored(s, &node, &labels([("pool", "gold")])).await?;
+    s.occupy_record(&foreign).await?;
+    refuses(s, &["forget", &foreign, "--yes"], &["not a record", "managed-by"])?;
+    refuses(s, &["forget", &s.node("nobody"), "--yes"], &["nothing is stored of node"])?;
+    let nobody = s.node("nobody");
+    let both = ["forget", node.as_str(), &nobody, &foreign, "--yes"];
+    refuses(s, &both, &["nothing was changed", &nobody, "managed-by"])?;
+    assert!(s.record(&node).await?.is_some() && s.config_map(&foreign).await?.is_some());
+    // A record that is broken can be got rid of.
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
+    does(s, &["forget", &node, &node, "--yes"])?;
+    assert!(s.config_map(&node).await?.is_none());
+    Ok(())
+}
+
+pub async fn a_failure_says_what_was_done_and_what_not(s: &Scenario) -> Result<()> {
+    let nodes = ["a", "b", "c"].map(|name| s.node(name));
+    for node in &nodes {
+        departed(s, node, &labels([("pool", "gold")])).await?;
+    }
+    let somebody = format!("{}-somebody", s.namespace);
+    let rights = json!({"metadata": {"name": somebody}, "rules": [
+        {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [record_name(&nodes[0])], "verbs": ["delete"]},
+    ]});
+    let binding = json!({
+        "metadata": {"name": somebody},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": somebody},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": somebody}],
+    });
+    let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
+        (Api::all(s.client.clone()), Api::all(s.client.clone()));
+    roles.create(&PostParams::default(), &serde_json::from_value(rights)?).await?;
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    let [a, b, c] = &nodes;
+    // Rights take a moment to be known.
+    let args = ["forget", a, b, c, "--as", &somebody];
+    s.eventually("rights", Some(0), async || Ok(s.plugin(&[&args[..], &["--dry-run"]].concat())?.code))
+        .await?;
+    let what = [
+        format!("done: {a}; not done: {b}, {c}"),
+        "delete resource \"configmaps\"".to_owned(),
+        format!("in the namespace \"{}\"", s.namespace),
+    ];
+    let told = s.plugin(&[&args[..], &["--yes"]].concat())?;
+    assert_eq!(told.code, Some(1));
+    for part in &what {
+        assert!(told.err.contains(part), "{told:?}");
+    }
+    let there = [s.record(a).await?.is_some(), s.record(b).await?.is_some(), s.record(c).await?.is_some()];
+    assert_eq!(there, [false, true, true]);
+    Ok(())
+}
+
+pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    departed(s, &node, &labels([("pool", "gold")])).await?;
+    for args in [
+        &["restore", &node][..],
+        &["forget", &node],
+        &["set", &node, "a=b"],
+        &["rename", &node, "other"],
+        &["rollback", &node, "--to", "1"],
+    ] {
+        let args = [args, &["--yes", "--as", "nobody"]].concat();
+        refuses(s, &args, &["User \"nobody\" cannot get resource"])?;
+    }
+    assert_eq!(s.record(&node).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `rename`.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use serde_json::json;
+
+use super::{departed, does, has_lines, refuses};
+use crate::scenario::{Labels, Scenario, labels};
+
+pub async fn a_machine_returns_under_another_name(s: &Scenario) -> Result<()> {
+    let (_storer, restorer) = s.pair()?;
+    let (old, new) = (s.node("old"), s.node("new"));
+    let kept = labels([("pool", "gold")]);
+    s.create(&old, kept.clone()).await?;
+    s.eventually_stored(&old, kept.clone()).await?;
+    let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
+    refuses(s, &rename, &["is there", "--force"])?;
+    s.delete(&old).await?;
+    does(s, &["rename", &old, &new, "--dry-run"])?;
+    assert!(s.record(&old).await?.is_some() && s.record(&new).await?.is_none());
+    does(s, &rename)?;
+    assert!(s.record(&old).await?.is_none());
+    s.create(&new, Labels::new()).await?;
+    s.eventually_stored(&new, kept.clone()).await?;
+    s.eventually_labelled(&new, kept.clone()).await?;
+    s.create(&old, labels([("new", "1")])).await?;
+    s.eventually_stored(&old, labels([("new", "1")])).await?;
+    s.has_acted(&restorer, &old).await?;
+    assert_eq!(s.labels(&old).await?, labels([("new", "1")]), "it has nothing to do with that name any more");
+
+    // Both are there. It is the person's wish.
+    s.label(&new, [("pool", None)]).await?;
+    s.eventually("nothing is stored of it", true, async || {
+        Ok(s.record(&new).await?.is_none_or(|record| record.labels.is_empty()))
+    })
+    .await?;
+    does(s, &[&rename[..], &["--force", "--replace"]].concat())?;
+    s.eventually_stored(&new, labels([("new", "1")])).await?;
+    s.eventually_stored(&old, labels([("new", "1")])).await
+}
+
+pub async fn a_machine_that_is_there_under_another_name_gets_its_labels(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = s.pair()?;
+    let (old, new) = (s.node("old"), s.node("new"));
+    let kept = labels([("pool", "gold"), ("zone", "a")]);
+    s.create(&old, kept.clone()).await?;
+    s.eventually_stored(&old, kept.clone()).await?;
+    s.delete(&old).await?;
+    // It has been restored before, from a record that had come far.
+    s.create(&new, labels([("zone", "b")])).await?;
+    for own in ["3", "2", "1"] {
+        s.label(&new, [("own", Some(own))]).await?;
+        s.eventually_stored(&new, labels([("zone", "b"), ("own", own)])).await?;
+    }
+    s.delete(&new).await?;
+    s.create(&new, Labels::new()).await?;
+    s.eventually_stored(&new, labels([("zone", "b"), ("own", "1")])).await?;
+    let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
+    refuses(s, &rename, &["something is stored of node", "--replace"])?;
+    let said = does(s, &[&rename[..], &["--replace"]].concat())?;
+    has_lines(&said, &["  +pool=gold", "  -zone=b", "  +zone=a", "  -own=1"])?;
+    let all = labels([("pool", "gold"), ("zone", "b"), ("own", "1")]);
+    s.eventually_stored(&new, all.clone()).await?;
+    s.eventually_labelled(&new, all).await?;
+    assert!(s.record(&old).await?.is_none());
+    Ok(())
+}
+
+pub async fn a_rename_that_broke_off_is_finished_by_another(s: &Scenario) -> Result<()> {
+    let (old, new) = (s.node("old"), s.node("new"));
+    departed(s, &old, &labels([("pool", "gold")])).await?;
+    let mut half: ConfigMap = s.config_map(&old).await?.context("a record")?;
+    half.metadata.name = Some(label_storage::name::record_name(&new));
+    half.metadata.resource_version = None;
+    half.metadata.uid = None;
+    let annotations = half.metadata.annotations.get_or_insert_default();
+    annotations.insert("label-storage/node".to_owned(), new.clone());
+    s.config_maps.create(&PostParams::default(), &half).await?;
+    does(s, &["rename", &old, &new, "--yes"])?;
+    assert!(s.record(&old).await?.is_none());
+    assert_eq!(s.record(&new).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
+    refuses(s, &["rename", &old, &new, "--yes"], &["nothing is stored of node"])?;
+    refuses(s, &["rename", &new, &new, "--yes"], &["are one name"])?;
+    s.occupy_record(&old).await?;
+    refuses(s, &["rename", &new, &old, "--yes", "--replace"], &["not a record"])?;
+    s.patch_record(&new, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
+    refuses(s, &["rename", &new, &s.node("c"), "--yes"], &["can't be read"])
+}

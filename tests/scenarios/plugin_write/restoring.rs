@@ -1,0 +1,117 @@
+//! `restore`.
+
+use anyhow::{Result, ensure};
+use label_storage::node::RESTORED;
+use serde_json::json;
+
+use super::{TRUST, does, has_lines, on, refuses, stored};
+use crate::scenario::{Labels, Scenario, labels};
+
+pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    stored(s, &node, &labels([("pool", "gold"), ("zone", "a")])).await?;
+    s.delete(&node).await?;
+    s.create(&node, labels([("pool", "silver")])).await?;
+
+    let said = does(s, &["restore", &node, "--dry-run"])?;
+    has_lines(
+        &said,
+        &["  +zone=a", "  ! pool stays silver, though gold is stored: --overwrite gives it that"],
+    )?;
+    refuses(s, &["restore", &node], &["there is nobody to ask", "--yes"])?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]), "nothing was changed");
+
+    does(s, &["restore", &node, "--yes"])?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "silver"), ("zone", "a")]));
+    let marker = s.get(&node).await?.metadata.annotations.and_then(|mut all| all.remove(RESTORED));
+    assert!(marker.is_some(), "it is marked, so that its own labels are stored from now on");
+
+    // It has been restored: what it lacks by now was removed, and is given again because a person says so.
+    s.label(&node, [("zone", None)]).await?;
+    let said = does(s, &["restore", &node, "--overwrite", "--yes"])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold", "  +zone=a", &format!("node/{node} restored")])?;
+    let all = labels([("pool", "gold"), ("zone", "a")]);
+    assert_eq!(s.labels(&node).await?, all);
+    let said = does(s, &["restore", &node])?;
+    has_lines(&said, &[&format!("node {node} has all that it can be given")])?;
+
+    // The daemons go on from there, and do not bring anything back.
+    let (_storer, restorer) = s.pair()?;
+    s.eventually_stored(&node, all).await?;
+    s.label(&node, [("zone", None)]).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "gold")]));
+    Ok(())
+}
+
+pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = s.pair()?;
+    let (node, m1, m2) =
+        (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31", "4c4c4544-0002-4410-8058-b4c04f564c32");
+    let all = labels([("pool", "gold"), (TRUST, "1")]);
+    s.create_as(&node, on(m1, json!(all))).await?;
+    s.eventually_stored(&node, all.clone()).await?;
+    s.delete(&node).await?;
+    s.create_as(&node, on(m2, json!({}))).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+
+    let said = does(s, &["restore", &node, "--dry-run"])?;
+    ensure!(said.contains(&format!("{TRUST} is withheld: it is another machine")), "{said}");
+    assert_eq!(s.labels(&node).await?, labels([("pool", "gold")]));
+    does(s, &["restore", &node, "--trust", "--yes"])?;
+    assert_eq!(s.labels(&node).await?, all);
+    s.eventually_stored(&node, all.clone()).await?;
+    // From now on it is this machine's, to keep and to lose.
+    s.has_acted(&storer, &node).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, all);
+    s.label(&node, [(TRUST, None)]).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "gold")]));
+    Ok(())
+}
+
+pub async fn what_can_not_be_restored_is_refused_with_advice(s: &Scenario) -> Result<()> {
+    let (node, other, away) = (s.node("a"), s.node("b"), s.node("away"));
+    refuses(s, &["restore", &s.node("nobody"), "--yes"], &["there is no node"])?;
+    refuses(s, &["restore", "No_Name", "--yes"], &["is not the name of a node"])?;
+    stored(s, &node, &labels([("pool", "gold")])).await?;
+    s.create(&other, Labels::new()).await?;
+    refuses(s, &["restore", &other, "--yes"], &["nothing is stored of node"])?;
+    super::departed(s, &away, &labels([("pool", "gold")])).await?;
+    refuses(s, &["restore", &away, "--yes"], &["is not there", "label-storage set"])?;
+
+    // All or nothing.
+    s.label(&node, [("pool", None)]).await?;
+    refuses(s, &["restore", &node, &other, "--yes"], &["nothing was changed", &other])?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+
+    s.annotate(&node, [("label-storage/ignore", Some("true"))]).await?;
+    refuses(s, &["restore", &node, "--yes"], &["label-storage/ignore"])?;
+    s.annotate(&node, [("label-storage/ignore", None)]).await?;
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
+    refuses(s, &["restore", &node, "--yes"], &["can't be used", "label-storage/node"])?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    Ok(())
+}
+
+pub async fn a_fence_is_passed_only_where_a_person_says_so(s: &Scenario) -> Result<()> {
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    let rules = rules.to_str().expect("a path");
+    let (_storer, restorer) = (s.storer(&["--fence"])?, s.restorer(&["--fence"])?);
+    let (node, m1, m2) =
+        (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31", "4c4c4544-0002-4410-8058-b4c04f564c32");
+    s.create_as(&node, on(m1, json!({"pool": "gold"}))).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    s.create_as(&node, on(m2, json!({}))).await?;
+    s.has_acted(&restorer, &node).await?;
+    let args = ["restore", node.as_str(), "--yes", "--config", rules];
+    refuses(s, &args, &["another machine", "--other-machine"])?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    does(s, &[&args[..], &["--other-machine"]].concat())?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await
+}

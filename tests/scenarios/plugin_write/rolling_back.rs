@@ -1,0 +1,76 @@
+//! `rollback`.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::{TRUST, does, has_lines, on, refuses};
+use crate::scenario::{Labels, Scenario, labels};
+
+/// The generation in which these labels were stored.
+async fn generation_of(s: &Scenario, node: &str, wanted: &Labels) -> Result<String> {
+    let record = s.record(node).await?.context("a record")?;
+    let version = record.more.history.iter().find(|version| version.labels == *wanted);
+    Ok(version.with_context(|| format!("{wanted:?} in {record:?}"))?.generation.to_string())
+}
+
+pub async fn a_node_that_is_there_gets_an_earlier_version_back(s: &Scenario) -> Result<()> {
+    let (_storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    let first = labels([("pool", "gold"), ("zone", "a")]);
+    s.create(&node, first.clone()).await?;
+    s.eventually_stored(&node, first.clone()).await?;
+    s.label(&node, [("pool", Some("silver")), ("zone", None), ("new", Some("1"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver"), ("new", "1")])).await?;
+    let generation = generation_of(s, &node, &first).await?;
+    refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["generation 99 is not stored", &generation])?;
+    let said = does(s, &["rollback", &node, "--to", &generation, "--dry-run"])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold", "  +zone=a", "  -new=1"])?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "silver"), ("new", "1")]));
+    does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
+    assert_eq!(s.labels(&node).await?, first);
+    s.eventually_stored(&node, first.clone()).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, first, "what was taken off does not come back");
+    generation_of(s, &node, &labels([("pool", "silver"), ("new", "1")])).await.map(|_| ())
+}
+
+pub async fn a_node_that_is_away_comes_back_with_an_earlier_version(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = s.pair()?;
+    let (node, m1) = (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31");
+    let m2 = "4c4c4544-0002-4410-8058-b4c04f564c32";
+    let first = labels([("pool", "gold"), (TRUST, "1")]);
+    s.create_as(&node, on(m1, json!(first))).await?;
+    s.eventually_stored(&node, first.clone()).await?;
+    s.label(&node, [("pool", Some("silver")), (TRUST, None)]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    let generation = generation_of(s, &node, &first).await?;
+    refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["there are", &generation])?;
+    let said = does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
+    has_lines(&said, &["  -pool=silver", "  +pool=gold"])?;
+    ensure!(said.contains("set aside, since it may have been another machine's"), "{said}");
+    let record = s.record(&node).await?.context("a record")?;
+    assert_eq!(record.labels, labels([("pool", "gold")]));
+    generation_of(s, &node, &labels([("pool", "silver")])).await?;
+    // Whatever machine it was that was trusted, nobody else gets it.
+    s.create_as(&node, on(m2, json!({}))).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.eventually_labelled(&node, labels([("pool", "gold")])).await
+}
+
+pub async fn where_there_is_nothing_to_go_back_to_it_is_said(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["there is no node"])?;
+    super::departed(s, &node, &labels([("pool", "gold")])).await?;
+    refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["generation 1 is what is stored of node"])?;
+    refuses(s, &["rollback", &node, "--to", "7", "--yes"], &["no earlier version is stored"])?;
+    let told = s.plugin(&["rollback", &node, "--yes"])?;
+    assert_eq!(told.code, Some(2), "{told:?}");
+    // One that is still to be restored has no labels to speak of.
+    does(s, &["set", &node, "pool=silver", "--yes"])?;
+    s.create(&node, Labels::new()).await?;
+    refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["still to be restored"])?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    Ok(())
+}

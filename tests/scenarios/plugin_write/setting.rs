@@ -1,0 +1,139 @@
+//! `set`.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::{does, has_lines, refuses};
+use crate::scenario::{Labels, Scenario, labels};
+
+pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result<()> {
+    let (_storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold"), ("old", "1")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold"), ("old", "1")])).await?;
+    let set = ["set", &node, "pool=silver", "old-", "new=2", "never-", "--yes"];
+    refuses(s, &set, &["is there", "kubectl label node"])?;
+    s.delete(&node).await?;
+    // At once: it waits until the storer has noted that it is gone.
+    let said = does(s, &set)?;
+    has_lines(&said, &["  -pool=gold", "  +pool=silver", "  -old=1", "  +new=2", "  ! never is not stored"])?;
+    ensure!(!said.contains("no storer has noted"), "{said}");
+    let record = s.record(&node).await?.context("a record")?;
+    assert_eq!(record.more.history.last().map(|version| version.labels.len()), Some(2), "{record:?}");
+    let said = does(s, &set)?;
+    has_lines(&said, &["  ! it is so already"])?;
+    s.create(&node, Labels::new()).await?;
+    let all = labels([("pool", "silver"), ("new", "2")]);
+    s.eventually_stored(&node, all.clone()).await?;
+    s.eventually_labelled(&node, all).await?;
+    s.label(&node, [("new", None)]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]));
+    Ok(())
+}
+
+pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = s.pair()?;
+    let node = s.node("a");
+    let set = [
+        "set",
+        &node,
+        "pool=gold",
+        "annotation:example.com/owner=the team",
+        "taint:NoSchedule:dedicated=gpu",
+        "cordon:=true",
+    ];
+    let said = does(s, &[&set[..], &["--dry-run"]].concat())?;
+    ensure!(said.contains("nothing was stored of node") && said.contains("within 30d"), "{said}");
+    assert!(s.config_map(&node).await?.is_none());
+    does(s, &[&set[..], &["--yes"]].concat())?;
+    s.eventually_departed(&node).await?;
+    s.create(&node, labels([("zone", "a")])).await?;
+    s.eventually_labelled(&node, labels([("pool", "gold"), ("zone", "a")])).await?;
+    let given = s.get(&node).await?;
+    let annotations = given.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations.get("example.com/owner").map(String::as_str), Some("the team"));
+    let spec = given.spec.context("a spec")?;
+    assert_eq!(spec.unschedulable, Some(true));
+    assert!(spec.taints.unwrap_or_default().iter().any(|taint| taint.key == "dedicated"));
+    s.eventually("it is the node's own", true, async || {
+        let uid = s.get(&node).await?.metadata.uid;
+        Ok(s.record(&node).await?.context("a record")?.uid.map(|uid| uid.to_string()) == uid)
+    })
+    .await?;
+    for daemon in [&storer, &restorer] {
+        assert!(
+            !daemon.has_logged(&["WARN", &node]),
+            "nothing is wrong with such a record: {}",
+            daemon.log()
+        );
+    }
+    // And it is a node like any other from now on.
+    s.label(&node, [("pool", None)]).await?;
+    s.eventually("pool is not stored any more", false, async || {
+        Ok(s.record(&node).await?.context("a record")?.labels.contains_key("pool"))
+    })
+    .await?;
+    s.has_acted(&restorer, &node).await?;
+    assert_eq!(s.labels(&node).await?, labels([("zone", "a")]));
+    Ok(())
+}
+
+pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    super::stored(s, &node, &labels([("pool", "gold")])).await?;
+    // No storer hears of this, until one comes and is told of all that has happened since the last one was there.
+    s.label(&node, [("pool", Some("bronze"))]).await?;
+    s.delete(&node).await?;
+    let told = s.plugin(&["set", &node, "pool=silver", "--yes"])?;
+    ensure!(told.code == Some(0) && told.out.contains("no storer has noted yet"), "{told:?}");
+    let (storer, _restorer) = s.pair()?;
+    s.eventually_departed(&node).await?;
+    s.has_acted(&storer, &node).await?;
+    assert_eq!(s.record(&node).await?.context("a record")?.labels, labels([("pool", "silver")]));
+    s.create(&node, Labels::new()).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await
+}
+
+pub async fn a_machine_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenario) -> Result<()> {
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {by: systemUUID}\n")?;
+    let rules = rules.to_str().context("a path")?;
+    let (uuid, by) = ("4c4c4544-0042-4410-8058-b4c04f564c31", ["--identity", "systemUUID"]);
+    let _daemons = (s.storer(&by)?, s.restorer(&by)?);
+    let (node, other) = (s.node("a"), s.node("b"));
+    let set = ["set", node.as_str(), "pool=gold", "--yes", "--config", rules];
+    refuses(s, &set, &["nodes are known by systemUUID here", "--identity systemUUID=VALUE"])?;
+    refuses(s, &[&set[..], &["--identity", "providerID=x"]].concat(), &["--identity systemUUID=VALUE"])?;
+    let identity = format!("systemUUID={uuid}");
+    does(s, &[&set[..], &["--identity", &identity]].concat())?;
+    s.create_as(&other, super::on(uuid, json!({}))).await?;
+    s.eventually_labelled(&other, labels([("pool", "gold")])).await?;
+    // It is there, under another name.
+    s.eventually("refused", Some(1), async || {
+        Ok(s.plugin(&["set", &identity, "pool=silver", "--yes", "--config", rules])?.code)
+    })
+    .await?;
+    refuses(s, &["rename", &node, &other, "--yes", "--config", rules], &["nodes are known by systemUUID"])
+}
+
+pub async fn what_nothing_can_have_is_bad_usage(s: &Scenario) -> Result<()> {
+    for (edit, why) in [
+        ("pool", "write KEY=VALUE"),
+        ("pool=a b", "is no value"),
+        ("taint:Never:a=b", "is no key"),
+        ("cordon:=no", "write cordon:=true"),
+        ("taint:NoExecute:node.kubernetes.io/not-ready=", "never given back"),
+    ] {
+        let told = s.plugin(&["set", &s.node("a"), edit, "--yes"])?;
+        assert_eq!(told.code, Some(2), "{told:?}");
+        assert!(told.err.contains(why), "{told:?}");
+    }
+    let told = s.plugin(&["set", &s.node("a"), "--yes"])?;
+    assert_eq!(told.code, Some(2), "{told:?}");
+    refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is said twice"])?;
+    refuses(s, &["set", "No_Name", "a=b", "--yes"], &["is not the name of a node"])?;
+    assert!(s.config_map(&s.node("a")).await?.is_none());
+    Ok(())
+}
