@@ -39,6 +39,7 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod plugin_check;
+mod plugin_port;
 mod plugin_status;
 mod plugin_write;
 mod races;
@@ -200,6 +201,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             more_shards_than_nodes_are_fine;
         crashes:
             a_signal_ends_an_idle_daemon_in_order;
+        plugin_port:
+            labels_of_nodes_that_do_not_exist_yet_can_be_prepared
+            nodes_that_are_there_are_left_alone_unless_they_are_included
+            what_a_node_would_not_be_given_is_not_imported_over_its_record;
         soak:
             random_histories_in_bad_weather_end_as_an_oracle_says;
     }
@@ -336,6 +341,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             where_there_is_nothing_to_go_back_to_it_is_said
             nothing_is_changed_before_the_answer_is_yes
             what_has_changed_before_the_answer_is_shown_again;
+        plugin_port:
+            what_is_exported_is_imported_elsewhere_as_it_was
+            an_import_with_anything_wrong_changes_nothing
+            an_interrupted_import_says_how_far_it_came_and_goes_on
+            an_import_survives_bad_weather
+            an_import_that_loses_the_server_goes_on_later
+            what_changes_meanwhile_is_not_overwritten;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

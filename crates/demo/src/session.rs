@@ -1,9 +1,16 @@
 //! A session with `kubectl label-storage`, on the demo's own cluster: real commands, and what they really say.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use label_storage::node::IGNORE;
+use label_storage::record::DEPARTED_AT;
 use sandbox::itself;
+use serde_json::json;
 
 use crate::narrator::Narrator;
 use crate::nodes::{Cluster, Machine};
@@ -23,18 +30,24 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     cluster.label(&machines).await?;
     stage.until("storing the labels", async || Ok(whole(&cluster.in_records(&machines).await?))).await?;
 
-    let mut scenes = Vec::new();
-    let mut run = |command: &str| -> anyhow::Result<()> {
+    let scenes = RefCell::new(Vec::new());
+    let add =
+        |typed: &str, output: String| scenes.borrow_mut().push(Scene { typed: typed.to_owned(), output });
+    // What else happens to the cluster, for who reads along.
+    let note = |what: &str| {
+        narrator.say(what);
+        add(&format!("# {what}"), String::new());
+    };
+    let run = |command: &str| -> anyhow::Result<()> {
         narrator.say(format!("$ {command}"));
         let output = run(stage, command)?;
         narrator.block(&output);
-        scenes.push(Scene { typed: command.to_owned(), output });
+        add(command, output);
         Ok(())
     };
     run("kubectl label-storage status")?;
     run("kubectl label-storage get --all")?;
 
-    // Somebody changes a mind, and a cloud takes a machine away.
     let mut changed = machine("gpu-1");
     changed.labels.insert("pool".to_owned(), "batch".to_owned());
     let changed = [changed];
@@ -43,26 +56,29 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     cluster.delete(&changed).await?;
     stage
         .until("noticing that it is gone", async || {
-            let record = cluster.record(&changed[0]).await?;
-            let is_departed = record
-                .metadata
-                .annotations
-                .is_some_and(|all| all.contains_key(label_storage::record::DEPARTED_AT));
-            Ok(is_departed.then_some(()).ok_or_else(|| "departed-at".to_owned()))
+            let annotations = cluster.record(&changed[0]).await?.metadata.annotations.unwrap_or_default();
+            Ok(annotations.contains_key(DEPARTED_AT).then_some(()).ok_or_else(|| DEPARTED_AT.to_owned()))
         })
         .await?;
-    run("kubectl label-storage get gpu-1")?;
+    note("somebody sets pool=batch on gpu-1; a moment later the cloud takes the node away");
     run("kubectl label-storage explain gpu-1")?;
     run("kubectl label-storage history gpu-1")?;
 
-    // It comes back, with nothing.
     cluster.create_bare(&changed).await?;
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
-    run("kubectl label-storage explain gpu-1")?;
-    run("kubectl label-storage diff gpu-1")?;
+    note("gpu-1 is back, registered by its kubelet without any of that");
+    run("kubectl label-storage get gpu-1")?;
+
+    // Nobody stores what this one becomes, so that there is something to compare.
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let aside =
+        json!({"metadata": {"annotations": {IGNORE: "true"}, "labels": {"pool": "canary", "team": null}}});
+    nodes.patch("web-1", &PatchParams::default(), &Patch::Merge(aside)).await?;
+    note("web-1 is told to be left alone (label-storage/ignore), and is experimented with");
+    run("kubectl label-storage diff web-1")?;
 
     let title = "A session with kubectl label-storage: status, get, explain, history and diff";
-    std::fs::write(file, svg::draw(title, &scenes))
+    std::fs::write(file, svg::draw(title, &scenes.borrow()))
         .with_context(|| format!("can't write {}", file.display()))?;
     narrator.succeed(format!("drawn in {}", file.display()));
     Ok(())

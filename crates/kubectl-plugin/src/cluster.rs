@@ -22,6 +22,8 @@ pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 /// A cluster with Label Storage in it.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// The same, without hidden retries: for many writes, which have to slow down when the server asks for it.
+    pub(crate) frank: Client,
     /// Where the records are.
     pub(crate) namespace: String,
     /// By which rules the daemons work there, as far as can be told: their flags can't be seen from here.
@@ -33,15 +35,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Finds the cluster, and its rules.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
-        let client = client(global).await?;
-        let rules = Arc::new(rules(&client, global).await?);
-        Ok(Self::new(client, &global.namespace, rules))
+        let clients = clients(global).await?;
+        let rules = Arc::new(rules(&clients.0, global).await?);
+        Ok(Self::new(clients, &global.namespace, rules))
     }
 
     /// A cluster where these rules are in force.
-    pub(crate) fn new(client: Client, namespace: &str, rules: Arc<Rules>) -> Self {
+    pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
         let records = Records::new(client.clone(), namespace);
-        Self { client, namespace: namespace.to_owned(), rules, records }
+        Self { client, frank, namespace: namespace.to_owned(), rules, records }
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
@@ -64,8 +66,8 @@ impl Cluster {
     }
 }
 
-/// A client for the cluster that kubectl would speak to, as the one who is asked for.
-pub(crate) async fn client(global: &Global) -> Result<Client> {
+/// Clients for the cluster that kubectl would speak to, as the one who is asked for: one that tries again by itself, and a frank one.
+pub(crate) async fn clients(global: &Global) -> Result<(Client, Client)> {
     let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
     let mut config = match &global.kubeconfig {
         Some(path) => {
@@ -80,7 +82,8 @@ pub(crate) async fn client(global: &Global) -> Result<Client> {
     if !global.impersonate_group.is_empty() {
         config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
     }
-    Ok(Client::try_from(config)?)
+    let frank = label_storage_runtime::client::without_retries(config.clone())?;
+    Ok((Client::try_from(config)?, frank))
 }
 
 /// The rules: of a file, or of the ConfigMap, or the usual ones.

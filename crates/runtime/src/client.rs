@@ -81,6 +81,13 @@ fn cluster(mut config: Config, metrics: &Arc<Metrics>) -> Result<Cluster, Error>
     Ok(Cluster { client, namespace, url })
 }
 
+/// A client for this configuration that sends nothing twice, and tells how long the server wants to be left alone. Its calls are not counted.
+pub fn without_retries(mut config: Config) -> Result<Client, Error> {
+    config.default_retry = false;
+    let builder = ClientBuilder::try_from(config).map_err(|error| Error::BadConfig(in_one_line(&error)))?;
+    Ok(builder.with_layer(&MapResultLayer::new(notice_throttling)).build())
+}
+
 fn notice_throttling<B>(answer: Result<Response<B>, BoxError>) -> Result<Response<B>, BoxError> {
     let response = answer?;
     let status = response.status().as_u16();

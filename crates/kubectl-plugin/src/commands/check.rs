@@ -156,12 +156,13 @@ fn why(error: &kube::Error) -> String {
 }
 
 pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
-    let look = Look::new(cluster::client(global).await?, &global.namespace);
+    let clients = cluster::clients(global).await?;
+    let look = Look::new(clients.0.clone(), &global.namespace);
     // Where nobody answers there is nothing to be checked.
     let times = clock::times(&look.client).await.context("the API server can't be asked")?;
     let checks = match missing_namespace(&look).await {
         Some(finding) => vec![Checked::new("namespace", String::new(), vec![finding])],
-        None => all(&look, global, &times).await,
+        None => all(&look, clients, global, &times).await,
     };
     let is_bad = |finding: &Finding| finding.severity <= Severity::Warning;
     let sound = !checks.iter().flat_map(|checked| &checked.findings).any(is_bad);
@@ -186,9 +187,9 @@ async fn missing_namespace(look: &Look) -> Option<Finding> {
     })
 }
 
-async fn all(look: &Look, global: &Global, times: &clock::Times) -> Vec<Checked> {
+async fn all(look: &Look, clients: (Client, Client), global: &Global, times: &clock::Times) -> Vec<Checked> {
     let ((sets, installed), (rules, ruled)) = tokio::join!(sets::check(look), rules::check(look, global));
-    let cluster = Cluster::new(look.client.clone(), &look.namespace, Arc::new(rules.unwrap_or_default()));
+    let cluster = Cluster::new(clients, &look.namespace, Arc::new(rules.unwrap_or_default()));
     let (rights, (has_policy, admitted), (renewals, leased), recorded, seen) = tokio::join!(
         rights::of_daemons(look, &sets),
         admission::check(look, &sets),

@@ -188,6 +188,7 @@ mod tests {
             index,
             replicas: NonZeroU32::new(replicas).expect("not 0"),
             scope: String::new(),
+            version: None,
             claim: Claim {
                 holder: holder.map(str::to_owned),
                 home: Some(home),

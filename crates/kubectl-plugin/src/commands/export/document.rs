@@ -1,0 +1,244 @@
+//! One record as a document of YAML that a person can read and edit.
+
+mod checking;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use label_storage::kept::Kept;
+use label_storage::record::{Version, Withheld};
+use label_storage::{Labels, Record};
+use serde::{Deserialize, Serialize};
+use serde_saphyr::{Location, Spanned};
+
+/// A text, and where it stands.
+type Text = Spanned<String>;
+type Texts = BTreeMap<String, Text>;
+
+/// What is stored of one Node.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Document {
+    node: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    labels: Option<Texts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<Texts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    taints: Option<Vec<Taint>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cordon: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    departed_at: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    captured_at: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine: Option<OfMachine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    withheld: Option<Vec<SetAside>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leftovers: Option<Rest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<Vec<Past>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Taint {
+    key: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<Text>,
+    effect: Text,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfMachine {
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    provider_id: Option<Text>,
+    #[serde(default, rename = "systemUUID", skip_serializing_if = "Option::is_none")]
+    system_uuid: Option<Text>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetAside {
+    name: Text,
+    value: Text,
+    #[serde(default, rename = "systemUUID", skip_serializing_if = "Option::is_none")]
+    system_uuid: Option<Text>,
+}
+
+/// What else is in the record.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<Texts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binary_data: Option<BTreeMap<String, ByteString>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Past {
+    generation: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    labels: Option<Texts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<Texts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    taints: Option<Vec<Taint>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cordon: Option<bool>,
+}
+
+/// Something that is wrong with a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Within the document, from 1.
+    pub(crate) line: u64,
+    /// What is wrong, and what to do about it.
+    pub(crate) what: String,
+}
+
+impl Document {
+    /// What an export shows of a record.
+    pub(crate) fn of(record: &Record, with_history: bool) -> Self {
+        let kept = Sorted::of(&record.labels);
+        let machine = &record.more.machine;
+        let of_machine = OfMachine {
+            provider_id: machine.provider_id.as_deref().map(text),
+            system_uuid: machine.system_uuid.as_deref().map(text),
+        };
+        let withheld: Vec<_> = record.more.withheld.iter().map(SetAside::of).collect();
+        let (data, binary_data) = (texts(&record.leftovers.data), record.leftovers.binary_data.clone());
+        let binary_data = (!binary_data.is_empty()).then_some(binary_data);
+        let history: Vec<_> = record.more.history.iter().filter(|_| with_history).map(Past::of).collect();
+        Self {
+            node: text(&record.node),
+            identity: record.more.identity.as_deref().map(text),
+            labels: kept.labels,
+            annotations: kept.annotations,
+            taints: kept.taints,
+            cordon: kept.cordon,
+            departed_at: record.departed_at.map(time),
+            captured_at: record.captured_at.map(time),
+            generation: Some(record.generation),
+            machine: (!machine.is_unknown()).then_some(of_machine),
+            withheld: (!withheld.is_empty()).then_some(withheld),
+            leftovers: (!record.leftovers.is_empty()).then_some(Rest { data, binary_data }),
+            history: (!history.is_empty()).then_some(history),
+        }
+    }
+
+    /// As YAML, without the line that begins a document.
+    pub(crate) fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
+        serde_saphyr::to_string(self)
+    }
+
+    /// Reads one, or says what is wrong with it.
+    pub(crate) fn parse(yaml: &str) -> Result<Self, Problem> {
+        let options = serde_saphyr::options! { with_snippet: false, reject_unsupported_tags: true };
+        serde_saphyr::from_str_with_options(yaml, options).map_err(|error| Problem::of(&error))
+    }
+}
+
+/// A number that is the same for two records which give the same back to the same Node. When they were written, and how often, is no
+/// difference.
+pub(crate) fn fingerprint(record: &Record) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let (more, leftovers) = (&record.more, &record.leftovers);
+    (&record.node, &more.identity, &record.labels).hash(&mut hasher);
+    (&more.machine.provider_id, &more.machine.system_uuid).hash(&mut hasher);
+    for (name, kept) in &more.withheld {
+        (name, &kept.value, &kept.system_uuid).hash(&mut hasher);
+    }
+    (&leftovers.data, leftovers.binary_data.len()).hash(&mut hasher);
+    for (key, bytes) in &leftovers.binary_data {
+        (key, &bytes.0).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// What is kept, sorted by what it is: written, or borrowed from what was read.
+#[derive(Default)]
+struct Sorted<L, T> {
+    labels: Option<L>,
+    annotations: Option<L>,
+    taints: Option<T>,
+    cordon: Option<bool>,
+}
+
+impl Sorted<Texts, Vec<Taint>> {
+    fn of(all: &Labels) -> Self {
+        let mut sorted = Self { labels: None, annotations: None, taints: None, cordon: None };
+        for (name, value) in all {
+            match Kept::parse(name) {
+                Some(Kept::Label(key)) => {
+                    sorted.labels.get_or_insert_default().insert(key.to_owned(), text(value));
+                }
+                Some(Kept::Annotation(key)) => {
+                    sorted.annotations.get_or_insert_default().insert(key.to_owned(), text(value));
+                }
+                Some(Kept::Taint { effect, key }) => {
+                    let value = (!value.is_empty()).then(|| text(value));
+                    let taint = Taint { key: text(key), value, effect: text(effect) };
+                    sorted.taints.get_or_insert_default().push(taint);
+                }
+                Some(Kept::Cordon) => sorted.cordon = Some(true),
+                // What is read from a record is checked there.
+                None => (),
+            }
+        }
+        sorted
+    }
+}
+
+impl SetAside {
+    fn of((name, kept): (&String, &Withheld)) -> Self {
+        Self {
+            name: text(name),
+            value: text(&kept.value),
+            system_uuid: kept.system_uuid.as_deref().map(text),
+        }
+    }
+}
+
+impl Past {
+    fn of(version: &Version) -> Self {
+        let kept = Sorted::of(&version.labels);
+        Self {
+            generation: version.generation,
+            at: version.at.map(time),
+            labels: kept.labels,
+            annotations: kept.annotations,
+            taints: kept.taints,
+            cordon: kept.cordon,
+        }
+    }
+}
+
+fn text(text: &str) -> Text {
+    Spanned::new(text.to_owned(), Location::UNKNOWN, Location::UNKNOWN)
+}
+
+/// In whole seconds, as records have them.
+fn time(time: Timestamp) -> Text {
+    text(&Timestamp::from_second(time.as_second()).unwrap_or(time).to_string())
+}
+
+fn texts(texts: &BTreeMap<String, String>) -> Option<Texts> {
+    (!texts.is_empty()).then(|| texts.iter().map(|(key, value)| (key.clone(), text(value))).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+use super::*;
+
+fn read_text(text: &str) -> Reading {
+    read(&pieces::spool(text.as_bytes()).expect("a file")).expect("a file")
+}
+
+fn problems(text: &str) -> Vec<(u64, String)> {
+    match read_text(text) {
+        Reading::Whole(_) => Vec::new(),
+        Reading::Wrong { problems, .. } => {
+            problems.into_iter().map(|problem| (problem.line, problem.what)).collect()
+        }
+    }
+}
+
+#[test]
+fn a_whole_file_is_read_and_found_again() {
+    let text = "# head\n---\nnode: a\nlabels: {a: b}\n---\nnode: b\nidentity: label:x=y\nlabels: {a: c}\n---\n# the end\nend: true\n";
+    let file = pieces::spool(text.as_bytes()).expect("a file");
+    let Reading::Whole(all) = read(&file).expect("a file") else { panic!("{:?}", problems(text)) };
+    let short: Vec<_> =
+        all.iter().map(|one| (one.node.as_str(), one.place.line, one.identity.as_deref())).collect();
+    assert_eq!(short, [("a", 3, None), ("b", 6, Some("label:x"))]);
+    for one in &all {
+        let record = record_at(&file, one.place).expect("a record");
+        assert_eq!((&record.node, fingerprint(&record)), (&one.node, one.fingerprint));
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_noticed_at_every_byte() {
+    let text = "---\nnode: a\nlabels:\n  a: b\n---\nnode: b\nlabels:\n  a: c\n---\nend: true\n";
+    // The last line may lack its end.
+    for length in 0..text.len() - 1 {
+        assert_ne!(problems(&text[..length]), [], "{length}");
+    }
+    assert_eq!(problems(text), []);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_in_the_file() {
+    let found = problems(
+        "---\nnode: a\nlabels: {a: b}\n---\n\nnode: a\nlabels: {c: d}\n---\nnode: b\n---\nnode: c\nlables: {}\n---\nend: true\n---\nnode: d\nlabels: {a: b}\n",
+    );
+    let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [5, 9, 12, 16], "{found:?}");
+    for (at, part) in ["stands on line 2 already", "nothing would come back", "\"lables\"", "after the end"]
+        .iter()
+        .enumerate()
+    {
+        assert!(found[at].1.contains(part), "{found:?}");
+    }
+}
+
+#[test]
+fn no_more_is_told_than_anyone_reads() {
+    let text = "---\nnode: A\n".repeat(100);
+    let Reading::Wrong { problems, more } = read_text(&text) else { panic!("it is wrong") };
+    assert_eq!((problems.len(), more), (TOLD, 101 - TOLD));
+}

@@ -1,0 +1,265 @@
+//! The second pass: guarded writes, a few at a time, and as many as the API server takes without complaint.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
+use label_storage_runtime::call::{self, Error, Kind};
+use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::limiter::Limiter;
+use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::pace;
+use label_storage_runtime::records::{Found, Records};
+use label_storage_runtime::shutdown::Shutdown;
+use label_storage_runtime::source::Source;
+
+use super::imported::imported;
+use super::progress::Progress;
+use super::reading::record_at;
+use super::survey::{Entry, Life, Options, There, life};
+use crate::cluster::Cluster;
+use crate::commands::export::document::fingerprint;
+
+/// Who the API server remembers as the writer.
+const FIELD_MANAGER: &str = "kubectl-label-storage";
+
+/// So many records are written at the same time, at most.
+const IN_FLIGHT: usize = 16;
+
+/// For how long nothing may succeed before it is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// And for how long nobody may even listen.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+/// So often is one record tried where the world has moved.
+const ATTEMPTS: u32 = 5;
+
+/// How far an import came.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) created: usize,
+    pub(super) replaced: usize,
+    /// As the file says already, when it was their turn.
+    pub(super) same: usize,
+    /// Those that were left alone when it was their turn, and why.
+    pub(super) left: Vec<(String, String)>,
+    /// Why it did not come to the end, if it did not.
+    pub(super) stopped: Option<String>,
+    /// How many it did not come to.
+    pub(super) unwritten: usize,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { created, replaced, same, left, .. } = self;
+        write!(f, "{created} created, {replaced} replaced, {same} the same, {} left alone", left.len())
+    }
+}
+
+/// What became of one.
+enum Outcome {
+    Created,
+    Replaced,
+    Same,
+    Left(String),
+}
+
+struct Turn {
+    entry: Entry,
+    tries: u32,
+}
+
+/// Writes all of them, until it is asked to stop or the API server is gone.
+pub(super) async fn write_all(
+    cluster: &Cluster,
+    file: &File,
+    todo: Vec<Entry>,
+    options: Options,
+    shutdown: &Shutdown,
+) -> Written {
+    let writer = Writer::new(cluster, file, options, shutdown);
+    let mut progress = Progress::new(todo.len());
+    let mut todo: VecDeque<_> = todo.into_iter().map(|entry| Turn { entry, tries: 0 }).collect();
+    let mut written = Written::default();
+    let mut limiter = Limiter::new(IN_FLIGHT);
+    let mut in_flight = FuturesUnordered::new();
+    let mut progressed_at = Instant::now();
+    loop {
+        let may_begin = written.stopped.is_none() && !shutdown.is_requested();
+        while may_begin && limiter.has_room(in_flight.len(), Instant::now()) {
+            let Some(turn) = todo.pop_front() else { break };
+            in_flight.push(writer.turn(turn));
+        }
+        let is_over = !may_begin || todo.is_empty();
+        if in_flight.is_empty() && is_over {
+            break;
+        }
+        let resumes = limiter.paused_until().filter(|_| !is_over).map(tokio::time::Instant::from_std);
+        let (turn, began, outcome) = tokio::select! {
+            Some(done) = in_flight.next() => done,
+            () = sleep_until(resumes), if resumes.is_some_and(|until| until > tokio::time::Instant::now()) => continue,
+            () = shutdown.requested(), if may_begin => continue,
+            () = shutdown.aborted() => break,
+        };
+        let Some(outcome) = outcome else {
+            todo.push_front(turn);
+            continue;
+        };
+        limiter.note(began, outcome.as_ref().err(), Instant::now());
+        match outcome {
+            Ok(outcome) => {
+                progressed_at = Instant::now();
+                progress.step();
+                match outcome {
+                    Outcome::Created => written.created += 1,
+                    Outcome::Replaced => written.replaced += 1,
+                    Outcome::Same => written.same += 1,
+                    Outcome::Left(why) => written.left.push((turn.entry.document.node, why)),
+                }
+            }
+            Err(error) => match error.kind {
+                Kind::Moved if turn.tries >= ATTEMPTS => {
+                    written.left.push((turn.entry.document.node, error.to_string()));
+                }
+                // One that can't be written is no reason to leave out the others; a right that is missing is.
+                Kind::Refused if !matches!(error.code, None | Some(401 | 403)) => {
+                    written.left.push((turn.entry.document.node, error.to_string()));
+                }
+                Kind::Refused => {
+                    todo.push_front(turn);
+                    written.stopped.get_or_insert(error.to_string());
+                }
+                kind => {
+                    todo.push_front(turn);
+                    let patience = if kind == Kind::NotConnected { CONNECTING } else { PATIENCE };
+                    if progressed_at.elapsed() > patience {
+                        written.stopped.get_or_insert(error.to_string());
+                    }
+                }
+            },
+        }
+    }
+    written.unwritten = todo.len() + in_flight.len();
+    if shutdown.is_requested() && written.unwritten > 0 {
+        written.stopped.get_or_insert("interrupted".to_owned());
+    }
+    written
+}
+
+async fn sleep_until(until: Option<tokio::time::Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Writer<'a> {
+    cluster: &'a Cluster,
+    file: &'a File,
+    options: Options,
+    shutdown: &'a Shutdown,
+    records: Records,
+    nodes: Nodes,
+}
+
+impl<'a> Writer<'a> {
+    fn new(cluster: &'a Cluster, file: &'a File, options: Options, shutdown: &'a Shutdown) -> Self {
+        let client = &cluster.frank;
+        let source = Source::nodes(client.clone()).seen_by(cluster.eyes(Sight::WhatIsThere));
+        let records = Records::new(client.clone(), &cluster.namespace);
+        Self {
+            cluster,
+            file,
+            options,
+            shutdown,
+            records,
+            nodes: Nodes::new(client.clone(), Arc::new(source)),
+        }
+    }
+
+    /// One attempt, after a pause where there were others before it; nothing is begun once the end was asked for.
+    async fn turn(&self, turn: Turn) -> (Turn, Instant, Option<Result<Outcome, Error>>) {
+        if turn.tries > 0 {
+            let pause = pace::exponential(Duration::from_millis(50), turn.tries, Duration::from_secs(5));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => (),
+                () = self.shutdown.requested() => return (turn, Instant::now(), None),
+            }
+        }
+        let began = Instant::now();
+        let outcome = self.attempt(&turn.entry, turn.tries).await;
+        (Turn { tries: turn.tries + 1, ..turn }, began, Some(outcome))
+    }
+
+    /// One attempt at one record. After a failure it begins with a read: nobody knows whether the write before had an effect.
+    async fn attempt(&self, entry: &Entry, tries: u32) -> Result<Outcome, Error> {
+        let refuse = |error: anyhow::Error| Error::refused("read the file", format!("{error:#}"));
+        let record = record_at(self.file, entry.document.place).map_err(refuse)?;
+        let is_new = entry.there == There::Nothing;
+        let found = if is_new && tries == 0 { None } else { self.records.get(record.filed_under()).await? };
+        let before = match found.as_ref().map(|found| &found.content) {
+            Some(Err(error)) => return Ok(Outcome::Left(error.to_string())),
+            Some(Ok(before)) if fingerprint(&before.record) == entry.document.fingerprint => {
+                // It may well have been written by the attempt before, and who asks wants to know what is there now.
+                return Ok(if tries > 0 && is_new { Outcome::Created } else { Outcome::Same });
+            }
+            Some(Ok(before)) => Some(&before.record),
+            None => None,
+        };
+        let version = found.as_ref().and_then(Found::version);
+        match (&entry.there, version) {
+            (There::Nothing, None) => (),
+            (There::Differs(seen), Some(version)) if *seen == version && self.options.replace => (),
+            (_, Some(_)) => {
+                return Ok(Outcome::Left("it was changed meanwhile, and was not overwritten".to_owned()));
+            }
+            (_, None) => return Ok(Outcome::Left("it was deleted meanwhile".to_owned())),
+        }
+        let node = match entry.life {
+            Life::Absent => None,
+            _ => self
+                .nodes
+                .get(&entry.document.node)
+                .await?
+                .filter(|node| node.filed_under() == record.filed_under()),
+        };
+        let rules = &self.cluster.rules;
+        let next = imported(&record, before, node.as_ref(), Timestamp::now(), rules.history);
+        match node.as_ref().map(|node| life(node, &next, rules)) {
+            Some(Life::Whole) => return Ok(Outcome::Same),
+            Some(Life::Refused(why)) => {
+                return Ok(Outcome::Left(format!("its node would not be given it: {why}")));
+            }
+            _ => (),
+        }
+        let is_absent = before.is_none();
+        let mut config_map = found.map(|found| found.config_map).unwrap_or_default();
+        next.encode_into(&mut config_map).map_err(|error| Error::refused("encode the record", error))?;
+        self.write(&config_map, is_absent).await
+    }
+
+    async fn write(&self, config_map: &ConfigMap, is_new: bool) -> Result<Outcome, Error> {
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let api: &Api<ConfigMap> = self.records.api();
+        let name = config_map.metadata.name.as_deref().unwrap_or_default();
+        if !is_new {
+            call::one("replace configmap", api.replace(name, &params, config_map)).await?;
+            return Ok(Outcome::Replaced);
+        }
+        match call::one("create configmap", api.create(&params, config_map)).await {
+            Ok(_) => Ok(Outcome::Created),
+            // There is no such namespace, and there will be none the next time.
+            Err(error) if error.code == Some(404) => Err(Error { kind: Kind::Refused, code: None, ..error }),
+            Err(error) => Err(error),
+        }
+    }
+}

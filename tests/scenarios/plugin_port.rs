@@ -1,0 +1,446 @@
+//! Records that leave as a file, and come back from one.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use faults::{Fault, Request, Verb};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use label_storage::{Record, Uid};
+use sandbox::process::Signal;
+use serde_json::json;
+
+use crate::scenario::{Scenario, Told, labels};
+
+/// A file with these documents.
+fn file_of(documents: impl IntoIterator<Item = String>) -> String {
+    let documents = documents.into_iter().map(|document| format!("---\n{document}"));
+    documents.chain(["---\nend: true\n".to_owned()]).collect()
+}
+
+/// A document with labels alone.
+fn document(node: &str, labels: &str) -> String {
+    format!("node: {node}\nlabels: {{{labels}}}\n")
+}
+
+async fn all_records(config_maps: &Api<ConfigMap>) -> Result<Vec<Record>> {
+    let list =
+        config_maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=label-storage")).await?;
+    let records = list.items.iter().map(|config_map| Ok(Record::decode(config_map)?.record));
+    records.collect()
+}
+
+/// What of a record matters to the Node that it is for.
+fn what_matters(record: Record) -> Record {
+    Record { uid: None, node_version: None, departed_at: None, labels_generation: None, ..record }
+}
+
+fn well(told: &Told) -> Result<()> {
+    anyhow::ensure!(told.code == Some(0), "{told:?}");
+    Ok(())
+}
+
+pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> Result<()> {
+    let flags = ["--include-annotations", "note/*", "--include-taints", "*", "--cordon", "--history", "3"];
+    let storer = s.storer(&flags)?;
+    let note = " yes\n---\nkey: [1e3]\t\u{2028}~\n\n";
+    let odd = s.node("odd");
+    let content = json!({
+        "metadata": {"labels": {"a": "yes", "b": "1e3", "c": "", "node-restriction.kubernetes.io/tier": "gold"}, "annotations": {"note/x": note}},
+        "spec": {"unschedulable": true, "providerID": "aws:///a/i-0", "taints": [{"key": "x", "effect": "NoExecute"}, {"key": "x", "value": "010", "effect": "NoSchedule"}]},
+        "status": {"nodeInfo": {
+            "machineID": "", "systemUUID": "4c4c4544-0001", "bootID": "", "kernelVersion": "", "osImage": "", "containerRuntimeVersion": "",
+            "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "", "architecture": ""}},
+    });
+    s.create_as(&odd, content).await?;
+    s.create(&s.node("plain"), labels([("pool", "gold")])).await?;
+    s.eventually_stored(&s.node("plain"), labels([("pool", "gold")])).await?;
+    s.label(&s.node("plain"), [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&s.node("plain"), labels([("pool", "silver")])).await?;
+    s.eventually("all is stored", true, async || {
+        Ok(s.record(&odd).await?.is_some_and(|record| record.labels.len() >= 8))
+    })
+    .await?;
+    for node in [&odd, &s.node("plain")] {
+        s.delete(node).await?;
+        s.eventually_departed(node).await?;
+    }
+    drop(storer);
+    // Somebody meant something by it.
+    s.patch_record(&odd, json!({"data": {"-no-label": "a\nb"}, "binaryData": {"raw": "AAH/"}})).await?;
+
+    let file = s.file("export.yaml");
+    let path = file.to_str().context("a path")?;
+    well(&s.plugin(&["export", "--history", "-f", path])?)?;
+    let printed = s.plugin(&["export", "--history"])?;
+    well(&printed)?;
+    let written = std::fs::read_to_string(&file)?;
+    let without_head = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(without_head(&printed.out), without_head(&written));
+    assert!(
+        written.starts_with(&format!("# Label Storage: 2 records of namespace {}, at ", s.namespace)),
+        "{written}"
+    );
+    for (flags, count) in [
+        (&["-l", "pool=silver"][..], 1),
+        (&["-l", "pool"], 1),
+        (&["-l", "pool=gold"], 0),
+        (&["--departed"], 2),
+    ] {
+        let told = s.plugin(&[&["export"], flags].concat())?;
+        assert_eq!(told.out.matches("\nnode: ").count(), count, "{told:?}");
+    }
+
+    let other = format!("{}-other", s.namespace);
+    let namespaces: Api<Namespace> = Api::all(s.client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": other}}))?;
+    namespaces.create(&PostParams::default(), &namespace).await?;
+    let elsewhere: Api<ConfigMap> = Api::namespaced(s.client.clone(), &other);
+    let dry = s.plugin(&["import", "-n", &other, "-f", path, "--dry-run"])?;
+    well(&dry)?;
+    assert!(
+        dry.out.ends_with("2 new, 0 changed, 0 the same, 0 skipped because the node is there\n"),
+        "{dry:?}"
+    );
+    assert_eq!(all_records(&elsewhere).await?, []);
+    well(&s.plugin_reading(&written, &["import", "-n", &other, "--yes"])?)?;
+    let (here, there) = (all_records(&s.config_maps).await?, all_records(&elsewhere).await?);
+    for record in &there {
+        assert_eq!(record.uid, Uid::new("imported"), "of nobody here");
+        assert!(record.departed_at.is_some() && record.labels_generation == Some(record.generation));
+    }
+    let all = |records: Vec<Record>| records.into_iter().map(what_matters).collect::<Vec<_>>();
+    assert_eq!(all(there), all(here));
+    // Once more, there is nothing to do.
+    let again = s.plugin(&["import", "-n", &other, "-f", path])?;
+    well(&again)?;
+    assert_eq!(again.out, "0 new, 0 changed, 2 the same, 0 skipped because the node is there\n");
+    Ok(())
+}
+
+pub async fn labels_of_nodes_that_do_not_exist_yet_can_be_prepared(s: &Scenario) -> Result<()> {
+    let (storer, _restorer) = s.pair()?;
+    let node = s.node("a");
+    let others = ["b", "c", "d", "e", "f"].map(|name| document(&s.node(name), "pool: gold"));
+    let file = file_of([document(&node, "pool: gold, tier: one")].into_iter().chain(others));
+    let told = s.plugin_reading(&file, &["import", "--yes"])?;
+    well(&told)?;
+    assert_eq!(told.err, "6 created, 0 replaced, 0 the same, 0 left alone\n");
+    s.has_acted(&storer, &s.node("b")).await?;
+    // It is no loss of nodes, and nothing is wrong with what was written.
+    assert!(!storer.has_logged(&["a large share"]), "{}", storer.log());
+    assert!(!storer.has_logged(&["damaged"]), "{}", storer.log());
+    s.create(&node, labels([("tier", "two")])).await?;
+    let all = labels([("pool", "gold"), ("tier", "two")]);
+    s.eventually_labelled(&node, all.clone()).await?;
+    s.eventually_stored(&node, all).await?;
+    // From here on it is a node like any other.
+    s.label(&node, [("pool", None)]).await?;
+    s.eventually_stored(&node, labels([("tier", "two")])).await
+}
+
+pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = s.pair()?;
+    let node = s.node("a");
+    let own = labels([("own", "1"), ("pool", "silver")]);
+    // It was restored before, so it has a marker.
+    s.leaves_and_returns(&node, &own).await?;
+    s.eventually_stored(&node, own.clone()).await?;
+    let before = s.config_map(&node).await?;
+    let file = file_of([document(&node, "pool: gold, lost: found")]);
+    let told = s.plugin_reading(&file, &["import", "--replace", "--yes"])?;
+    well(&told)?;
+    assert!(told.out.contains(&format!("skipped, its node is there: {node}\n")), "{told:?}");
+    assert!(
+        told.out.ends_with("0 new, 0 changed, 0 the same, 1 skipped because the node is there\n"),
+        "{told:?}"
+    );
+    assert_eq!(s.config_map(&node).await?, before);
+    // Its record differs, and is overwritten only if that is asked for.
+    let told = s.plugin_reading(&file, &["import", "--include-living", "--yes"])?;
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.err.contains("--replace") && told.err.contains(&node), "{told:?}");
+    assert_eq!(s.config_map(&node).await?, before);
+
+    let include = ["import", "--include-living", "--replace", "--yes"];
+    well(&s.plugin_reading(&file, &include)?)?;
+    let all = labels([("lost", "found"), ("own", "1"), ("pool", "silver")]);
+    s.eventually_labelled(&node, all.clone()).await?;
+    s.eventually_stored(&node, all.clone()).await?;
+    let told = s.plugin_reading(&file, &include)?;
+    well(&told)?;
+    assert!(
+        told.out.ends_with("0 new, 0 changed, 1 the same, 0 skipped because the node is there\n"),
+        "{told:?}"
+    );
+
+    // A marker that is newer than the record: that was deleted, and made anew.
+    let marked = || async { Ok::<_, anyhow::Error>(s.record(&node).await?.context("no record")?.generation) };
+    let generation = marked().await?;
+    s.delete_record(&node).await?;
+    s.eventually("a new record", true, async || {
+        Ok(s.record(&node).await?.is_some_and(|record| record.generation < generation))
+    })
+    .await?;
+    s.label(&node, [("lost", None)]).await?;
+    s.eventually_stored(&node, own.clone()).await?;
+    well(&s.plugin_reading(&file, &include)?)?;
+    s.eventually_labelled(&node, all.clone()).await?;
+    s.eventually_stored(&node, all).await?;
+    // What was removed after that stays removed.
+    s.label(&node, [("lost", None)]).await?;
+    s.eventually_stored(&node, own).await
+}
+
+pub async fn what_a_node_would_not_be_given_is_not_imported_over_its_record(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = (s.storer(&["--fence"])?, s.restorer(&["--fence"])?);
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    let node = s.node("a");
+    s.create_as(
+        &node,
+        json!({"metadata": {"labels": {"pool": "gold"}}, "spec": {"providerID": "aws:///a/i-0"}}),
+    )
+    .await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    let ignored = s.node("ignored");
+    s.create_as(&ignored, json!({"metadata": {"annotations": {"label-storage/ignore": "true"}}})).await?;
+    let file = file_of([
+        format!("node: {node}\nlabels: {{lost: found}}\nmachine: {{providerID: 'aws:///a/i-1'}}\n"),
+        document(&ignored, "lost: found"),
+    ]);
+    let include =
+        ["import", "--include-living", "--replace", "--yes", "--config", rules.to_str().context("a path")?];
+    let told = s.plugin_reading(&file, &include)?;
+    well(&told)?;
+    assert!(told.out.contains(&format!("(other-machine): {node}\n")), "{told:?}");
+    assert!(told.out.contains(&format!("(ignored): {ignored}\n")), "{told:?}");
+    // Else the storer would wait for a restore that never comes.
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await
+}
+
+pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Result<()> {
+    let (good, bad) = (document(&s.node("good"), "a: b"), s.node("bad"));
+    let whole = file_of([good.clone(), document(&s.node("other"), "c: d")]);
+    let refused = |input: &str, says: &[&str]| -> Result<()> {
+        let told = s.plugin_reading(input, &["import", "--yes"])?;
+        anyhow::ensure!(
+            told.code == Some(1) && says.iter().all(|part| told.err.contains(part)),
+            "{says:?}: {told:?}"
+        );
+        Ok(())
+    };
+    refused(
+        &file_of([good.clone(), document(&bad, "a b: c")]),
+        &["stdin: line 6: \"a b\"", "nothing was changed", "problems: 1\n"],
+    )?;
+    refused(&file_of([good.clone(), good.clone()]), &["line 5: ", "stands on line 2 already"])?;
+    refused(&file_of([format!("{good}lables: {{}}\n")]), &["line 4: there is no key \"lables\""])?;
+    refused(&whole[..whole.len() / 2], &["may have been cut off"])?;
+    refused("", &["may have been cut off"])?;
+    let hundred = (0..100).map(|number| document(&format!("n{number}"), "a: b c"));
+    refused(&file_of(hundred), &["problems: 100, of which 20 are shown"])?;
+    assert_eq!(all_records(&s.config_maps).await?, []);
+
+    // Nobody to ask, nothing to read, no such namespace, no rights.
+    let told = s.plugin_reading(&whole, &["import"])?;
+    assert!(told.code == Some(1) && told.err.contains("--yes"), "{told:?}");
+    let told = s.plugin(&["import", "-f", "/nowhere/at-all"])?;
+    assert!(told.code == Some(1) && told.err.contains("error: can't read /nowhere/at-all"), "{told:?}");
+    let told = s.plugin_reading(&whole, &["import", "--yes", "-n", "no-such-namespace"])?;
+    assert!(told.code == Some(1) && told.err.contains("\"no-such-namespace\" not found"), "{told:?}");
+    for command in ["import", "export"] {
+        let told = s.plugin_reading(&whole, &[command, "--as", "nobody"])?;
+        let names = ["cannot get resource \"configmaps\"", &format!("in the namespace \"{}\"", s.namespace)];
+        assert!(told.code == Some(1) && names.iter().all(|part| told.err.contains(part)), "{told:?}");
+    }
+    assert_eq!(all_records(&s.config_maps).await?, []);
+
+    // Records that are there and differ, or can't be read.
+    well(&s.plugin_reading(&file_of([good.clone()]), &["import", "--yes"])?)?;
+    let before = s.config_map(&s.node("good")).await?;
+    let changed = file_of([document(&s.node("good"), "a: c"), document(&s.node("other"), "c: d")]);
+    refused(&changed, &["1 records are there and differ", "--replace", &s.node("good")])?;
+    assert_eq!(s.config_map(&s.node("good")).await?, before);
+    assert_eq!(s.config_map(&s.node("other")).await?, None);
+    let told = s.plugin_reading(&changed, &["import", "--replace", "--yes"])?;
+    well(&told)?;
+    assert!(told.out.contains("  - a=\"b\"\n  + a=\"c\"\n"), "{told:?}");
+    let record = s.record(&s.node("good")).await?.context("no record")?;
+    assert_eq!((record.labels, record.generation), (labels([("a", "c")]), 2));
+    assert_eq!(
+        record.more.history.iter().map(|version| version.labels.clone()).collect::<Vec<_>>(),
+        [labels([("a", "b")])]
+    );
+    s.patch_record(&s.node("good"), json!({"metadata": {"annotations": {"label-storage/node": "another"}}}))
+        .await?;
+    let told = s.plugin_reading(&whole, &["import", "--replace", "--yes"])?;
+    assert!(told.code == Some(1) && told.err.contains("belongs to node \"another\""), "{told:?}");
+    let told = s.plugin(&["export"])?;
+    assert_eq!(told.code, Some(3), "{told:?}");
+    assert!(told.err.contains("1 records can't be read") && told.out.contains(&s.node("other")), "{told:?}");
+    Ok(())
+}
+
+async fn count(s: &Scenario) -> Result<usize> {
+    Ok(all_records(&s.config_maps).await?.len())
+}
+
+/// A file with so many nodes.
+fn many(s: &Scenario, count: usize) -> Result<std::path::PathBuf> {
+    let path = s.file("many.yaml");
+    std::fs::write(
+        &path,
+        file_of((0..count).map(|number| document(&s.node(&format!("n{number}")), "pool: gold"))),
+    )?;
+    Ok(path)
+}
+
+/// Imports a file through a proxy, as a process that can be interrupted.
+fn import(s: &Scenario, kubeconfig: &Path, file: &Path) -> Result<crate::daemon::Daemon> {
+    let args = ["import", "--yes", "-n", &s.namespace, "-f", file.to_str().context("a path")?];
+    s.run_binary("plugin", &args.map(str::to_owned), Some(kubeconfig.to_owned()))
+}
+
+pub async fn an_interrupted_import_says_how_far_it_came_and_goes_on(s: &Scenario) -> Result<()> {
+    const ALL: usize = 200;
+    let file = many(s, ALL)?;
+    // So many get through, and the others take until after the signal.
+    let created = AtomicUsize::new(0);
+    let proxy = s.proxy(move |request: &Request| {
+        let is_late = request.is(Verb::Create, "configmaps") && created.fetch_add(1, Ordering::Relaxed) >= 50;
+        if is_late { Fault::Latency(Duration::from_millis(800)) } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let process = import(s, proxy.kubeconfig(), &file)?;
+    s.eventually("some are there", true, async || Ok(count(s).await? >= 50)).await?;
+    process.process.signal(Signal::INT)?;
+    assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
+    let there = count(s).await?;
+    assert!((50..ALL).contains(&there), "{there}");
+    let (log, left) = (process.log(), ALL - there);
+    // What was in flight was finished, and counted.
+    assert!(
+        log.contains(&format!("{there} created, 0 replaced, 0 the same, 0 left alone\n")),
+        "{there}: {log}"
+    );
+    assert!(
+        log.contains(&format!(
+            "error: interrupted: {left} records are not written; run the same import again"
+        )),
+        "{log}"
+    );
+    let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
+    well(&told)?;
+    assert!(
+        told.out.ends_with(&format!(
+            "{left} new, 0 changed, {there} the same, 0 skipped because the node is there\n"
+        )),
+        "{told:?}"
+    );
+    assert_eq!(count(s).await?, ALL);
+    Ok(())
+}
+
+pub async fn an_import_survives_bad_weather(s: &Scenario) -> Result<()> {
+    const ALL: usize = 60;
+    let file = many(s, ALL)?;
+    let mut turn = 0;
+    let proxy = s.proxy(move |request: &Request| {
+        if !request.is(Verb::Create, "configmaps") {
+            return Fault::None;
+        }
+        turn += 1;
+        match turn % 10 {
+            1 => Fault::Status { code: 429, retry_after: Some(1) },
+            2 => Fault::StatusAfter(500),
+            3 => Fault::ResetAfter,
+            4 => Fault::ResetBefore,
+            5 => Fault::StatusAfter(504),
+            _ => Fault::None,
+        }
+    });
+    let proxy = proxy.await?;
+    let process = import(s, proxy.kubeconfig(), &file)?;
+    assert_eq!(process.exit().await?.code(), 0, "{}", process.log());
+    assert!(
+        process.log().contains(&format!("{ALL} created, 0 replaced, 0 the same, 0 left alone\n")),
+        "{}",
+        process.log()
+    );
+    assert_eq!(all_records(&s.config_maps).await?.len(), ALL);
+    Ok(())
+}
+
+pub async fn an_import_that_loses_the_server_goes_on_later(s: &Scenario) -> Result<()> {
+    const ALL: usize = 100;
+    let file = many(s, ALL)?;
+    let created = AtomicUsize::new(0);
+    let proxy = s.proxy(move |request: &Request| {
+        let is_late = request.is(Verb::Create, "configmaps") && created.fetch_add(1, Ordering::Relaxed) >= 30;
+        if is_late { Fault::BlackHole } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let process = import(s, proxy.kubeconfig(), &file)?;
+    s.eventually("some are there", 30, async || count(s).await).await?;
+    drop(proxy);
+    assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
+    let log = process.log();
+    assert!(
+        log.contains("30 created") && log.contains("70 records are not written; run the same import again"),
+        "{log}"
+    );
+    let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
+    well(&told)?;
+    assert!(
+        told.out.ends_with("70 new, 0 changed, 30 the same, 0 skipped because the node is there\n"),
+        "{told:?}"
+    );
+    Ok(())
+}
+
+pub async fn what_changes_meanwhile_is_not_overwritten(s: &Scenario) -> Result<()> {
+    let (changed, made, foreign) = (s.node("changed"), s.node("made"), s.node("foreign"));
+    well(&s.plugin_reading(&file_of([document(&changed, "a: old")]), &["import", "--yes"])?)?;
+    // It has no label that says that it is a record, so no list of records has it.
+    s.occupy_record(&foreign).await?;
+    let file = s.file("file.yaml");
+    std::fs::write(&file, file_of([&changed, &made, &foreign].map(|node| document(node, "a: new"))))?;
+    // Just before its first write, somebody else writes.
+    let (reached, is_reached) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    let proxy = s.proxy(move |request: &Request| {
+        let is_of_a_record = request.name.as_ref().is_some_and(|name| name.starts_with("label-storage."));
+        if request.resource == "configmaps" && is_of_a_record && reached.send(()).is_ok() {
+            // Only the first waits: later there is nobody to send anything.
+            _ = may_go.recv();
+        }
+        Fault::None
+    });
+    let proxy = proxy.await?;
+    let args = ["import", "--replace", "--yes", "-n", &s.namespace, "-f", file.to_str().context("a path")?];
+    let process = s.run_binary("plugin", &args.map(str::to_owned), Some(proxy.kubeconfig().to_owned()))?;
+    s.eventually("it is about to write", true, async || Ok(is_reached.try_recv().is_ok())).await?;
+    s.patch_record(&changed, json!({"data": {"a": "theirs"}})).await?;
+    well(&s.plugin_reading(&file_of([document(&made, "a: theirs")]), &["import", "--yes"])?)?;
+    drop(go);
+    assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
+    let log = process.log();
+    assert!(log.contains("0 created, 0 replaced, 0 the same, 3 left alone\n"), "{log}");
+    for (node, why) in
+        [(&changed, "changed meanwhile"), (&made, "changed meanwhile"), (&foreign, "managed-by")]
+    {
+        assert!(
+            log.lines().any(|line| line.starts_with(&format!("left alone: {node}: ")) && line.contains(why)),
+            "{log}"
+        );
+    }
+    for node in [&changed, &made] {
+        assert_eq!(s.record(node).await?.context("no record")?.labels, labels([("a", "theirs")]));
+    }
+    Ok(())
+}
