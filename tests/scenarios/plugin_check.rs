@@ -245,8 +245,8 @@ pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Re
         .await?;
     let told = s.plugin(&["check", "--as", &somebody])?;
     for words in [
-        "you can't use restore: you may not patch nodes",
-        "you can't use forget",
+        "you can't use restore, nor rollback for nodes that are there: you may not patch nodes",
+        "you can't use set, rollback, forget, rename, import: you may not create configmaps",
         "records-editor --user=somebody",
     ] {
         assert!(told.out.contains(words), "{words}: {}", told.out);
@@ -256,9 +256,9 @@ pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Re
     let report: Value = serde_json::from_str(&s.plugin(&["check", "-o", "json", "--as", &somebody])?.out)?;
     let checks = report["checks"].as_array().context("checks")?;
     let own = checks.iter().find(|check| check["name"] == "your rights").context("your rights")?;
-    for command in ["restore", "forget"] {
+    for command in ["restore, nor", "set, rollback"] {
         let is_it = |note: &&Value| {
-            note["message"].as_str().is_some_and(|text| text.contains(&format!("use {command}:")))
+            note["message"].as_str().is_some_and(|text| text.contains(&format!("use {command}")))
         };
         let notes = own["findings"].as_array().context("findings")?;
         run(s, notes.iter().find(is_it).context("a note")?["mend"].as_str().context("a mend")?)?;

@@ -54,18 +54,19 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     cluster.label(&changed).await?;
     stage.until("storing the change", async || Ok(whole(&cluster.in_records(&changed).await?))).await?;
     cluster.delete(&changed).await?;
-    stage
-        .until("noticing that it is gone", async || {
-            let annotations = cluster.record(&changed[0]).await?.metadata.annotations.unwrap_or_default();
-            Ok(annotations.contains_key(DEPARTED_AT).then_some(()).ok_or_else(|| DEPARTED_AT.to_owned()))
-        })
-        .await?;
+    let is_gone = async || {
+        let annotations = cluster.record(&changed[0]).await?.metadata.annotations.unwrap_or_default();
+        anyhow::Ok(annotations.contains_key(DEPARTED_AT))
+    };
+    let expect = |is_so: bool| is_so.then_some(()).ok_or_else(|| DEPARTED_AT.to_owned());
+    stage.until("noticing that it is gone", async || Ok(expect(is_gone().await?))).await?;
     note("somebody sets pool=batch on gpu-1; a moment later the cloud takes the node away");
     run("kubectl label-storage explain gpu-1")?;
     run("kubectl label-storage history gpu-1")?;
 
     cluster.create_bare(&changed).await?;
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
+    stage.until("noticing that it is back", async || Ok(expect(!is_gone().await?))).await?;
     note("gpu-1 is back, registered by its kubelet without any of that");
     run("kubectl label-storage get gpu-1")?;
 

@@ -21,46 +21,29 @@ const AT_ONCE: usize = 8;
 /// Where Events about what is in no namespace are.
 const DEFAULT: &str = "default";
 
-/// What commands of this plugin need, beside reading.
-struct Need {
-    commands: &'static str,
-    rights: &'static [Right],
-}
-
-/// What every command reads.
-const READING: Need = Need { commands: "no command", rights: &READS };
 /// What tells who works on which shard.
-const SHARDS: Need = Need { commands: "neither status nor explain", rights: &[Right::new("list", "leases")] };
+const SHARDS: [Right; 1] = [Right::new("list", "leases")];
 
-/// What each command writes. Writing a record takes two rights: RBAC's on ConfigMaps, and one that an admission policy asks for.
-const WRITING: [Need; 5] = [
-    Need { commands: "restore", rights: &[Right::new("patch", "nodes")] },
-    Need {
-        commands: "set and rollback",
-        rights: &[Right::new("update", "configmaps"), Right::new("update", "records")],
-    },
-    Need {
-        commands: "forget",
-        rights: &[Right::new("delete", "configmaps"), Right::new("delete", "records")],
-    },
-    Need {
-        commands: "rename",
-        rights: &[
-            Right::new("create", "configmaps"),
-            Right::new("create", "records"),
-            Right::new("delete", "configmaps"),
-            Right::new("delete", "records"),
-        ],
-    },
-    Need {
-        commands: "import",
-        rights: &[
-            Right::new("create", "configmaps"),
-            Right::new("create", "records"),
-            Right::new("update", "configmaps"),
-            Right::new("update", "records"),
-        ],
-    },
+/// What changes Nodes.
+const NODES: [Right; 1] = [Right::new("patch", "nodes")];
+
+/// What changes records: RBAC's rights on ConfigMaps, and those that an admission policy asks for.
+const RECORDS: [Right; 6] = [
+    Right::new("create", "configmaps"),
+    Right::new("update", "configmaps"),
+    Right::new("delete", "configmaps"),
+    Right::new("create", "records"),
+    Right::new("update", "records"),
+    Right::new("delete", "records"),
+];
+
+/// Which commands do what to records.
+const WRITERS: [(&str, &[&str]); 5] = [
+    ("set", &["create", "update"]),
+    ("rollback", &["update"]),
+    ("forget", &["delete"]),
+    ("rename", &["create", "update", "delete"]),
+    ("import", &["create", "update"]),
 ];
 
 /// A right in a namespace, in words.
@@ -76,15 +59,20 @@ fn named(right: Right, namespace: &str) -> String {
 async fn missing(
     rights: &[(Right, &str)],
     is_allowed: impl AsyncFn(Right, &str) -> kube::Result<bool>,
-) -> kube::Result<Vec<String>> {
+) -> kube::Result<Vec<(Right, String)>> {
     let answers = stream::iter(rights.iter().copied())
         .map(|(right, namespace)| {
             let asked = is_allowed(right, namespace);
-            async move { asked.await.map(|allowed| (!allowed).then(|| named(right, namespace))) }
+            async move { asked.await.map(|allowed| (!allowed).then(|| (right, named(right, namespace)))) }
         })
         .buffered(AT_ONCE);
     let answers: Vec<_> = answers.collect().await;
     answers.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Rights in words, one after the other.
+fn listed(missing: &[(Right, String)]) -> String {
+    missing.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What the daemons' accounts may do.
@@ -133,7 +121,7 @@ async fn of_daemon(look: &Look, sets: &sets::Sets, daemon: &str, writes: &[Right
         }
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => {
-            let message = format!("the {daemon}'s account {account} may not {}", missing.join(", "));
+            let message = format!("the {daemon}'s account {account} may not {}", listed(&missing));
             findings.push(Finding::error(message).mend(look.install(sets)));
         }
     }
@@ -145,7 +133,7 @@ async fn of_daemon(look: &Look, sets: &sets::Sets, daemon: &str, writes: &[Right
         if !missing.is_empty() {
             let message = format!(
                 "the {daemon}'s account {account} may not {}: kubectl describe node does not show all that it does",
-                missing.join(", ")
+                listed(&missing)
             );
             findings.push(Finding::warning(message).mend(look.install(sets)));
         }
@@ -168,28 +156,51 @@ pub(super) async fn of_person(look: &Look, has_policy: Option<bool>) -> Checked 
         Ok(is_granted(answer.status))
     };
     let counts = |right: &&Right| right.resource != "records" || has_policy != Some(false);
+    let asked = async |rights: &[Right]| {
+        let rights: Vec<_> = rights.iter().filter(counts).map(|right| (*right, namespace)).collect();
+        missing(&rights, &is_allowed).await
+    };
+    let answers = tokio::try_join!(asked(&READS), asked(&SHARDS), asked(&NODES), asked(&RECORDS));
+    let (reading, shards, nodes, records) = match answers {
+        Ok(answers) => answers,
+        Err(error) => {
+            let findings = vec![Finding::unknown("what you may do", why(&error))];
+            return Checked::new("your rights", "", findings);
+        }
+    };
     let user = user(look).await;
     let mut findings = Vec::new();
-    for (need, writes) in
-        [(&READING, false), (&SHARDS, false)].into_iter().chain(WRITING.iter().map(|need| (need, true)))
-    {
-        let rights: Vec<_> = need.rights.iter().filter(counts).map(|right| (*right, namespace)).collect();
-        let missing = match missing(&rights, &is_allowed).await {
-            Ok(missing) if missing.is_empty() => continue,
-            Ok(missing) => missing,
-            Err(error) => {
-                findings.push(Finding::unknown("what you may do", why(&error)));
-                break;
-            }
-        };
-        let (commands, lacks) = (need.commands, missing.join(", "));
-        let finding = match writes {
-            // It says nothing about the installation.
-            true => Finding::note(format!("you can't use {commands}: you may not {lacks}")),
-            false => Finding::warning(format!("{commands} can tell you all: you may not {lacks}")),
-        };
-        let is_about_nodes = rights.iter().any(|(right, _)| !right.is_namespaced());
-        findings.push(finding.mend(grant(look, &user, is_about_nodes, writes)));
+    if !reading.is_empty() {
+        let message = format!("no command can tell you all: you may not {}", listed(&reading));
+        findings.push(Finding::warning(message).mend(grant_reading(look, &user)));
+    }
+    if !shards.is_empty() {
+        let message = format!(
+            "neither status nor explain can tell who works on which shard: you may not {}",
+            listed(&shards)
+        );
+        let finding = Finding::warning(message);
+        // The same command is there already.
+        findings.push(if reading.is_empty() { finding.mend(grant_reading(look, &user)) } else { finding });
+    }
+    // What follows says nothing about the installation.
+    if !nodes.is_empty() {
+        let message = format!(
+            "you can't use restore, nor rollback for nodes that are there: you may not {}",
+            listed(&nodes)
+        );
+        findings.push(Finding::note(message).mend(grant_nodes(look, &user)));
+    }
+    if !records.is_empty() {
+        let lacks = |verb: &&str| records.iter().any(|(right, _)| right.verb == *verb);
+        let commands = WRITERS.iter().filter(|(_, verbs)| verbs.iter().any(lacks));
+        let commands: Vec<_> = commands.map(|(command, _)| *command).collect();
+        let message = format!("you can't use {}: you may not {}", commands.join(", "), listed(&records));
+        let editor = format!(
+            "kubectl create rolebinding mend-records --namespace {namespace} --clusterrole={}-records-editor --user={user}",
+            look.name
+        );
+        findings.push(Finding::note(message).mend(editor));
     }
     Checked::new("your rights", "you may use every command", findings)
 }
@@ -202,28 +213,25 @@ async fn user(look: &Look) -> String {
     user.unwrap_or_else(|| "USER".to_owned())
 }
 
-/// How somebody else gives them that right.
-fn grant(look: &Look, user: &str, is_about_nodes: bool, writes: bool) -> String {
+/// How somebody else lets them look.
+fn grant_reading(look: &Look, user: &str) -> String {
     let Look { namespace, name, .. } = look;
     let reader = format!("{name}-reader");
-    let read = format!(
-        "kubectl create role {reader} --namespace {namespace} --verb=get,list,watch --resource=configmaps,leases,statefulsets && \
+    format!(
+        "kubectl create clusterrole {reader} --verb=get,list,watch --resource=nodes && \
+         kubectl create clusterrolebinding {reader} --clusterrole={reader} --user={user} && \
+         kubectl create role {reader} --namespace {namespace} --verb=get,list,watch --resource=configmaps,leases,statefulsets && \
          kubectl create rolebinding {reader} --namespace {namespace} --role={reader} --user={user}"
-    );
-    match (is_about_nodes, writes) {
-        (true, true) => format!(
-            "kubectl create clusterrole {name}-by-hand --verb=get,list,patch --resource=nodes && \
-             kubectl create clusterrolebinding {name}-by-hand --clusterrole={name}-by-hand --user={user}"
-        ),
-        (true, false) => format!(
-            "kubectl create clusterrole {reader} --verb=get,list,watch --resource=nodes && \
-             kubectl create clusterrolebinding {reader} --clusterrole={reader} --user={user} && {read}"
-        ),
-        (false, true) => format!(
-            "kubectl create rolebinding mend-records --namespace {namespace} --clusterrole={name}-records-editor --user={user}"
-        ),
-        (false, false) => read,
-    }
+    )
+}
+
+/// How somebody else lets them change Nodes.
+fn grant_nodes(look: &Look, user: &str) -> String {
+    let by_hand = format!("{}-by-hand", look.name);
+    format!(
+        "kubectl create clusterrole {by_hand} --verb=get,list,patch --resource=nodes && \
+         kubectl create clusterrolebinding {by_hand} --clusterrole={by_hand} --user={user}"
+    )
 }
 
 fn is_granted(status: Option<SubjectAccessReviewStatus>) -> bool {
