@@ -40,6 +40,7 @@ mod monitoring;
 mod ownership;
 mod plugin_check;
 mod plugin_port;
+mod plugin_get;
 mod plugin_status;
 mod plugin_write;
 mod races;
@@ -230,6 +231,14 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_count_for_more_than_the_file
             while_rules_change_nothing_is_lost
             a_bad_file_at_the_start_is_one_line_and_exit_code_2;
+        plugin_get:
+            get_shows_what_is_stored_and_how_it_stands
+            get_says_what_can_not_be_shown
+            several_records_of_one_name_are_told_apart
+            diff_shows_node_against_record
+            history_shows_each_version_against_the_next
+            explain_says_who_does_what_and_why
+            explain_names_the_rules_that_have_a_part_in_it;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
@@ -348,6 +357,14 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_import_survives_bad_weather
             an_import_that_loses_the_server_goes_on_later
             what_changes_meanwhile_is_not_overwritten;
+        plugin_status:
+            where_all_is_well_it_says_so
+            what_is_not_well_comes_first_and_is_the_exit_code
+            work_in_progress_is_looked_at_again
+            watching_it_goes_on_until_somebody_has_seen_enough
+            a_right_that_is_missing_is_named_and_the_rest_is_shown
+            nodes_are_judged_by_the_rules
+            bad_input_is_one_line;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

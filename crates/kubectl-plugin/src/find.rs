@@ -60,9 +60,13 @@ impl Cluster {
         }
         let node = self.nodes(Sight::WhatIsThere).get(name).await?;
         let filed_under = match &node {
-            Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
             _ if self.rules.identity == IdentityBy::Name => name.to_owned(),
-            _ => self.filed_for(name).await?.unwrap_or_else(|| name.to_owned()),
+            Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
+            _ => match (self.filed_for(name).await?, &node) {
+                (Some(identity), None) => return self.find_filed(&identity).await,
+                (Some(identity), Some(_)) => identity,
+                (None, _) => name.to_owned(),
+            },
         };
         let record = self.records.get(&filed_under).await?;
         Ok(Found { name: name.to_owned(), filed_under, node, record })
@@ -81,17 +85,21 @@ impl Cluster {
         Ok(found)
     }
 
-    /// By what the record is filed under.
+    /// By what the record is filed under. Its Node may be there under another name than the record has yet.
     async fn find_filed(&self, filed_under: &str) -> Result<Found> {
-        let named = match self.records.get(filed_under).await?.map(|found| found.content) {
-            Some(Ok(Decoded { record, .. })) => record.node,
-            _ => filed_under.to_owned(),
-        };
         // The Node first, so that the record is not older than it.
-        let node = if is_name(&named) { self.nodes(Sight::WhatIsThere).get(&named).await? } else { None };
+        let node = match self.claimants(filed_under).await?.0.first() {
+            Some(name) => self.nodes(Sight::WhatIsThere).get(name).await?,
+            None => None,
+        };
         let node = node.filter(|node| node.filed_under() == filed_under);
         let record = self.records.get(filed_under).await?;
-        Ok(Found { name: named, filed_under: filed_under.to_owned(), node, record })
+        let recorded = match records::Found::stored(record.as_ref()) {
+            Stored::Record(record) => record.node.clone(),
+            Stored::Nothing | Stored::Unreadable => filed_under.to_owned(),
+        };
+        let name = node.as_ref().map_or(recorded, |node| node.name.clone());
+        Ok(Found { name, filed_under: filed_under.to_owned(), node, record })
     }
 
     /// What the record of a Node is filed under that is not there to say so: that of the one which was last made from a Node of this name.

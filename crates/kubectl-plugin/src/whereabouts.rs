@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// The Nodes that have this for their identity.
-    async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
+    pub(crate) async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
         let claimants = Arc::new(Mutex::new(Vec::new()));
         let (collected, wanted) = (Arc::clone(&claimants), filed_under.to_owned());
         let eyes = self.eyes(Sight::WhatIsThere);

@@ -6,7 +6,6 @@ mod shards;
 mod storer;
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use console::style;
@@ -15,7 +14,6 @@ use label_storage::restore::Reason as RestoreReason;
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Circumstances, Reason as StoreReason, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{plan_restore, plan_store};
-use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::records;
 use serde::Serialize;
 
@@ -106,6 +104,16 @@ impl Case<'_> {
         label_storage::name::record_name(&self.found.filed_under)
     }
 
+    /// What a command takes for it: several records may be of Nodes of one name.
+    fn argument(&self) -> String {
+        let Found { name, filed_under, .. } = self.found;
+        if self.found.node.is_some() || name == filed_under {
+            name.clone()
+        } else {
+            format!("'{filed_under}'")
+        }
+    }
+
     fn ago(&self, at: Timestamp) -> String {
         format!("{} ago", age(self.now.duration_since(at)))
     }
@@ -130,20 +138,9 @@ async fn rivals(cluster: &Cluster, found: &Found) -> Result<Vec<String>> {
     if cluster.rules.identity == IdentityBy::Name || node.extras.is_unidentified {
         return Ok(Vec::new());
     }
-    let rivals = Arc::new(Mutex::new(Vec::new()));
-    let (collected, eyes) = (Arc::clone(&rivals), cluster.eyes(Sight::WhatIsThere));
-    let (name, filed_under) = (node.name.clone(), node.filed_under().to_owned());
-    let each = move |object| {
-        if let Ok(other) = eyes.node(object)
-            && other.name != name
-            && !other.extras.is_unidentified
-            && other.filed_under() == filed_under
-        {
-            collected.lock().unwrap_or_else(PoisonError::into_inner).push(other.name);
-        }
-    };
-    cluster.node_source(Sight::WhatIsThere).list(each).await?;
-    Ok(std::mem::take(&mut *rivals.lock().unwrap_or_else(PoisonError::into_inner)))
+    let (mut claimants, _) = cluster.claimants(node.filed_under()).await?;
+    claimants.retain(|name| *name != node.name);
+    Ok(claimants)
 }
 
 /// All of it, and whether a person has to do something before the daemons can.

@@ -111,7 +111,7 @@ fn why(reason: Reason, is_empty: bool) -> (&'static str, &'static str) {
 /// What would have to happen for the storer to do something else.
 pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
     let (node, rules, namespace) = (&case.found.name, &case.cluster.rules, &case.cluster.namespace);
-    let record = case.record_name();
+    let (record, argument) = (case.record_name(), case.argument());
     match plan.reason {
         _ if !case.rivals.is_empty() => vec![step(
             format!(
@@ -159,10 +159,13 @@ pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
         Reason::Away | Reason::Departed => vec![
             step(
                 "to change what it comes back with",
-                format!("kubectl label-storage set {node} KEY=VALUE KEY-"),
+                format!("kubectl label-storage set {argument} KEY=VALUE KEY-"),
             ),
-            step("to have it come back with nothing", format!("kubectl label-storage forget {node}")),
-            step("if it comes back under another name", format!("kubectl label-storage rename {node} NEW")),
+            step("to have it come back with nothing", format!("kubectl label-storage forget {argument}")),
+            step(
+                "if it comes back under another name",
+                format!("kubectl label-storage rename {argument} NEW"),
+            ),
         ],
         Reason::RetentionOver => vec![step(
             "to keep it, have a longer retention",

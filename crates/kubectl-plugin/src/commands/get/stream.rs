@@ -127,3 +127,19 @@ impl Stream {
         rows.iter().map(line).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_any_before_and_nothing_is_kept() {
+        let mut stream = Stream::new(Format::Table, Timestamp::UNIX_EPOCH);
+        let row = |cells: [&str; 2]| Vec::from(cells.map(str::to_owned));
+        stream.rows = vec![row(["NODE", "STATE"]), row(["a-long-name", "present"])];
+        assert_eq!(stream.block(), "NODE          STATE\na-long-name   present\n");
+        stream.rows = vec![row(["b", "pending"])];
+        assert_eq!(stream.block(), "b             pending\n");
+        assert_eq!(stream.block(), "");
+    }
+}
