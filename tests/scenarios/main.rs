@@ -39,10 +39,9 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod plugin_check;
-mod plugin_port;
-mod plugin_get;
-mod plugin_status;
 mod plugin_write;
+mod plugin_status;
+mod plugin_port;
 mod races;
 mod reading;
 mod records;
@@ -231,14 +230,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_count_for_more_than_the_file
             while_rules_change_nothing_is_lost
             a_bad_file_at_the_start_is_one_line_and_exit_code_2;
-        plugin_get:
-            get_shows_what_is_stored_and_how_it_stands
-            get_says_what_can_not_be_shown
-            several_records_of_one_name_are_told_apart
-            diff_shows_node_against_record
-            history_shows_each_version_against_the_next
-            explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
@@ -320,14 +311,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             recipes_for_instances_do_what_they_say
             the_defaults_and_the_charts_rules_are_as_documented
             the_table_of_flags_is_what_the_daemons_have;
-        plugin_status:
-            where_all_is_well_it_says_so
-            what_is_not_well_comes_first_and_is_the_exit_code
-            work_in_progress_is_looked_at_again
-            watching_it_goes_on_until_somebody_has_seen_enough
-            a_right_that_is_missing_is_named_and_the_rest_is_shown
-            nodes_are_judged_by_the_rules
-            bad_input_is_one_line;
         plugin_write:
             a_node_is_restored_at_once_and_once_more
             what_was_withheld_is_given_where_a_person_says_so
@@ -350,13 +333,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             where_there_is_nothing_to_go_back_to_it_is_said
             nothing_is_changed_before_the_answer_is_yes
             what_has_changed_before_the_answer_is_shown_again;
-        plugin_port:
-            what_is_exported_is_imported_elsewhere_as_it_was
-            an_import_with_anything_wrong_changes_nothing
-            an_interrupted_import_says_how_far_it_came_and_goes_on
-            an_import_survives_bad_weather
-            an_import_that_loses_the_server_goes_on_later
-            what_changes_meanwhile_is_not_overwritten;
         plugin_status:
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code
@@ -365,14 +341,21 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
             bad_input_is_one_line;
-        monitoring:
-            every_query_finds_what_the_daemons_tell_of
-            the_documentation_lists_exactly_what_the_daemons_tell_of;
+        plugin_port:
+            what_is_exported_is_imported_elsewhere_as_it_was
+            an_import_with_anything_wrong_changes_nothing
+            an_interrupted_import_says_how_far_it_came_and_goes_on
+            an_import_survives_bad_weather
+            an_import_that_loses_the_server_goes_on_later
+            what_changes_meanwhile_is_not_overwritten;
         plugin_check:
             each_fault_is_found_with_the_command_that_mends_it
             what_may_not_be_looked_at_is_said_to_be_unknown
             where_nothing_is_installed_that_is_said
             shells_and_kubectl_complete;
+        monitoring:
+            every_query_finds_what_the_daemons_tell_of
+            the_documentation_lists_exactly_what_the_daemons_tell_of;
     }
     trials! {
         control_planes.whole, [Mode::Watching];

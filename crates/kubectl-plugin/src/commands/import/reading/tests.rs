@@ -58,3 +58,11 @@ fn no_more_is_told_than_anyone_reads() {
     let Reading::Wrong { problems, more } = read_text(&text) else { panic!("it is wrong") };
     assert_eq!((problems.len(), more), (TOLD, 101 - TOLD));
 }
+
+#[test]
+fn the_example_of_the_documentation_can_be_imported() {
+    let page = include_str!("../../../../../../docs/export.md");
+    let (_, rest) = page.split_once("```yaml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    assert_eq!(problems(example), []);
+}
