@@ -149,6 +149,19 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        plugin_write:
+            what_was_withheld_is_given_where_a_person_says_so
+            a_fence_is_passed_only_where_a_person_says_so
+            a_node_that_is_forgotten_returns_without
+            what_is_set_while_a_node_is_away_comes_back
+            a_node_that_has_never_been_there_gets_what_is_set_for_it
+            a_machine_that_has_never_been_there_gets_what_is_set_for_it
+            what_a_node_said_before_does_not_undo_what_is_set
+            a_machine_returns_under_another_name
+            a_machine_that_is_there_under_another_name_gets_its_labels
+            a_node_that_is_there_gets_an_earlier_version_back
+            a_node_that_is_away_comes_back_with_an_earlier_version
+            restoring_beside_the_restorer_is_no_fight;
         excluding:
             machine_facts_are_not_stored
             what_was_stored_before_it_was_excluded_stays_and_comes_back
@@ -313,26 +326,17 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             the_table_of_flags_is_what_the_daemons_have;
         plugin_write:
             a_node_is_restored_at_once_and_once_more
-            what_was_withheld_is_given_where_a_person_says_so
             what_can_not_be_restored_is_refused_with_advice
-            a_fence_is_passed_only_where_a_person_says_so
-            a_node_that_is_forgotten_returns_without
             what_is_no_record_is_not_forgotten
             a_failure_says_what_was_done_and_what_not
             without_rights_nothing_is_changed_and_the_right_is_named
-            what_is_set_while_a_node_is_away_comes_back
-            a_node_that_has_never_been_there_gets_what_is_set_for_it
-            what_a_node_said_before_does_not_undo_what_is_set
-            a_machine_that_has_never_been_there_gets_what_is_set_for_it
             what_nothing_can_have_is_bad_usage
-            a_machine_returns_under_another_name
-            a_machine_that_is_there_under_another_name_gets_its_labels
             a_rename_that_broke_off_is_finished_by_another
-            a_node_that_is_there_gets_an_earlier_version_back
-            a_node_that_is_away_comes_back_with_an_earlier_version
             where_there_is_nothing_to_go_back_to_it_is_said
             nothing_is_changed_before_the_answer_is_yes
-            what_has_changed_before_the_answer_is_shown_again;
+            what_has_changed_before_the_answer_is_shown_again
+            a_write_of_unclear_effect_is_looked_for_and_made_once
+            a_rename_that_fails_in_the_middle_leaves_both;
         plugin_status:
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code

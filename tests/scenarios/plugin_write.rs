@@ -1,6 +1,7 @@
 //! What `kubectl label-storage` changes: with the daemons beside it, and without.
 
 mod asking;
+mod failing;
 mod forgetting;
 mod renaming;
 mod restoring;
@@ -8,6 +9,7 @@ mod rolling_back;
 mod setting;
 
 pub use asking::*;
+pub use failing::*;
 pub use forgetting::*;
 pub use renaming::*;
 pub use restoring::*;
