@@ -11,7 +11,7 @@
 mod accounts;
 mod chart;
 mod local;
-mod manifests;
+pub mod manifests;
 mod pods;
 mod policies;
 mod rules;

@@ -38,9 +38,10 @@ mod keeping;
 mod lies;
 mod monitoring;
 mod ownership;
+mod plugin_check;
 mod plugin_get;
-mod plugin_status;
 mod plugin_port;
+mod plugin_status;
 mod plugin_write;
 mod races;
 mod reading;
@@ -243,14 +244,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_count_for_more_than_the_file
             while_rules_change_nothing_is_lost
             a_bad_file_at_the_start_is_one_line_and_exit_code_2;
-        plugin_get:
-            get_shows_what_is_stored_and_how_it_stands
-            get_says_what_can_not_be_shown
-            several_records_of_one_name_are_told_apart
-            diff_shows_node_against_record
-            history_shows_each_version_against_the_next
-            explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
@@ -360,6 +353,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_import_survives_bad_weather
             an_import_that_loses_the_server_goes_on_later
             what_changes_meanwhile_is_not_overwritten;
+        plugin_check:
+            each_fault_is_found_with_the_command_that_mends_it
+            what_may_not_be_looked_at_is_said_to_be_unknown
+            where_nothing_is_installed_that_is_said
+            shells_and_kubectl_complete;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

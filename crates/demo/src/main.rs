@@ -3,16 +3,20 @@
 //!
 //! ```text
 //!   main ──► stage: etcd, kube-apiserver, 2 storers, 2 restorers (this binary again, as processes of their own)
-//!     └────► story: what is done to the Nodes, and what comes of it
-//!              ├─ nodes: Nodes, their records, and which labels are missing
-//!              └─ narrator: lines on stdout, with the time
+//!     ├────► story: what is done to the Nodes, and what comes of it
+//!     │        ├─ nodes: Nodes, their records, and which labels are missing
+//!     │        └─ narrator: lines on stdout, with the time
+//!     └────► session: commands of the kubectl plugin, and what they say; svg: the same, drawn
 //! ```
 
 mod narrator;
 mod nodes;
+mod session;
 mod stage;
 mod story;
+mod svg;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -38,6 +42,10 @@ struct Arguments {
     /// How many nodes to delete and re-create at once
     #[arg(long, env = "DEMO_NODES", value_name = "N", default_value_t = 200)]
     nodes: u32,
+
+    /// Instead of the story, have a session with `kubectl label-storage`, and draw it into this file, as an SVG
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +53,7 @@ fn main() -> ExitCode {
     match itself::role().as_deref() {
         Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
+        Some(stage::PLUGIN) => kubectl_plugin::main(std::env::args_os()),
         _ => match run(&Arguments::parse()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -60,6 +69,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stage = Stage::set_up(&narrator, &runtime)?;
     let told = runtime.block_on(async {
+        if let Some(file) = &arguments.record {
+            return session::record(&stage, &narrator, file).await;
+        }
         story::one_node(&stage, &narrator).await?;
         story::many_nodes(&stage, &narrator, arguments.nodes).await?;
         if arguments.keep { keep(&stage, &narrator).await } else { Ok(()) }

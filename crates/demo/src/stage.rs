@@ -17,6 +17,8 @@ use crate::narrator::Narrator;
 pub(crate) const STORER: &str = "storer";
 /// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
+/// What this binary is started as, to be the kubectl plugin.
+pub(crate) const PLUGIN: &str = "plugin";
 /// Where the records are.
 pub(crate) const NAMESPACE: &str = "label-storage";
 

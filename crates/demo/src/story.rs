@@ -127,7 +127,7 @@ async fn follow(
 }
 
 /// Nothing missing, or what is.
-fn whole(comparison: &Comparison) -> Result<(), String> {
+pub(crate) fn whole(comparison: &Comparison) -> Result<(), String> {
     let missing = &comparison.missing;
     if missing.is_empty() {
         return Ok(());

@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use label_storage_runtime::args::STYLES;
 
 use crate::commands::{
-    check, diff, explain, export, forget, get, history, import, rename, restore, rollback, set, status,
+    check, complete, diff, explain, export, forget, generate, get, history, import, rename, restore,
+    rollback, set, status,
 };
 
 /// Look inside Label Storage, ask it why, and repair what is stored
@@ -94,9 +95,24 @@ pub enum Command {
     /// Read records from such a file
     Import(import::Args),
     /// Whether the installation is sound
+    ///
+    /// Looks at versions and flags of the daemons, their rights, admission policies, rules, leases, clocks, and what is in the way of
+    /// records; and at your own rights. Each finding comes with the command that mends it, or shows more. What may not be looked at is
+    /// said to be unknown. Exits with 3 where there are errors or warnings.
     Check(check::Args),
     /// Print the completion script of a shell
-    Completion(crate::commands::generate::Args),
+    ///
+    /// For `kubectl label-storage` itself, put the one for kubectl into your PATH, next to this program:
+    ///
+    ///     kubectl label-storage completion kubectl > ~/.local/bin/kubectl_complete-label_storage
+    ///     chmod +x ~/.local/bin/kubectl_complete-label_storage
+    ///
+    /// kubectl runs it by that name. Those for shells complete `kubectl-label_storage`.
+    #[command(verbatim_doc_comment)]
+    Completion(generate::Args),
+    /// What kubectl asks for completions
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::Words),
 }
 
 /// How to print.

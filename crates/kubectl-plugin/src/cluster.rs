@@ -17,7 +17,7 @@ use label_storage_runtime::source::Source;
 use crate::cli::Global;
 
 /// The ConfigMap that the daemons have mounted, and the file in it.
-const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
+pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 
 /// A cluster with Label Storage in it.
 pub(crate) struct Cluster {
@@ -35,25 +35,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Finds the cluster, and its rules.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
-        let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match &global.kubeconfig {
-            Some(path) => {
-                let kubeconfig =
-                    Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options).await?
-            }
-            None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
-        };
-        config.connect_timeout = Some(Duration::from_secs(5));
-        config.auth_info.impersonate.clone_from(&global.impersonate);
-        if !global.impersonate_group.is_empty() {
-            config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
-        }
-        let frank = label_storage_runtime::client::without_retries(config.clone())?;
-        let client = Client::try_from(config)?;
-        let rules = Arc::new(rules(&client, global).await?);
-        let records = Records::new(client.clone(), &global.namespace);
-        Ok(Self { client, frank, namespace: global.namespace.clone(), rules, records })
+        let clients = clients(global).await?;
+        let rules = Arc::new(rules(&clients.0, global).await?);
+        Ok(Self::new(clients, &global.namespace, rules))
+    }
+
+    /// A cluster where these rules are in force.
+    pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
+        let records = Records::new(client.clone(), namespace);
+        Self { client, frank, namespace: namespace.to_owned(), rules, records }
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
@@ -74,6 +64,26 @@ impl Cluster {
     pub(crate) fn eyes(&self, sight: Sight) -> Eyes {
         Eyes { rules: Arc::clone(&self.rules), sight }
     }
+}
+
+/// Clients for the cluster that kubectl would speak to, as the one who is asked for: one that tries again by itself, and a frank one.
+pub(crate) async fn clients(global: &Global) -> Result<(Client, Client)> {
+    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &global.kubeconfig {
+        Some(path) => {
+            let kubeconfig =
+                Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+        }
+        None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
+    };
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.auth_info.impersonate.clone_from(&global.impersonate);
+    if !global.impersonate_group.is_empty() {
+        config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
+    }
+    let frank = label_storage_runtime::client::without_retries(config.clone())?;
+    Ok((Client::try_from(config)?, frank))
 }
 
 /// The rules: of a file, or of the ConfigMap, or the usual ones.

@@ -1,6 +1,7 @@
 //! The commands.
 
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
@@ -23,8 +24,12 @@ use crate::cluster::Cluster;
 
 /// Does what the command line asks for.
 pub(crate) async fn run(cli: Cli) -> Result<Ended> {
-    if let Command::Completion(args) = &cli.command {
-        return generate::run(args);
+    // What needs no cluster, or not one in which all is well.
+    match &cli.command {
+        Command::Check(args) => return check::run(&cli.global, args).await,
+        Command::Completion(args) => return generate::run(args),
+        Command::Complete(words) => return complete::run(words),
+        _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     match cli.command {
@@ -40,7 +45,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Rename(args) => rename::run(&cluster, args).await,
         Command::Export(args) => export::run(&cluster, args).await,
         Command::Import(args) => import::run(&cluster, args).await,
-        Command::Check(args) => check::run(&cluster, args).await,
+        Command::Check(args) => check::run(&cli.global, &args).await,
         Command::Completion(args) => generate::run(&args),
+        Command::Complete(words) => complete::run(&words),
     }
 }

@@ -15,6 +15,7 @@ mod cluster;
 mod commands;
 mod confirm;
 mod find;
+pub mod manual;
 mod outlook;
 mod output;
 mod whereabouts;

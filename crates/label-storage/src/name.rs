@@ -37,6 +37,11 @@ pub fn record_name(node: &str) -> String {
     format!("{SHORTENED_PREFIX}{head}-{}", hex_sha256(node))
 }
 
+/// Whether a ConfigMap of this name is in the place of a record.
+pub fn is_record_name(name: &str) -> bool {
+    [PREFIX, SHORTENED_PREFIX, IDENTITY_PREFIX].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Whether something is filed under this that is no Node's name.
 pub(crate) fn is_identity(filed_under: &str) -> bool {
     filed_under.contains(IDENTITY)
@@ -86,6 +91,17 @@ mod tests {
             assert_eq!(node_in_record_name(&other), None);
         }
         assert_eq!(record_name(&format!("providerID={}", "x".repeat(400))).len(), 253);
+    }
+
+    #[test]
+    fn every_record_has_the_name_of_one_and_the_rules_do_not() {
+        let long = "n".repeat(253);
+        for filed_under in ["a", "rules", &long, "providerID=aws:///i-0abc"] {
+            assert!(is_record_name(&record_name(filed_under)), "{filed_under}");
+        }
+        for other in ["label-storage", "label-storage-rules", "kube-root-ca.crt"] {
+            assert!(!is_record_name(other), "{other}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::client::Cluster;
 pub struct Right {
     /// As in RBAC.
     pub verb: &'static str,
-    /// As in RBAC; Nodes have no namespace, all else is in the records'.
+    /// As in RBAC, without its group; Nodes have no namespace, all else is in one.
     pub resource: &'static str,
 }
 
@@ -26,6 +26,29 @@ impl Right {
     /// A right as RBAC names it.
     pub const fn new(verb: &'static str, resource: &'static str) -> Self {
         Self { verb, resource }
+    }
+
+    /// Whether it is about something in a namespace.
+    pub fn is_namespaced(self) -> bool {
+        self.resource != "nodes"
+    }
+
+    /// As the API server is asked about it, where it is about something in this namespace.
+    pub fn attributes(self, namespace: &str) -> ResourceAttributes {
+        let group = match self.resource {
+            "leases" => Some("coordination.k8s.io"),
+            "events" => Some("events.k8s.io"),
+            // There is no such resource: it stands for the right to write records (docs/security.md).
+            "records" => Some("label-storage"),
+            _ => None,
+        };
+        ResourceAttributes {
+            verb: Some(self.verb.to_owned()),
+            group: group.map(str::to_owned),
+            resource: Some(self.resource.to_owned()),
+            namespace: self.is_namespaced().then(|| namespace.to_owned()),
+            ..ResourceAttributes::default()
+        }
     }
 }
 
@@ -47,6 +70,12 @@ pub const LEASES: [Right; 4] = [
     Right::new("update", "leases"),
     Right::new("delete", "leases"),
 ];
+
+/// What a daemon needs to tell people about Nodes, in the namespace `default`. Without it, all else works.
+pub const EVENTS_ABOUT_NODES: [Right; 2] = [Right::new("create", "events"), Right::new("patch", "events")];
+
+/// What a daemon needs to tell people about many Nodes at once, where the records are.
+pub const EVENTS_ABOUT_MANY: [Right; 1] = [Right::new("create", "events")];
 
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +135,7 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
     for right in rights {
         if !patiently(async || is_allowed(cluster, namespace, *right).await).await.map_err(failed)? {
             let place =
-                if right.resource == "nodes" { String::new() } else { format!(" in namespace {namespace}") };
+                if right.is_namespaced() { format!(" in namespace {namespace}") } else { String::new() };
             missing.push(format!("{} {}{place}", right.verb, right.resource));
         }
     }
@@ -140,14 +169,7 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, call::Error>) -> R
 }
 
 async fn is_allowed(cluster: &Cluster, namespace: &str, right: Right) -> Result<bool, call::Error> {
-    let namespace = if right.resource == "nodes" { None } else { Some(namespace.to_owned()) };
-    let attributes = ResourceAttributes {
-        verb: Some(right.verb.to_owned()),
-        group: (right.resource == "leases").then(|| "coordination.k8s.io".to_owned()),
-        resource: Some(right.resource.to_owned()),
-        namespace,
-        ..ResourceAttributes::default()
-    };
+    let attributes = right.attributes(namespace);
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
         ..Default::default()

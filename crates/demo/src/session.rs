@@ -1,0 +1,112 @@
+//! A session with `kubectl label-storage`, on the demo's own cluster: real commands, and what they really say.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use label_storage::node::IGNORE;
+use label_storage::record::DEPARTED_AT;
+use sandbox::itself;
+use serde_json::json;
+
+use crate::narrator::Narrator;
+use crate::nodes::{Cluster, Machine};
+use crate::stage::{PLUGIN, Stage};
+use crate::story::whole;
+use crate::svg::{self, SCREEN, Scene};
+
+/// What a command exits with that has found something which is not well: it has worked nonetheless.
+const UNWELL: i32 = 3;
+
+/// Plays the session, and draws it.
+pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> anyhow::Result<()> {
+    narrator.heading("A session with kubectl label-storage");
+    let cluster = Cluster::new(&stage.client);
+    let machines: Vec<_> = ["db-1", "gpu-1", "gpu-2", "web-1"].map(machine).into();
+    cluster.create_bare(&machines).await?;
+    cluster.label(&machines).await?;
+    stage.until("storing the labels", async || Ok(whole(&cluster.in_records(&machines).await?))).await?;
+
+    let scenes = RefCell::new(Vec::new());
+    let add =
+        |typed: &str, output: String| scenes.borrow_mut().push(Scene { typed: typed.to_owned(), output });
+    // What else happens to the cluster, for who reads along.
+    let note = |what: &str| {
+        narrator.say(what);
+        add(&format!("# {what}"), String::new());
+    };
+    let run = |command: &str| -> anyhow::Result<()> {
+        narrator.say(format!("$ {command}"));
+        let output = run(stage, command)?;
+        narrator.block(&output);
+        add(command, output);
+        Ok(())
+    };
+    run("kubectl label-storage status")?;
+    run("kubectl label-storage get --all")?;
+
+    let mut changed = machine("gpu-1");
+    changed.labels.insert("pool".to_owned(), "batch".to_owned());
+    let changed = [changed];
+    cluster.label(&changed).await?;
+    stage.until("storing the change", async || Ok(whole(&cluster.in_records(&changed).await?))).await?;
+    cluster.delete(&changed).await?;
+    let is_gone = async || {
+        let annotations = cluster.record(&changed[0]).await?.metadata.annotations.unwrap_or_default();
+        anyhow::Ok(annotations.contains_key(DEPARTED_AT))
+    };
+    let expect = |is_so: bool| is_so.then_some(()).ok_or_else(|| DEPARTED_AT.to_owned());
+    stage.until("noticing that it is gone", async || Ok(expect(is_gone().await?))).await?;
+    note("somebody sets pool=batch on gpu-1; a moment later the cloud takes the node away");
+    run("kubectl label-storage explain gpu-1")?;
+    run("kubectl label-storage history gpu-1")?;
+
+    cluster.create_bare(&changed).await?;
+    stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
+    stage.until("noticing that it is back", async || Ok(expect(!is_gone().await?))).await?;
+    note("gpu-1 is back, registered by its kubelet without any of that");
+    run("kubectl label-storage get gpu-1")?;
+
+    // Nobody stores what this one becomes, so that there is something to compare.
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let aside =
+        json!({"metadata": {"annotations": {IGNORE: "true"}, "labels": {"pool": "canary", "team": null}}});
+    nodes.patch("web-1", &PatchParams::default(), &Patch::Merge(aside)).await?;
+    note("web-1 is told to be left alone (label-storage/ignore), and is experimented with");
+    run("kubectl label-storage diff web-1")?;
+
+    let title = "A session with kubectl label-storage: status, get, explain, history and diff";
+    std::fs::write(file, svg::draw(title, &scenes.borrow()))
+        .with_context(|| format!("can't write {}", file.display()))?;
+    narrator.succeed(format!("drawn in {}", file.display()));
+    Ok(())
+}
+
+fn machine(name: &str) -> Machine {
+    let pool = name.split('-').next().unwrap_or(name);
+    let labels = [
+        ("pool", pool.to_owned()),
+        ("team", if pool == "web" { "shop" } else { "research" }.to_owned()),
+        ("example.com/rack", format!("r{}", name.len())),
+    ];
+    Machine::new(name, labels)
+}
+
+/// Runs a command of the plugin as kubectl would, with the colours that it has on a terminal.
+fn run(stage: &Stage, command: &str) -> anyhow::Result<String> {
+    let words = command.strip_prefix("kubectl label-storage").context("another command")?.split_whitespace();
+    let mut process = itself::command(PLUGIN, Some(stage.kubeconfig()))?;
+    process
+        .args(words)
+        .env("CLICOLOR_FORCE", "1")
+        .env_remove("NO_COLOR")
+        .env("COLUMNS", SCREEN.0.to_string());
+    let output = process.output()?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(matches!(output.status.code(), Some(0 | UNWELL)), "{command} failed: {said}");
+    Ok(said)
+}

@@ -1,0 +1,246 @@
+//! Leases: every shard held and renewed, and nothing left of another number of replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use label_storage_runtime::lease::{self, Held, LIFETIME};
+use tokio::time::Instant;
+
+use super::clock::{Renewal, Times};
+use super::{Checked, Finding, Look, sets};
+
+/// How many of a kind are told one by one.
+const ENOUGH: usize = 5;
+
+/// What is to be held: one lease for each index below the number, in this scope.
+type Group = (NonZeroU32, String);
+
+pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec<Renewal>, Checked) {
+    let (held, renewals) = match watch(look, times).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            let findings = vec![Finding::unknown("who works on which shard", error.to_string())];
+            return (Vec::new(), Checked::new("leases", "", findings));
+        }
+    };
+    let renewed: BTreeSet<&str> = renewals.keys().map(String::as_str).collect();
+    let mut findings = Vec::new();
+    for daemon in ["storer", "restorer"] {
+        let flags = sets.of(daemon).and_then(|set| set.flags.as_ref());
+        // A dry run takes none.
+        if flags.is_some_and(|flags| flags.dry_run) {
+            continue;
+        }
+        let expected =
+            flags.map(|flags| (flags.replicas, flags.nodes.as_ref().map(lease::scope).unwrap_or_default()));
+        let of_daemon: Vec<_> =
+            held.iter().filter(|held| held.daemon == daemon && held.index < held.replicas.get()).collect();
+        findings.extend(judge(&look.namespace, daemon, &of_daemon, &renewed, expected));
+    }
+    let summary = format!("{} shards, each held and renewed", renewed.len());
+    let renewals = renewals.into_values().collect();
+    (renewals, Checked::new("leases", summary, findings))
+}
+
+/// All leases, and those that are renewed, by name. That a lease is renewed can be seen at a glance where clocks agree; where
+/// they seem not to, it is watched for as long as the daemons would.
+async fn watch(
+    look: &Look,
+    times: &Times,
+) -> Result<(Vec<Held>, BTreeMap<String, Renewal>), label_storage_runtime::call::Error> {
+    const GLANCE: std::ops::RangeInclusive<i64> = -5..=2;
+    let list = async || lease::all_held(look.client.clone(), &look.namespace).await;
+    let ahead = |renewed_at: Timestamp| renewed_at.duration_since(times.now());
+    let first = list().await?;
+    let mut last: BTreeMap<String, Option<Timestamp>> = BTreeMap::new();
+    let mut renewed = BTreeMap::new();
+    let see = |held: &Held, is_new: bool, renewed: &mut BTreeMap<String, Renewal>| {
+        let (Some(holder), Some(renewed_at)) = (&held.claim.holder, held.claim.renewed_at) else { return };
+        let ahead: SignedDuration = ahead(renewed_at);
+        if is_new || GLANCE.contains(&ahead.as_secs()) {
+            renewed.entry(held.name.clone()).or_insert(Renewal { holder: holder.clone(), ahead });
+        }
+    };
+    for held in &first {
+        see(held, false, &mut renewed);
+        last.insert(held.name.clone(), held.claim.renewed_at);
+    }
+    let is_open = |held: &&Held, renewed: &BTreeMap<String, Renewal>| {
+        held.claim.holder.is_some() && !renewed.contains_key(&held.name)
+    };
+    let deadline = Instant::now() + LIFETIME;
+    let mut all = first;
+    if all.iter().any(|held| is_open(&held, &renewed)) {
+        eprintln!("waiting for up to {} s, to see whether all leases are renewed", LIFETIME.as_secs());
+    }
+    while all.iter().any(|held| is_open(&held, &renewed)) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        all = list().await?;
+        for held in &all {
+            let is_new = last.insert(held.name.clone(), held.claim.renewed_at) != Some(held.claim.renewed_at);
+            see(held, is_new, &mut renewed);
+        }
+    }
+    Ok((all, renewed))
+}
+
+/// What is wrong with the leases of one daemon.
+fn judge(
+    namespace: &str,
+    daemon: &str,
+    all: &[&Held],
+    renewed: &BTreeSet<&str>,
+    expected: Option<Group>,
+) -> Vec<Finding> {
+    let mut groups: BTreeMap<Group, Vec<&Held>> = BTreeMap::new();
+    for held in all {
+        groups.entry((held.replicas, held.scope.clone())).or_default().push(held);
+    }
+    let is_alive = |group: &[&Held]| group.iter().any(|held| renewed.contains(held.name.as_str()));
+    let mut findings = Vec::new();
+    if let Some(expected) = &expected {
+        groups.entry(expected.clone()).or_default();
+    } else if !groups.values().any(|group| is_alive(group)) {
+        let message = format!("no {daemon} works here: no lease of one is renewed");
+        let pods =
+            format!("kubectl get pods --namespace {namespace} --selector app.kubernetes.io/name={daemon}");
+        findings.push(Finding::error(message).mend(pods));
+    }
+    for (group, leases) in &groups {
+        let (replicas, _) = group;
+        let is_expected = expected.as_ref() == Some(group);
+        if is_expected || is_alive(leases) {
+            findings.extend(shards(namespace, daemon, *replicas, leases, renewed));
+        }
+        if expected.is_some() && !is_expected && is_alive(leases) {
+            let message = format!(
+                "replicas of the {daemon} work as of {replicas} that are not the StatefulSet's: a roll-out is under way, or there is another installation"
+            );
+            let show = format!("kubectl rollout status statefulset {daemon} --namespace {namespace}");
+            findings.push(Finding::warning(message).mend(show));
+        }
+        if !is_expected && !is_alive(leases) {
+            let names: Vec<_> = leases.iter().take(ENOUGH).map(|held| held.name.as_str()).collect();
+            let message = format!(
+                "{} leases of the {daemon} are left of {replicas} replicas: they do no harm, and running replicas delete them after 10 minutes",
+                leases.len()
+            );
+            let delete = format!("kubectl delete lease {} --namespace {namespace}", names.join(" "));
+            findings.push(Finding::note(message).mend(delete));
+        }
+    }
+    findings
+}
+
+/// Whether each of so many shards has somebody who works on it.
+fn shards(
+    namespace: &str,
+    daemon: &str,
+    replicas: NonZeroU32,
+    leases: &[&Held],
+    renewed: &BTreeSet<&str>,
+) -> Vec<Finding> {
+    let of: BTreeMap<u32, &&Held> = leases.iter().map(|held| (held.index, held)).collect();
+    let show = |index: u32| format!("kubectl describe pod {daemon}-{index} --namespace {namespace}");
+    let mut findings = Vec::new();
+    // However many somebody's lease speaks of: no more than are there, and a few that are not.
+    let missing = (0..replicas.get()).filter(|index| !of.contains_key(index)).take(ENOUGH);
+    for index in missing {
+        let message = format!("nobody works on shard {index} of {replicas} of the {daemon}: it has no lease");
+        findings.push(Finding::error(message).mend(show(index)));
+    }
+    for (index, held) in of {
+        let (name, claim) = (&held.name, &held.claim);
+        let shard = format!("shard {index} of {replicas} of the {daemon}");
+        match &claim.holder {
+            None => {
+                let message =
+                    format!("nobody works on {shard}: lease {name} was released, and nobody has taken it");
+                findings.push(Finding::error(message).mend(show(index)));
+            }
+            Some(holder) if !renewed.contains(name.as_str()) => {
+                let message = format!("nobody works on {shard}: {holder} does not renew its lease {name}");
+                findings.push(Finding::error(message).mend(show(index)));
+            }
+            Some(holder) if claim.home.is_some_and(|home| home != index) => {
+                let message = format!("{holder} stands in for the replica of {shard}, which is not there");
+                findings.push(Finding::warning(message).mend(show(index)));
+            }
+            Some(_) => {}
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage_runtime::lease::Claim;
+
+    use super::super::Severity;
+    use super::*;
+
+    fn held(index: u32, replicas: u32, holder: Option<&str>, home: u32) -> Held {
+        Held {
+            name: format!("label-storage.storer.{index}-of-{replicas}"),
+            daemon: "storer".to_owned(),
+            index,
+            replicas: NonZeroU32::new(replicas).expect("not 0"),
+            scope: String::new(),
+            version: None,
+            claim: Claim {
+                holder: holder.map(str::to_owned),
+                home: Some(home),
+                position: None,
+                steady_since: None,
+                renewed_at: None,
+            },
+        }
+    }
+
+    fn found(leases: &[Held], dead: &[&str], expected: Option<u32>) -> Vec<(Severity, String)> {
+        let renewed =
+            leases.iter().map(|held| held.name.as_str()).filter(|name| !dead.contains(name)).collect();
+        let expected = expected.and_then(NonZeroU32::new).map(|replicas| (replicas, String::new()));
+        let findings = judge("ns", "storer", &leases.iter().collect::<Vec<_>>(), &renewed, expected);
+        findings.into_iter().map(|finding| (finding.severity, finding.message)).collect()
+    }
+
+    fn one(findings: &[(Severity, String)], severity: Severity, words: &str) {
+        assert!(matches!(findings, [(s, m)] if *s == severity && m.contains(words)), "{words}: {findings:?}");
+    }
+
+    #[test]
+    fn every_shard_has_somebody() {
+        let whole = [held(0, 2, Some("a"), 0), held(1, 2, Some("b"), 1)];
+        assert_eq!(found(&whole, &[], Some(2)), []);
+        assert_eq!(found(&whole, &[], None), []);
+        let dead = "label-storage.storer.1-of-2";
+        one(&found(&whole, &[dead], Some(2)), Severity::Error, "b does not renew");
+        one(&found(&whole[..1], &[], None), Severity::Error, "shard 1 of 2 of the storer: it has no lease");
+        let adopted = [held(0, 2, Some("a"), 0), held(1, 2, Some("a"), 0)];
+        one(&found(&adopted, &[], Some(2)), Severity::Warning, "a stands in for the replica of shard 1");
+        let released = [held(0, 2, Some("a"), 0), held(1, 2, None, 1)];
+        one(&found(&released, &[dead], Some(2)), Severity::Error, "was released");
+        one(&found(&[], &[], None), Severity::Error, "no storer works here");
+    }
+
+    #[test]
+    fn what_is_left_of_another_number_is_told() {
+        let both = [held(0, 1, Some("a"), 0), held(2, 3, Some("z"), 2)];
+        one(&found(&both, &["label-storage.storer.2-of-3"], Some(1)), Severity::Note, "left of 3 replicas");
+        let alive = found(&both, &[], Some(1));
+        assert!(
+            alive
+                .iter()
+                .any(|(severity, message)| *severity == Severity::Warning && message.contains("as of 3"))
+        );
+    }
+
+    #[test]
+    fn an_absurd_number_of_shards_is_told_in_a_few_lines() {
+        let findings = found(&[held(0, u32::MAX, Some("a"), 0)], &[], None);
+        assert_eq!(findings.len(), ENOUGH);
+    }
+}

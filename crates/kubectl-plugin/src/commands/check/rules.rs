@@ -1,0 +1,52 @@
+//! The rules: whether the daemons can read them.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use label_storage::rules::Draft;
+
+use super::{Checked, Finding, Judged, Look, why};
+use crate::cli::Global;
+use crate::cluster::RULES;
+
+pub(super) async fn check(look: &Look, global: &Global) -> (Judged, Checked) {
+    let (name, file) = RULES;
+    let checked = |summary: String, findings| Checked::new("rules", summary, findings);
+    if let Some(path) = &global.config {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let draft = text.and_then(|text| Draft::from_yaml(&text).map_err(|error| error.to_string()));
+        let path = path.display();
+        return match draft {
+            Ok(draft) => (Some(draft.rules()), checked(format!("{path} can be used"), Vec::new())),
+            Err(error) => (None, checked(String::new(), vec![Finding::error(format!("{path}: {error}"))])),
+        };
+    }
+    let namespace = &look.namespace;
+    let config_maps: Api<ConfigMap> = Api::namespaced(look.client.clone(), namespace);
+    let edit = format!("kubectl edit configmap {name} --namespace {namespace}");
+    let (rules, finding) = match config_maps.get_opt(name).await {
+        Err(error) => (None, Some(Finding::unknown("by which rules the daemons work", why(&error)))),
+        Ok(None) => {
+            let message =
+                format!("there is no ConfigMap {name}: the daemons' own flags hold, or the usual rules");
+            (None, Some(Finding::note(message)))
+        }
+        Ok(Some(config_map)) => match config_map.data.as_ref().and_then(|data| data.get(file)) {
+            None => {
+                let message = format!(
+                    "the ConfigMap {name} has no {file}: a daemon that starts with it does not start"
+                );
+                (None, Some(Finding::error(message).mend(edit)))
+            }
+            Some(text) => match Draft::from_yaml(text) {
+                Ok(draft) => (Some(draft.rules()), None),
+                Err(error) => {
+                    let message = format!(
+                        "{file} in ConfigMap {name} is refused: {error}. Daemons that run go on with what they had, one that starts does not"
+                    );
+                    (None, Some(Finding::error(message).mend(edit)))
+                }
+            },
+        },
+    };
+    (rules, checked(format!("{name} can be read"), finding.into_iter().collect()))
+}

@@ -1,0 +1,347 @@
+//! `kubectl label-storage check`: what is not well is found, and the command that it names mends it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use sandbox::assets::{self, Binary};
+use sandbox::itself;
+use serde_json::{Value, json};
+
+use crate::command_line::kubeconfig_for;
+use crate::daemon::Daemon;
+use crate::deploy::manifests::helm;
+use crate::scenario::{Scenario, Told, labels};
+
+/// One finding, with the check that made it.
+#[derive(Debug, Clone)]
+struct Finding {
+    check: String,
+    severity: String,
+    message: String,
+    mend: String,
+}
+
+/// What check finds, beside notes.
+fn check(s: &Scenario, args: &[&str]) -> Result<(Told, Vec<Finding>)> {
+    let told = s.plugin(&[&["check", "-o", "json"], args].concat())?;
+    let report: Value = serde_json::from_str(&told.out).with_context(|| format!("{told:?}"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut findings = Vec::new();
+    for check in report["checks"].as_array().context("checks")? {
+        for finding in check["findings"].as_array().context("findings")? {
+            findings.push(Finding {
+                check: text(&check["name"]),
+                severity: text(&finding["severity"]),
+                message: text(&finding["message"]),
+                mend: text(&finding["mend"]),
+            });
+        }
+    }
+    findings.retain(|finding| finding.severity != "note");
+    let is_sound = !findings.iter().any(|finding| finding.severity != "unknown");
+    assert_eq!((report["sound"].as_bool(), told.code), (Some(is_sound), Some(if is_sound { 0 } else { 3 })));
+    Ok((told, findings))
+}
+
+/// Waits until check finds this, and returns it.
+async fn found(s: &Scenario, name: &str, severity: &str, words: &str) -> Result<Finding> {
+    let mut last = None;
+    s.eventually(&format!("{severity} of {name}: {words}"), true, async || {
+        let (_, findings) = check(s, &[])?;
+        let is_it = |it: &Finding| it.check == name && it.severity == severity && it.message.contains(words);
+        last = findings.iter().find(|it| is_it(it)).cloned();
+        ensure!(last.is_some(), "{findings:?}");
+        Ok(true)
+    })
+    .await?;
+    last.context("found")
+}
+
+async fn sound(s: &Scenario) -> Result<()> {
+    s.eventually("soundness", String::new(), async || {
+        Ok(format!("{:?}", check(s, &[])?.1)).map(|it| it.replace("[]", ""))
+    })
+    .await
+}
+
+/// Runs a command that check has named, as a person with kubectl and helm would, in the repository's folder.
+fn run(s: &Scenario, command: &str) -> Result<()> {
+    let folders = [Binary::Kubectl, Binary::Helm]
+        .map(|binary| assets::find(binary).map(|path| path.parent().map(Path::to_owned)));
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    for folder in folders {
+        let mut folder = folder?.context("a folder")?.into_os_string();
+        folder.push(":");
+        folder.push(path);
+        path = folder;
+    }
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-ec", command])
+        .env("PATH", path)
+        .env("KUBECONFIG", s.sandbox.kubeconfig())
+        .env("HOME", s.file("home"));
+    // The chart is named as from the repository's own folder.
+    std::fs::create_dir_all(s.file("work"))?;
+    let link = s.file("work").join("deploy");
+    if !link.exists() {
+        std::os::unix::fs::symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"), link)?;
+    }
+    let output = shell.current_dir(s.file("work")).output()?;
+    ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// A real installation with the chart, and daemons where no kubelet runs any.
+async fn install(s: &Scenario) -> Result<Vec<Daemon>> {
+    let nodes = format!("--nodes={}.*", s.namespace);
+    let sets = ["storer", "restorer"].map(|daemon| format!("{daemon}.extraArgs[0]={nodes}"));
+    helm(s, &["install", "label-storage", "CHART", "--set", &sets[0], "--set", &sets[1]])?;
+    let api: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
+    let mut daemons = Vec::new();
+    for kind in ["storer", "restorer"] {
+        let ready = json!({"status": {"replicas": 2, "readyReplicas": 2}});
+        api.patch_status(kind, &PatchParams::default(), &Patch::Merge(ready)).await?;
+        for index in ["0", "1"] {
+            daemons.push(daemon(s, kind, index)?);
+        }
+    }
+    Ok(daemons)
+}
+
+fn daemon(s: &Scenario, kind: &str, index: &str) -> Result<Daemon> {
+    s.daemon(kind, &["--replicas", "2", "--replica-index", index])
+}
+
+pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let mut daemons = install(s).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    sound(s).await?;
+    let told = s.plugin(&["check"])?;
+    assert!(told.out.contains("ok") && told.err.contains("sound"), "{told:?}");
+
+    // Admission policies.
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(s.client.clone());
+    let name = |end: &str| format!("label-storage-{}-{end}", s.namespace);
+    bindings.delete(&name("nodes"), &DeleteParams::default()).await?;
+    run(s, &found(s, "admission", "error", "is bound by nothing").await?.mend)?;
+    sound(s).await?;
+    let audit = json!({"spec": {"validationActions": ["Audit"]}});
+    bindings.patch(&name("records"), &PatchParams::default(), &Patch::Merge(audit)).await?;
+    run(s, &found(s, "admission", "error", "lacks Deny").await?.mend)?;
+    sound(s).await?;
+
+    // Rights.
+    let roles: Api<RoleBinding> = Api::namespaced(s.client.clone(), &s.namespace);
+    roles.delete("storer", &DeleteParams::default()).await?;
+    let finding = found(s, "daemons' rights", "error", "the storer's account storer may not").await?;
+    assert!(
+        finding.message.contains(&format!("create configmaps in namespace {}", s.namespace)),
+        "{finding:?}"
+    );
+    assert!(!finding.message.contains("nodes"), "{finding:?}");
+    run(s, &finding.mend)?;
+    sound(s).await?;
+
+    // Rules: with the line.
+    let rules = async |text: &str| {
+        let data = json!({"data": {"rules.yaml": text}});
+        s.config_maps
+            .patch("label-storage-rules", &PatchParams::default(), &Patch::Merge(data))
+            .await
+            .map(drop)
+    };
+    rules("labels: {}\nretention: soon\n").await?;
+    let finding = found(s, "rules", "error", "line 2").await?;
+    assert!(finding.mend.starts_with("kubectl edit configmap label-storage-rules"), "{finding:?}");
+    rules("{identity: {by: providerID}}").await?;
+    found(s, "records", "warning", "1 records are not filed by providerID").await?;
+    found(s, "nodes", "warning", "have no providerID").await?;
+    rules("{}").await?;
+    sound(s).await?;
+
+    // Records, and what is in their place.
+    s.patch_record(&node, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})).await?;
+    run(s, &found(s, "records", "error", "has lost its label").await?.mend)?;
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "other"}}})).await?;
+    run(s, &found(s, "records", "error", "belongs to node \"other\"").await?.mend)?;
+    sound(s).await?;
+    let absent = s.node("absent");
+    s.occupy_record(&absent).await?;
+    let finding = found(s, "records", "warning", "is somebody else's").await?;
+    run(s, &finding.mend)?;
+    assert!(s.config_map(&absent).await?.is_none());
+    sound(s).await?;
+
+    // Nodes.
+    s.annotate(&node, [("label-storage/keep", Some("pool,,"))]).await?;
+    let finding = found(s, "nodes", "warning", "label-storage/keep can't be read").await?;
+    run(s, &finding.mend.replace("KEYS", "pool"))?;
+    sound(s).await?;
+
+    // Versions.
+    let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
+    let older = json!({"metadata": {"labels": {"app.kubernetes.io/version": "0.0.1"}}});
+    sets.patch("storer", &PatchParams::default(), &Patch::Merge(older)).await?;
+    let finding = found(s, "installation", "warning", "the storer is of 0.0.1 and the restorer of").await?;
+    assert!(finding.mend.starts_with("helm upgrade"), "{finding:?}");
+    let own = json!({"metadata": {"labels": {"app.kubernetes.io/version": env!("CARGO_PKG_VERSION")}}});
+    sets.patch("storer", &PatchParams::default(), &Patch::Merge(own)).await?;
+    sound(s).await?;
+
+    // A replica that is gone, one more than there are shards, and none at all.
+    drop(daemons.remove(1));
+    found(s, "leases", "warning", "stands in for the replica of shard 1 of 2 of the storer").await?;
+    daemons.push(daemon(s, "storer", "1")?);
+    sound(s).await?;
+    bindings.delete(&name("replicas"), &DeleteParams::default()).await?;
+    s.eventually("a scale that nobody refuses", true, async || {
+        let three = json!({"spec": {"replicas": 3}});
+        Ok(sets.patch("storer", &PatchParams::default(), &Patch::Merge(three)).await.is_ok())
+    })
+    .await?;
+    let finding =
+        found(s, "installation", "error", "has 3 replicas, and each is told that there are 2").await?;
+    run(s, &finding.mend)?;
+    found(s, "leases", "error", "nobody works on shard 2 of 3 of the storer").await?;
+    let (_, findings) = check(s, &[])?;
+    assert!(!findings.iter().any(|finding| finding.message.contains("each is told")), "{findings:?}");
+    Ok(())
+}
+
+pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Result<()> {
+    let _daemons = install(s).await?;
+    sound(s).await?;
+    let somebody = format!("somebody-{}", s.namespace);
+    let (told, findings) = check(s, &["--as", &somebody])?;
+    assert_eq!(told.code, Some(3), "reading is the least");
+    for (name, words) in [
+        ("installation", "cannot get resource \"statefulsets\""),
+        ("daemons' rights", "cannot create resource \"subjectaccessreviews\""),
+        ("admission", "cannot get resource \"validatingadmissionpolicies\""),
+        ("rules", "cannot get resource \"configmaps\""),
+        ("leases", "cannot list resource \"leases\""),
+        ("records", "cannot list resource \"configmaps\""),
+        ("nodes", "cannot list resource \"nodes\""),
+    ] {
+        let is_it =
+            |it: &&Finding| it.check == name && it.severity == "unknown" && it.message.contains(words);
+        assert!(findings.iter().any(|it| is_it(&it)), "{name}: {words}: {findings:?}");
+    }
+    let own: Vec<_> = findings.iter().filter(|it| it.check == "your rights").collect();
+    assert!(own[0].message.contains(&format!("list configmaps in namespace {}", s.namespace)), "{own:?}");
+
+    // What it says to do is enough to look.
+    run(s, &own[0].mend)?;
+    s.eventually("a reader who can read", Some(0), async || Ok(check(s, &["--as", &somebody])?.0.code))
+        .await?;
+    let told = s.plugin(&["check", "--as", &somebody])?;
+    for words in [
+        "you can't use restore, nor rollback for nodes that are there: you may not patch nodes",
+        "you can't use set, rollback, forget, rename, import: you may not create configmaps",
+        "records-editor --user=somebody",
+    ] {
+        assert!(told.out.contains(words), "{words}: {}", told.out);
+    }
+    assert!(told.err.contains("as far as could be told"), "{told:?}");
+    // And so for the rest.
+    let report: Value = serde_json::from_str(&s.plugin(&["check", "-o", "json", "--as", &somebody])?.out)?;
+    let checks = report["checks"].as_array().context("checks")?;
+    let own = checks.iter().find(|check| check["name"] == "your rights").context("your rights")?;
+    for command in ["restore, nor", "set, rollback"] {
+        let is_it = |note: &&Value| {
+            note["message"].as_str().is_some_and(|text| text.contains(&format!("use {command}")))
+        };
+        let notes = own["findings"].as_array().context("findings")?;
+        run(s, notes.iter().find(is_it).context("a note")?["mend"].as_str().context("a mend")?)?;
+    }
+    s.eventually("a person who may do all", true, async || {
+        let told = s.plugin(&["check", "--as", &somebody])?;
+        Ok(told.out.contains("you may use every command"))
+    })
+    .await
+}
+
+pub async fn where_nothing_is_installed_that_is_said(s: &Scenario) -> Result<()> {
+    let (_, findings) = check(s, &[])?;
+    for daemon in ["storer", "restorer"] {
+        let words = format!("no {daemon} works here");
+        assert!(
+            findings.iter().any(|it| it.severity == "error" && it.message.contains(&words)),
+            "{findings:?}"
+        );
+    }
+    let (told, findings) = check(s, &["-n", "nowhere"])?;
+    assert_eq!((told.code, findings.len()), (Some(3), 1));
+    assert!(findings[0].message.contains("there is no namespace nowhere"), "{findings:?}");
+
+    let kubeconfig = s.file("nobody-listens");
+    std::fs::write(&kubeconfig, kubeconfig_for("http://127.0.0.1:1"))?;
+    let told = s.plugin(&["check", "--kubeconfig", kubeconfig.to_str().context("a path")?])?;
+    assert_eq!((told.code, told.out.as_str(), told.err.lines().count()), (Some(1), "", 1), "{told:?}");
+    assert!(told.err.starts_with("error: the API server can't be asked"), "{told:?}");
+    assert_eq!(s.plugin(&["check", "-o", "nonsense"])?.code, Some(2));
+    let told = s.plugin(&["check", "-o", "yaml"])?;
+    assert!(told.out.starts_with("sound: false\n"), "{told:?}");
+    Ok(())
+}
+
+pub async fn shells_and_kubectl_complete(s: &Scenario) -> Result<()> {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let told = s.plugin(&["completion", shell])?;
+        assert_eq!((told.code, told.err.as_str()), (Some(0), ""), "{shell}");
+        assert!(
+            told.out.contains("kubectl-label_storage") && told.out.contains("rollback"),
+            "{shell}: {}",
+            told.out
+        );
+    }
+    assert_eq!(s.plugin(&["completion", "nonsense"])?.code, Some(2));
+
+    // As kubectl itself finds and asks plugins.
+    let folder = s.file("bin");
+    std::fs::create_dir_all(&folder)?;
+    let plugin = itself::command("plugin", None)?;
+    let variables = plugin
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), value?.display())));
+    let plugin = format!(
+        "#!/bin/sh\nexec env {} '{}' \"$@\"\n",
+        variables.collect::<Vec<_>>().join(" "),
+        plugin.get_program().display()
+    );
+    let script = s.plugin(&["completion", "kubectl"])?.out;
+    for (name, text) in [("kubectl-label_storage", plugin), ("kubectl_complete-label_storage", script)] {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(folder.join(name), text)?;
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755))?;
+    }
+    let kubectl = |args: &[&str]| -> Result<String> {
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let output = Command::new(assets::find(Binary::Kubectl)?)
+            .args(args)
+            .env("PATH", path)
+            .env("HOME", s.file("home"))
+            .env("KUBECONFIG", s.sandbox.kubeconfig())
+            .output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    for (words, expected) in [
+        (&["che"][..], "check\tWhether the installation is sound\n:4\n"),
+        (&["check", "-o", "js"], "json\tFor machines\n:4\n"),
+        (&["--kubeconfig", ""], ":0\n"),
+    ] {
+        assert_eq!(kubectl(&[&["__complete", "label-storage"], words].concat())?, expected, "{words:?}");
+    }
+    assert!(kubectl(&["label-storage", "--help"])?.contains("Usage: kubectl label-storage"));
+    Ok(())
+}
