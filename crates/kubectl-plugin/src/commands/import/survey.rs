@@ -147,15 +147,15 @@ impl Survey {
 
     /// Why nothing is imported, if anything is in the way.
     pub(super) fn obstacle(&self) -> Option<String> {
-        let unreadable = self.entries.iter().find_map(|entry| match &entry.there {
+        let in_the_way: Vec<_> =
+            self.entries.iter().filter(|entry| self.fate(entry) == Fate::InTheWay).collect();
+        let unreadable = in_the_way.iter().find_map(|entry| match &entry.there {
             There::Unreadable(why) => Some(why),
             _ => None,
         });
         if let Some(why) = unreadable {
             return Some(format!("nothing was changed: a record is in the way that can't be read: {why}"));
         }
-        let in_the_way: Vec<_> =
-            self.entries.iter().filter(|entry| self.fate(entry) == Fate::InTheWay).collect();
         let (first, count) = (in_the_way.first()?, in_the_way.len());
         let names: Vec<_> = in_the_way.iter().take(TOLD).map(|entry| entry.document.node.as_str()).collect();
         let more =
