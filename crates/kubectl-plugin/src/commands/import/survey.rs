@@ -19,6 +19,7 @@ use super::TOLD;
 use super::imported::imported;
 use super::reading::{Checked, record_at};
 use crate::cluster::Cluster;
+use crate::commands::export::PATIENCE;
 use crate::commands::export::document::fingerprint;
 
 /// What may be overwritten.
@@ -94,7 +95,7 @@ impl Survey {
         let survey = Arc::new(Mutex::new(survey));
 
         let (each, known, spool) = (Arc::clone(&survey), Arc::clone(&names), Arc::clone(&file));
-        let records = cluster.record_source();
+        let records = cluster.record_source().allowing(PATIENCE);
         let listed = records.list(move |object| {
             let Some(&at) = known.get(&object.name) else { return };
             let found = Found::from(object);
@@ -104,7 +105,7 @@ impl Survey {
 
         let each = Arc::clone(&survey);
         let eyes = cluster.eyes(Sight::WhatIsThere);
-        let nodes = cluster.node_source(Sight::WhatIsThere);
+        let nodes = cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE);
         let listed = nodes.list(move |object| {
             let Ok(node) = eyes.node(object) else { return };
             if node.extras.is_unidentified {
