@@ -244,6 +244,14 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_count_for_more_than_the_file
             while_rules_change_nothing_is_lost
             a_bad_file_at_the_start_is_one_line_and_exit_code_2;
+        plugin_get:
+            get_shows_what_is_stored_and_how_it_stands
+            get_says_what_can_not_be_shown
+            several_records_of_one_name_are_told_apart
+            diff_shows_node_against_record
+            history_shows_each_version_against_the_next
+            explain_says_who_does_what_and_why
+            explain_names_the_rules_that_have_a_part_in_it;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
