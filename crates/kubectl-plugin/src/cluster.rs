@@ -28,6 +28,8 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     /// By which rules the daemons work there, as far as can be told: their flags can't be seen from here.
     pub(crate) rules: Arc<Rules>,
+    /// Why these may be other rules than those in force, where that is so.
+    doubt: Option<String>,
     /// Records by what they are filed under.
     pub(crate) records: Records,
 }
@@ -36,14 +38,25 @@ impl Cluster {
     /// Finds the cluster, and its rules.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
         let clients = clients(global).await?;
-        let rules = Arc::new(rules(&clients.0, global).await?);
-        Ok(Self::new(clients, &global.namespace, rules))
+        let (rules, doubt) = rules(&clients.0, global).await?;
+        if let Some(doubt) = &doubt {
+            eprintln!("warning: {doubt}, so the usual rules are assumed");
+        }
+        Ok(Self { doubt, ..Self::new(clients, &global.namespace, Arc::new(rules)) })
+    }
+
+    /// An error where the rules are not known: what may be written, and where, follows from them.
+    pub(crate) fn require_rules(&self) -> Result<()> {
+        match &self.doubt {
+            None => Ok(()),
+            Some(doubt) => anyhow::bail!("{doubt}, so nothing is changed: give the rules with --config FILE"),
+        }
     }
 
     /// A cluster where these rules are in force.
     pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
         let records = Records::new(client.clone(), namespace);
-        Self { client, frank, namespace: namespace.to_owned(), rules, records }
+        Self { client, frank, namespace: namespace.to_owned(), rules, doubt: None, records }
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
@@ -87,33 +100,27 @@ pub(crate) async fn clients(global: &Global) -> Result<(Client, Client)> {
 }
 
 /// The rules: of a file, or of the ConfigMap, or the usual ones.
-async fn rules(client: &Client, global: &Global) -> Result<Rules> {
+async fn rules(client: &Client, global: &Global) -> Result<(Rules, Option<String>)> {
     if let Some(path) = &global.config {
         let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
         let draft =
             Draft::from_yaml(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-        return Ok(draft.rules());
+        return Ok((draft.rules(), None));
     }
     let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), &global.namespace);
     let (name, file) = RULES;
     let found = match config_maps.get_opt(name).await {
         // Who may not see it may still see other things.
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            let namespace = &global.namespace;
-            eprintln!(
-                "warning: you may not get configmaps in namespace {namespace}, so the usual rules are assumed"
-            );
-            None
+            let doubt = format!("you may not get configmaps in namespace {}", global.namespace);
+            return Ok((Rules::default(), Some(doubt)));
         }
         found => found.with_context(|| format!("can't read configmap {name} in {}", global.namespace))?,
     };
     let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
     match Draft::from_yaml(&text) {
-        Ok(draft) => Ok(draft.rules()),
+        Ok(draft) => Ok((draft.rules(), None)),
         // The daemons refuse it, too, and go on with what they had.
-        Err(error) => {
-            eprintln!("warning: configmap {name} can't be used, so the usual rules are assumed: {error}");
-            Ok(Rules::default())
-        }
+        Err(error) => Ok((Rules::default(), Some(format!("configmap {name} can't be used: {error}")))),
     }
 }

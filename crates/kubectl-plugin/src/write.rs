@@ -5,11 +5,11 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{self as core, ConfigMap};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use label_storage::{Node, Record};
 use label_storage_runtime::call::{self, Error, Kind};
-use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::patch::Body;
 use label_storage_runtime::records::Found;
 use serde_json::Value;
@@ -25,6 +25,9 @@ const FIELD_MANAGER: &str = "kubectl-label-storage";
 
 /// How often a write is planned anew because the world has moved.
 const ATTEMPTS: u32 = 5;
+
+/// For how long a server that asks for a pause is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One thing to be done to one Node or its record.
 pub(crate) trait Deed {
@@ -89,14 +92,16 @@ impl Write {
     }
 
     async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
-        let records = cluster.records.api();
+        // After a failure comes a look, and not the same write again: so without hidden retries.
+        let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match self {
             Self::Patch { node, body } => {
                 let params =
                     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-                let (nodes, body) = (cluster.nodes(Sight::WhatIsThere), Patch::Strategic(body));
-                call::one("patch node", nodes.api().patch_metadata(node, &params, &body)).await?;
+                let nodes: Api<core::Node> = Api::all(cluster.frank.clone());
+                let body = Patch::Strategic(body);
+                call::one("patch node", nodes.patch_metadata(node, &params, &body)).await?;
             }
             Self::Create(config_map) => {
                 call::one("create configmap", records.create(&params, config_map)).await?;
@@ -130,6 +135,7 @@ pub(crate) async fn carry_out(
     question: &str,
     deeds: &[impl Deed],
 ) -> Result<Ended> {
+    cluster.require_rules()?;
     let (mut plans, mut wrong) = (Vec::new(), Vec::new());
     for deed in deeds {
         match deed.plan(cluster, 0).await {
@@ -222,12 +228,16 @@ async fn carry_out_one(
             }
             Err(error) => {
                 tries += 1;
-                let may_help = matches!(error.kind, Kind::Moved | Kind::Unclear);
-                if !may_help || tries == ATTEMPTS {
-                    return Err(error).with_context(|| format!("node {}", deed.node()));
+                let pause = match error.kind {
+                    // Who moved it may not be through with it.
+                    Kind::Moved | Kind::Unclear => Some(Duration::from_millis(50) * tries),
+                    Kind::Busy(pause) => Some(pause.min(PATIENCE)),
+                    Kind::NotConnected | Kind::Refused => None,
+                };
+                match pause {
+                    Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,
+                    _ => return Err(error).with_context(|| format!("node {}", deed.node())),
                 }
-                // Who moved it may not be through with it.
-                tokio::time::sleep(Duration::from_millis(50) * tries).await;
             }
         }
     }

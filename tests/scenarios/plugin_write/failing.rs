@@ -26,6 +26,7 @@ pub async fn a_write_of_unclear_effect_is_looked_for_and_made_once(s: &Scenario)
         Fault::StatusAfter(504),
         Fault::Status { code: 409, retry_after: None },
         Fault::Status { code: 500, retry_after: None },
+        Fault::Status { code: 429, retry_after: Some(1) },
     ];
     for (at, fault) in faults.into_iter().enumerate() {
         let name = |what: &str| s.node(&format!("{what}-{at}"));

@@ -109,8 +109,19 @@ pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenar
         &["rollback", &node, "--to", "1"],
     ] {
         let args = [args, &["--yes", "--as", "nobody"]].concat();
-        refuses(s, &args, &["User \"nobody\" cannot get resource"])?;
+        let told = s.plugin(&args)?;
+        // By which rules it would be done is not known either.
+        let error = "error: you may not get configmaps in namespace";
+        assert!(told.code == Some(1) && told.err.lines().any(|line| line.starts_with(error)), "{told:?}");
+        let with_rules = [&args[..], &["--config", "/dev/null"]].concat();
+        refuses(s, &with_rules, &["User \"nobody\" cannot get resource"])?;
     }
+    // Nor where nobody can read them.
+    let rules =
+        json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "fence: perhaps"}});
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;
+    let told = s.plugin(&["forget", &node, "--yes"])?;
+    assert!(told.code == Some(1) && told.err.contains("nothing is changed: give the rules"), "{told:?}");
     assert_eq!(s.record(&node).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
     assert_eq!(s.labels(&node).await?, Labels::new());
     Ok(())
