@@ -77,11 +77,11 @@ pub(crate) fn age(duration: jiff::SignedDuration) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600, seconds / 60);
     match seconds {
         ..120 => format!("{seconds}s"),
-        ..600 => format!("{minutes}m{}s", seconds % 60).replace("m0s", "m"),
-        ..10_800 => format!("{minutes}m"),
-        ..28_800 => format!("{hours}h{}m", minutes % 60).replace("h0m", "h"),
-        ..172_800 => format!("{hours}h"),
-        ..691_200 => format!("{days}d{}h", hours % 24).replace("d0h", "d"),
+        120..600 => format!("{minutes}m{}s", seconds % 60).replace("m0s", "m"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => format!("{hours}h{}m", minutes % 60).replace("h0m", "h"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => format!("{days}d{}h", hours % 24).replace("d0h", "d"),
         _ => format!("{days}d"),
     }
 }

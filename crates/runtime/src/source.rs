@@ -38,6 +38,8 @@ pub struct Source {
     /// Whether the server has refused protobuf.
     wants_json: AtomicBool,
     eyes: Eyes,
+    /// For how long a list may take.
+    limit: Duration,
 }
 
 /// What is read.
@@ -122,12 +124,18 @@ impl Source {
     }
 
     fn new(client: Client, kind: Kind, path: String) -> Self {
-        Self { client, kind, path, wants_json: AtomicBool::new(false), eyes: Eyes::default() }
+        let (wants_json, eyes) = (AtomicBool::new(false), Eyes::default());
+        Self { client, kind, path, wants_json, eyes, limit: call::ALL }
     }
 
     /// The same, seen by these.
     pub fn seen_by(self, eyes: Eyes) -> Self {
         Self { eyes, ..self }
+    }
+
+    /// The same, with lists that may take this long: for who does more with each object than a daemon does, or is far away.
+    pub fn allowing(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 
     /// What is made of it.
@@ -154,7 +162,7 @@ impl Source {
     /// in, on a thread of its own; what it was given is all there is only if this returns without an error.
     pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
         let what = self.kind.list();
-        within(call::ALL, what, async {
+        within(self.limit, what, async {
             let content = self.content();
             let (format, response) = self.ask(what, &self.query(&[]), content, Number::All).await?;
             let is_compressed = is_gzip(what, response.headers())?;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -20,6 +21,9 @@ use crate::cluster::Cluster;
 
 /// The document that ends an export. A file without it was cut off.
 pub(crate) const END: &str = "end: true";
+
+/// For how long a list may take: there is work to do for each record, and a cluster may be far away.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// So much that is wrong is told one by one.
 const TOLD: usize = 20;
@@ -59,7 +63,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let spool = tempfile::tempfile().context("can't make a temporary file")?;
     let export = Arc::new(Mutex::new(Export::new(args, spool)));
     let each = Arc::clone(&export);
-    let list = cluster.record_source();
+    let list = cluster.record_source().allowing(PATIENCE);
     let list = list.list(move |object| {
         let name = object.name.clone();
         each.lock().unwrap_or_else(PoisonError::into_inner).add(&name, &Found::from(object));

@@ -10,6 +10,7 @@ const NOBODY: &str = "imported";
 /// The record to write: what the file says, over what there was.
 ///
 /// - It is of no incarnation, so the restorer gives it to the Node, and the storer waits for that.
+/// - It is as new as what was there: the event of a deletion that was stored already may come once more, and must not undo it.
 /// - Its generation is above what was there and above what the Node's marker names, or the marker would say that the Node has been
 ///   given this already, and the storer would have the Node's word for it.
 /// - The Node is gone from now on, if it is not there. When it left another cluster, or before this one was lost, is no reason to
@@ -24,7 +25,7 @@ pub(super) fn imported(
 ) -> Record {
     let mut record = file.clone();
     record.uid = Uid::new(NOBODY);
-    record.node_version = Some(ResourceVersion(0));
+    record.node_version = Some(before.and_then(|before| before.node_version).unwrap_or(ResourceVersion(0)));
     record.departed_at = node.is_none().then_some(now);
     record.captured_at.get_or_insert(now);
     let marker = node.and_then(Node::restored_from).unwrap_or(0);
@@ -45,4 +46,102 @@ pub(super) fn imported(
         record.more.history.drain(..too_many);
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use label_storage::restore;
+    use label_storage::store::{self, Circumstances, Sighting, Stored};
+    use label_storage::{Labels, Rules, plan_restore, plan_store};
+
+    use super::*;
+
+    fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    fn node(version: &str, kept: Labels, marker: Option<&str>) -> Node {
+        Node::new("a".to_owned(), "u1".to_owned(), version, kept, marker.map(str::to_owned)).expect("a node")
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).expect("a time")
+    }
+
+    fn at() -> Circumstances {
+        let (retention, unchanged_for) = (Duration::from_secs(60), Duration::from_secs(3600));
+        Circumstances { now: now(), unchanged_for, retention, steady_since: Timestamp::UNIX_EPOCH }
+    }
+
+    /// What a file says of the Node that has been gone for a year.
+    fn file(kept: Labels) -> Record {
+        let mut record = Record::of(&node("7", kept, None), Timestamp::UNIX_EPOCH);
+        (record.uid, record.node_version, record.labels_generation) = (None, None, None);
+        record.departed_at = Some(Timestamp::UNIX_EPOCH);
+        record
+    }
+
+    fn stores(sighting: Sighting<&Node>, record: &Record) -> store::Reason {
+        plan_store(sighting, Stored::Record(record), at(), &Rules::default()).reason
+    }
+
+    fn restores(node: &Node, record: &Record) -> restore::Reason {
+        plan_restore(node, Stored::Record(record), &Rules::default(), false).reason
+    }
+
+    #[test]
+    fn a_backup_is_kept_for_the_whole_retention_however_old_it_is() {
+        let record = imported(&file(labels([("a", "1")])), None, None, now(), 3);
+        assert_eq!(record.departed_at, Some(now()));
+        assert_eq!(stores(Sighting::Gone, &record), store::Reason::Away);
+        let returned = node("9", Labels::new(), None);
+        assert_eq!(stores(Sighting::Live(&returned), &record), store::Reason::Returned);
+        assert_eq!(restores(&returned, &record), restore::Reason::Returned);
+    }
+
+    #[test]
+    fn no_marker_says_that_a_living_node_has_it_already() {
+        for marker in [None, Some("u1"), Some("u1/1"), Some("u1/99"), Some("u0/99")] {
+            let (own, lost) = (labels([("a", "1")]), labels([("a", "1"), ("lost", "found")]));
+            let living = node("9", own.clone(), marker);
+            let before = Record::of(&living, now());
+            let record = imported(&file(lost), Some(&before), Some(&living), now(), 3);
+            if marker == Some("u1") {
+                // It names no generation, so it is good for all; then nothing is written.
+                assert_eq!(restores(&living, &record), restore::Reason::AlreadyRestored);
+                continue;
+            }
+            assert_eq!(restores(&living, &record), restore::Reason::Returned, "{marker:?}");
+            assert_eq!(
+                stores(Sighting::Live(&living), &record),
+                store::Reason::AwaitingRestore,
+                "{marker:?}"
+            );
+            assert_eq!(record.more.history.iter().map(|version| &version.labels).collect::<Vec<_>>(), [&own]);
+        }
+    }
+
+    #[test]
+    fn a_deletion_that_was_stored_before_does_not_undo_an_import() {
+        let deleted = node("9", labels([("a", "old")]), None);
+        let before = Record { departed_at: Some(now()), ..Record::of(&deleted, now()) };
+        let record = imported(&file(labels([("a", "new")])), Some(&before), None, now(), 3);
+        assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::ViewOlderThanRecord);
+        assert!(record.generation > before.generation);
+        // One that nobody has stored yet loses nothing.
+        let record = imported(&file(labels([("b", "new")])), None, None, now(), 3);
+        assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::LeftUnrestored);
+    }
+
+    #[test]
+    fn history_is_as_long_as_the_rules_say() {
+        let mut before = Record::of(&node("9", labels([("a", "0")]), None), now());
+        for value in ["1", "2", "3"] {
+            before = imported(&file(labels([("a", value)])), Some(&before), None, now(), 2);
+        }
+        let values: Vec<_> = before.more.history.iter().map(|version| version.labels["a"].as_str()).collect();
+        assert_eq!((values, before.generation), (vec!["1", "2"], 4));
+    }
 }

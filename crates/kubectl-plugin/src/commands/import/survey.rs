@@ -19,6 +19,7 @@ use super::TOLD;
 use super::imported::imported;
 use super::reading::{Checked, record_at};
 use crate::cluster::Cluster;
+use crate::commands::export::PATIENCE;
 use crate::commands::export::document::fingerprint;
 
 /// What may be overwritten.
@@ -94,7 +95,7 @@ impl Survey {
         let survey = Arc::new(Mutex::new(survey));
 
         let (each, known, spool) = (Arc::clone(&survey), Arc::clone(&names), Arc::clone(&file));
-        let records = cluster.record_source();
+        let records = cluster.record_source().allowing(PATIENCE);
         let listed = records.list(move |object| {
             let Some(&at) = known.get(&object.name) else { return };
             let found = Found::from(object);
@@ -104,7 +105,7 @@ impl Survey {
 
         let each = Arc::clone(&survey);
         let eyes = cluster.eyes(Sight::WhatIsThere);
-        let nodes = cluster.node_source(Sight::WhatIsThere);
+        let nodes = cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE);
         let listed = nodes.list(move |object| {
             let Ok(node) = eyes.node(object) else { return };
             if node.extras.is_unidentified {
@@ -147,15 +148,15 @@ impl Survey {
 
     /// Why nothing is imported, if anything is in the way.
     pub(super) fn obstacle(&self) -> Option<String> {
-        let unreadable = self.entries.iter().find_map(|entry| match &entry.there {
+        let in_the_way: Vec<_> =
+            self.entries.iter().filter(|entry| self.fate(entry) == Fate::InTheWay).collect();
+        let unreadable = in_the_way.iter().find_map(|entry| match &entry.there {
             There::Unreadable(why) => Some(why),
             _ => None,
         });
         if let Some(why) = unreadable {
             return Some(format!("nothing was changed: a record is in the way that can't be read: {why}"));
         }
-        let in_the_way: Vec<_> =
-            self.entries.iter().filter(|entry| self.fate(entry) == Fate::InTheWay).collect();
         let (first, count) = (in_the_way.first()?, in_the_way.len());
         let names: Vec<_> = in_the_way.iter().take(TOLD).map(|entry| entry.document.node.as_str()).collect();
         let more =

@@ -16,7 +16,7 @@ pub(super) fn text(report: &Report, now: Timestamp) -> String {
         for reason in &report.reasons {
             text += &format!("- {}\n", style(&reason.message).red());
         }
-        if report.reasons.iter().any(|reason| reason.is_about_nodes()) {
+        if report.reasons.iter().any(super::report::Reason::is_about_nodes) {
             text += "`kubectl label-storage explain NODE` says why.\n";
         }
         text
