@@ -361,14 +361,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_import_survives_bad_weather
             an_import_that_loses_the_server_goes_on_later
             what_changes_meanwhile_is_not_overwritten;
-        plugin_get:
-            get_shows_what_is_stored_and_how_it_stands
-            get_says_what_can_not_be_shown
-            several_records_of_one_name_are_told_apart
-            diff_shows_node_against_record
-            history_shows_each_version_against_the_next
-            explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it;
         plugin_check:
             each_fault_is_found_with_the_command_that_mends_it
             what_may_not_be_looked_at_is_said_to_be_unknown

@@ -101,14 +101,7 @@ pub enum Command {
     /// said to be unknown. Exits with 3 where there are errors or warnings.
     Check(check::Args),
     /// Print the completion script of a shell
-    ///
-    /// For `kubectl label-storage` itself, put the one for kubectl into your PATH, next to this program:
-    ///
-    ///     kubectl label-storage completion kubectl > ~/.local/bin/kubectl_complete-label_storage
-    ///     chmod +x ~/.local/bin/kubectl_complete-label_storage
-    ///
-    /// kubectl runs it by that name. Those for shells complete `kubectl-label_storage`.
-    #[command(verbatim_doc_comment)]
+    #[command(long_about = generate::ABOUT)]
     Completion(generate::Args),
     /// What kubectl asks for completions
     #[command(name = "__complete", hide = true)]

@@ -9,6 +9,16 @@ use clap_complete::Shell;
 use crate::Ended;
 use crate::cli::Cli;
 
+/// What it is for, with commands that are to stand in lines of their own.
+pub(crate) const ABOUT: &str = "Print the completion script of a shell
+
+For `kubectl label-storage` itself, put the one for kubectl into your PATH, next to this program:
+
+    kubectl label-storage completion kubectl > ~/.local/bin/kubectl_complete-label_storage
+    chmod +x ~/.local/bin/kubectl_complete-label_storage
+
+kubectl runs it by that name. Those for shells complete `kubectl-label_storage`.";
+
 /// What kubectl runs, by the name kubectl_complete-label_storage, for completions of `kubectl label-storage`. It passes the words so far,
 /// and understands what cobra's own commands answer.
 const KUBECTL: &str = "#!/bin/sh\nexec kubectl-label_storage __complete \"$@\"\n";

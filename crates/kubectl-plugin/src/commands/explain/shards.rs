@@ -116,6 +116,87 @@ fn sentence(
             let adopted = if held.claim.home == Some(index) { "" } else { ", which has adopted it" };
             format!("{shard}: held by {holder}{adopted}, renewed {renewed}.")
         }
-        Some(holder) => format!("{shard}: last held by {holder}, and not renewed since {renewed}."),
+        Some(holder) => format!("{shard}: last held by {holder}, and last renewed {renewed}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage_runtime::lease::Claim;
+
+    use super::*;
+
+    const NOW: i64 = 1000;
+
+    /// A lease of a shard of so many, renewed at this second.
+    fn held(daemon: &str, (index, replicas): (u32, u32), holder: Option<&str>, renewed_at: i64) -> Held {
+        let claim = Claim {
+            holder: holder.map(str::to_owned),
+            home: Some(0),
+            position: None,
+            steady_since: None,
+            renewed_at: Timestamp::from_second(renewed_at).ok(),
+        };
+        let replicas = NonZeroU32::new(replicas).expect("not zero");
+        Held {
+            name: String::new(),
+            version: None,
+            daemon: daemon.to_owned(),
+            index,
+            replicas,
+            scope: String::new(),
+            claim,
+        }
+    }
+
+    fn told(leases: Vec<Held>) -> (bool, Vec<String>) {
+        let (namespace, filed_under) = ("ns".to_owned(), "node-1".to_owned());
+        let (holders, now) =
+            (Holders { namespace, filed_under, leases: Ok(leases) }, Timestamp::from_second(NOW));
+        let now = now.expect("a time");
+        (holders.is_worked_on(now), holders.sentences(now))
+    }
+
+    #[test]
+    fn only_the_nodes_own_shard_counts_and_only_while_it_is_renewed() {
+        // Of two shards, the second is its own.
+        assert_eq!(shard("node-1", NonZeroU32::new(2).expect("not zero")), 1);
+        let restorer = || held("restorer", (0, 1), Some("r"), NOW);
+        let (is_worked_on, lines) = told(vec![held("storer", (1, 2), Some("s"), NOW - 3), restorer()]);
+        assert!(is_worked_on);
+        assert_eq!(
+            lines,
+            [
+                "The storers' shard 1 of 2: held by s, which has adopted it, renewed 3s ago.",
+                "The restorers' shard 0 of 1: held by r, renewed 0s ago."
+            ]
+        );
+        for (storer, says) in [
+            (held("storer", (0, 2), Some("s"), NOW), "The storers' shard 1 of 2: nobody has taken it."),
+            (
+                held("storer", (1, 2), Some("s"), NOW - 15),
+                "The storers' shard 1 of 2: last held by s, and last renewed 15s ago.",
+            ),
+            (
+                held("storer", (1, 2), None, NOW - 1),
+                "The storers' shard 1 of 2: released 1s ago, and nobody has taken it since.",
+            ),
+        ] {
+            let (is_worked_on, lines) = told(vec![storer, restorer()]);
+            assert!(!is_worked_on, "{says}");
+            assert_eq!(lines[0], says);
+            assert!(lines[1].starts_with("So no storer works on it"), "{lines:?}");
+        }
+        assert!(told(vec![restorer()]).1[0].starts_with("No storer has a lease in namespace ns"));
+    }
+
+    #[test]
+    fn what_is_left_of_another_number_of_replicas_is_not_told_of_while_somebody_is_at_work() {
+        let storers = [held("storer", (1, 2), Some("old"), 0), held("storer", (0, 1), Some("new"), NOW)];
+        let (is_worked_on, lines) =
+            told([&storers[..], &[held("restorer", (0, 1), Some("r"), NOW)]].concat());
+        assert!(is_worked_on);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("held by new"), "{lines:?}");
     }
 }
