@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::Labels;
 
-/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`, and what it
-/// withheld, if anything: `/<why>:<name>,<why>:<name>`.
+/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`, which record that
+/// was where it is not filed under the Node's name: `@<digest>`, and what it withheld, if anything: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
 /// The name that stands for all that a Node lacks of its record, where there is no room to name each.
 pub const EVERYTHING: &str = "*";
@@ -237,12 +239,23 @@ impl Node {
 
     /// The generation of the record that the restorer has given this incarnation back, if it has: that of a record
     /// that can't be older than any where the marker does not say. A marker that names another uid was copied from
-    /// an earlier incarnation (a Node re-created from saved YAML) and says nothing.
+    /// an earlier incarnation (a Node re-created from saved YAML) and says nothing. Nor does one that was made from another record
+    /// than the one which the Node is filed under now: generations of two records can't be compared.
     pub fn restored_from(&self) -> Option<u64> {
         let mut marker = self.marker.as_deref()?.split('/');
         let is_own = marker.next() == Some(self.uid.as_str());
-        let generation = marker.next().and_then(|generation| generation.parse().ok());
-        is_own.then_some(generation.unwrap_or(u64::MAX))
+        let source = marker.next().unwrap_or_default();
+        let (generation, record) =
+            source.split_once('@').map_or((source, ""), |(generation, at)| (generation, at));
+        match generation.parse() {
+            Ok(generation) => (is_own && record == self.record_digest()).then_some(generation),
+            Err(_) => is_own.then_some(u64::MAX),
+        }
+    }
+
+    /// Stands for what the record is filed under, where that is not the Node's name.
+    fn record_digest(&self) -> String {
+        self.extras.identity.as_ref().map(|it| format!("{:016x}", xxh3_64(it.as_bytes()))).unwrap_or_default()
     }
 
     /// The names of what the restorer has not given this incarnation back, though its record had it; or [`EVERYTHING`].
@@ -261,7 +274,9 @@ impl Node {
     ) -> String {
         let list: Vec<_> = withheld.into_iter().map(|(why, name)| format!("{why}:{name}")).collect();
         let list = if list.is_empty() { String::new() } else { format!("/{}", list.join(",")) };
-        format!("{}/{generation}{list}", self.uid)
+        let record = self.record_digest();
+        let at = if record.is_empty() { "" } else { "@" };
+        format!("{}/{generation}{at}{record}{list}", self.uid)
     }
 }
 
@@ -300,6 +315,28 @@ mod tests {
         ] {
             let node = Node { marker: marker.map(str::to_owned), ..node.clone() };
             assert_eq!(node.restored_from(), restored_from, "{marker:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_holds_for_the_record_that_it_was_made_from() {
+        let filed = |identity: Option<&str>| {
+            let mut node = read("a", "u1", "7").expect("a good node");
+            node.extras.identity = identity.map(str::to_owned);
+            node
+        };
+        let identities = [None, Some("label:slot=7"), Some("label:slot=8")];
+        for made_for in identities {
+            let marker = filed(made_for).marker_for(5, [("never", "x")]);
+            for identity in identities {
+                let node = Node { marker: Some(marker.clone()), ..filed(identity) };
+                assert_eq!(
+                    node.restored_from(),
+                    (identity == made_for).then_some(5),
+                    "{marker} {identity:?}"
+                );
+                assert_eq!(node.withheld().count(), usize::from(identity == made_for));
+            }
         }
     }
 

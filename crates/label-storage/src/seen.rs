@@ -36,10 +36,12 @@ impl Rules {
     /// Where the record of a Node is to be found, given all of the Node that [`needs_whole_nodes`](Self::needs_whole_nodes) asks for.
     pub fn filing(&self, node: &Node) -> Filing {
         let machine = &node.extras.machine;
+        // Kernels and firmware do not agree on upper and lower case.
+        let system_uuid = machine.system_uuid.as_ref().map(|uuid| uuid.to_ascii_lowercase());
         let (kind, value) = match &self.identity {
             IdentityBy::Name => return Filing::ByName,
             IdentityBy::ProviderId => ("providerID".to_owned(), machine.provider_id.as_deref()),
-            IdentityBy::SystemUuid => ("systemUUID".to_owned(), machine.system_uuid.as_deref()),
+            IdentityBy::SystemUuid => ("systemUUID".to_owned(), system_uuid.as_deref()),
             IdentityBy::Label(key) => (format!("label:{key}"), node.value_of(Kept::Label(key))),
             IdentityBy::Annotation(key) => {
                 (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))
@@ -89,11 +91,16 @@ impl Node {
         self
     }
 
+    /// Its own list of what to keep.
+    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+        keep_patterns(self.keep_list())
+    }
+
     /// The Node as a storer with these rules sees it: its labels are all that it stores, and nothing else. Not for a restorer, which
     /// must know all that a Node has, lest it overwrites something.
     pub fn seen_through(mut self, rules: &Rules) -> Self {
         self.extras.is_unselected = !rules.selects(&self);
-        let keep = keep_patterns(self.keep_list());
+        let keep = self.keep_patterns();
         if keep.is_some() || !rules.keeps_all_labels() {
             self.labels.retain(|key, _| rules.keeps(key, keep.as_ref()));
         }
@@ -117,7 +124,7 @@ impl Record {
     /// Node's metadata is known, the record is right about all else.
     pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
         let keep = match node {
-            Some(node) => keep_patterns(node.keep_list()),
+            Some(node) => node.keep_patterns(),
             None => self.keep_patterns(),
         };
         let keeps_all = keep.is_none() && rules.keeps_all_labels();

@@ -13,7 +13,7 @@ fn a_record_is_filed_under_what_makes_a_node_the_same() {
     for (identity, filed) in [
         ("name", Filing::ByName),
         ("providerID", Filing::Under("providerID=aws:///i-0".to_owned())),
-        ("systemUUID", Filing::Under("systemUUID=A".to_owned())),
+        ("systemUUID", Filing::Under("systemUUID=a".to_owned())),
         ("label:serial", Filing::Under("label:serial=7".to_owned())),
         ("annotation:asset", Filing::Under("annotation:asset=8 = 9".to_owned())),
         ("label:asset", Filing::Nowhere),
