@@ -245,9 +245,44 @@ impl Record {
         let is_of = self.uid.as_ref() == Some(&node.uid);
         let mut withheld: Vec<_> = node.withheld().filter(|_| !is_of).collect();
         if withheld.contains(&EVERYTHING) {
-            withheld = self.labels.keys().map(String::as_str).collect();
+            withheld = self.all().map(|(name, _, _)| name).collect();
         }
-        self.followed_by(Self::of(node, now), withheld, is_of, rules)
+        let mut next = self.followed_by(Self::of(node, now), withheld.clone(), is_of, rules);
+        // A restorer names all that it withholds. What waited for this Node and is not among that it was given; if it does not have
+        // it any more, somebody has removed it.
+        let keep = node.keep_patterns();
+        next.more.withheld.retain(|name, _| {
+            let was_given =
+                !is_of && self.more.withheld.contains_key(name) && !withheld.contains(&name.as_str());
+            !(was_given && rules.keeps(name, keep.as_ref()))
+        });
+        next
+    }
+
+    /// Sets aside what says that a Node can be trusted, where nobody knows any more which machine that was: a deletion may tell of
+    /// metadata alone. What the record before has with the same value, the machine had that is named there, so it waits for that one.
+    pub(crate) fn trusted_as_in(mut self, before: &Self) -> Self {
+        if !self.more.machine.is_unknown() {
+            return self;
+        }
+        let origin = |name: &str, value: &str| {
+            let same = |(it, had, uuid): (_, _, Option<&str>)| {
+                (it == name && had == value).then_some(uuid?.to_owned())
+            };
+            before.all().find_map(same).filter(|_| is_trust(name))
+        };
+        let labels = std::mem::take(&mut self.labels);
+        for (name, value) in labels {
+            match origin(&name, &value) {
+                Some(uuid) => {
+                    let withheld = Withheld { value, system_uuid: Some(uuid) };
+                    self.more.withheld.insert(name, withheld);
+                    self.labels_generation = Some(self.generation);
+                }
+                None => _ = self.labels.insert(name, value),
+            }
+        }
+        self
     }
 
     /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts

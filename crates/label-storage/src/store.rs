@@ -189,7 +189,7 @@ impl Reason {
 /// | gone | any | kept for the retention |
 /// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
 /// | any other | empty | deleted, half a minute later |
-/// | there or deleted, and a person has said that it is to be ignored | any | left alone |
+/// | there or deleted, and a person has said that it is to be ignored | any | left alone, but that it is not gone |
 ///
 /// Which Nodes are selected only counts where there is no record yet: one that exists follows its Node, so that what is removed from
 /// that stays removed.
@@ -219,10 +219,10 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
             Action::Create(departed(Record::of(node, at.now)))
         }
         (Reason::LastWords, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.retaken(node, at.now, rules)))
+            Action::Replace(departed(record.retaken(node, at.now, rules).trusted_as_in(record)))
         }
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.merged(node, at.now, rules)))
+            Action::Replace(departed(record.merged(node, at.now, rules).trusted_as_in(record)))
         }
         (Reason::Departed, _, Stored::Record(record)) => {
             Action::Replace(record.with_departed_at(Some(at.now)))
@@ -237,6 +237,12 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
 /// thousand Nodes asks it whether a plan is needed.
 pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Circumstances) -> Reason {
     match (node, stored) {
+        // It is not gone, whoever is to see to it. A stamp from before would count when it leaves again.
+        (Sighting::Live(node), Stored::Record(record))
+            if node.traits.is_ignored && record.departed_at.is_some() =>
+        {
+            Reason::Returned
+        }
         (Sighting::Live(node) | Sighting::Deleted(node), _) if node.traits.is_ignored => Reason::Ignored,
         (Sighting::Live(node) | Sighting::Deleted(node), _) if node.traits.is_unidentified => {
             Reason::NoIdentity

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::node::EVERYTHING;
 use crate::rules::Selection;
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
@@ -69,12 +70,18 @@ fn check_restored(world: &World, done: &Done) {
     }
 }
 
-/// What was withheld stays in the record until the Node has it.
-fn check_withheld(done: &Done) {
-    let Done::Stored { before: Some(before), after, node, .. } = done else { return };
+/// What was withheld stays in the record until the Node has it, or was given it: then it is a person who has removed it.
+fn check_withheld(world: &World, done: &Done) {
+    let Done::Stored { before: Some(before), after, node, rules, .. } = done else { return };
     let after = after.as_ref().expect("nothing that has something is deleted");
+    let was_given = |name: &str, node: &Node| {
+        let is_restored = before.uid.as_ref() != Some(&node.uid) && node.restored_from().is_some();
+        let is_named = node.withheld().any(|withheld| [name, EVERYTHING].contains(&withheld));
+        is_restored && !is_named && world.rules[*rules].keeps(name, node.keep_patterns().as_ref())
+    };
     for (name, withheld) in &before.more.withheld {
-        let has_it = node.as_ref().is_some_and(|node| node.labels.contains_key(name));
+        let has_it =
+            node.as_ref().is_some_and(|node| node.labels.contains_key(name) || was_given(name, node));
         let stays = after.more.withheld.get(name) == Some(withheld);
         assert!(stays || has_it, "{name} was dropped");
     }
@@ -89,7 +96,7 @@ fn check_removed(world: &World, done: &Done) {
         return;
     }
     let before = before.clone().seen_through(&world.rules[*rules], Some(node));
-    for name in before.labels.keys() {
+    for name in before.labels.keys().filter(|name| !node.labels.contains_key(*name)) {
         assert!(!after.more.withheld.contains_key(name), "{name} is said to be withheld from who had it");
     }
 }
@@ -99,7 +106,7 @@ fn play(steps: &[Step]) -> World {
     for step in steps {
         let done = world.take(step);
         check_restored(&world, &done);
-        check_withheld(&done);
+        check_withheld(&world, &done);
         check_removed(&world, &done);
         world.remember();
     }

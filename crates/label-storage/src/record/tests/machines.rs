@@ -92,3 +92,41 @@ fn an_incarnation_that_was_never_restored_does_not_make_trust_its_own() {
         assert_eq!(all(&next), [(TIER, tier, machine.as_deref()), ("pool", pool, machine.as_deref())]);
     }
 }
+
+#[test]
+fn what_was_given_back_and_removed_does_not_wait_any_more() {
+    let waiting = || record("a", "u1").label("pool", "gold").withheld(TIER, "x", Some("A")).machine("B");
+    let given = node("a").incarnation("u2").label("pool", "gold").machine("A").marked("u2/4");
+    let next = |node: &Node, rules: &Rules| written(&waiting().retaken(node, second(2), rules));
+    assert_eq!(all(&next(&given, &Rules::default())), [("pool", "gold", Some("A"))]);
+    // Unless it was withheld once more, with or without a name for it, or is none of this storer's business.
+    let both = [("pool", "gold", Some("A")), (TIER, "x", Some("A"))];
+    for marker in [format!("u2/4/machine-unknown:{TIER}"), "u2/4/many:*".to_owned()] {
+        assert_eq!(all(&next(&given.clone().marked(&marker), &Rules::default())), both, "{marker}");
+    }
+    let narrow = Selection { include: "pool".parse().expect("patterns"), ..Selection::all() };
+    assert_eq!(all(&next(&given, &Rules { labels: narrow, ..Rules::default() })), both);
+}
+
+#[test]
+fn what_is_trusted_is_not_forgotten_with_the_machine_of_a_deletion() {
+    let trusted = |record: Record| record.label("pool", "gold").machine("A");
+    let last = |labels: &[(&str, &str)]| {
+        labels
+            .iter()
+            .fold(node("a").incarnation("u2").marked("u2/4"), |node, (key, value)| node.label(key, value))
+    };
+    let parted = |before: &Record, last: &Node| {
+        written(&before.retaken(last, second(2), &Rules::default()).trusted_as_in(before))
+    };
+    let had = trusted(record("a", "u1").label(TIER, "x"));
+    let next = parted(&had, &last(&[(TIER, "x"), ("pool", "gold")]));
+    assert_eq!(all(&next), [("pool", "gold", None), (TIER, "x", Some("A"))]);
+    assert_eq!(next.labels_generation, Some(next.generation), "markers of before do not hold");
+    let waited = trusted(record("a", "u1").withheld(TIER, "x", Some("C")));
+    assert_eq!(all(&parted(&waited, &last(&[(TIER, "x")]))), [(TIER, "x", Some("C"))]);
+    // What it had otherwise, nobody knows who had.
+    assert_eq!(all(&parted(&had, &last(&[(TIER, "y")]))), [(TIER, "y", None)]);
+    let known = last(&[(TIER, "x")]).machine("B");
+    assert_eq!(all(&parted(&had, &known)), [(TIER, "x", Some("B"))]);
+}
