@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
 
 use crate::node::Taint;
 use crate::record::{Decoded, Leftovers, Withheld};
-use crate::{Node, Record, ResourceVersion, Uid};
+use crate::rules::Selection;
+use crate::{Node, Record, ResourceVersion, Rules, Uid};
 
 pub(crate) fn second(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time")
@@ -142,4 +144,31 @@ impl Record {
         self.more.withheld.insert(name.to_owned(), withheld);
         self
     }
+}
+
+/// Some choice of what is kept, and of which Nodes; all else as by default.
+pub(crate) fn some_choice() -> impl Strategy<Value = Rules> {
+    let patterns = |some: &[&'static str]| {
+        let some = proptest::sample::subsequence(some.to_vec(), 0..=some.len());
+        some.prop_map(|some| some.join(",").parse().expect("patterns"))
+    };
+    let selection = move |some: &[&'static str]| {
+        (patterns(some), patterns(some)).prop_map(|(include, exclude)| Selection { include, exclude })
+    };
+    let labels = selection(&["*", "pool", "a/*", "*/*", "machine-facts"]);
+    let annotations = selection(&["*", "owner", "example.com/*"]);
+    let taints = selection(&["*", "gpu", "example.com/*"]);
+    let selector = proptest::sample::select(vec!["", "pool", "pool!=x", "a/b in (x,y)", "!pool"]);
+    (labels, annotations, taints, selector, any::<[bool; 2]>(), 0..4usize).prop_map(
+        |(labels, annotations, taints, selector, [cordon, opt_in], history)| Rules {
+            labels,
+            annotations,
+            taints,
+            selector: selector.parse().expect("a selector"),
+            cordon,
+            opt_in,
+            history,
+            ..Rules::default()
+        },
+    )
 }

@@ -109,6 +109,8 @@ pub enum Reason {
     NoIdentity,
     /// To decide, more has to be read of the Node than its metadata.
     SeenInPart,
+    /// The Node's annotations leave no room for the marker, without which the storer would wait for ever: a person has to remove some.
+    NoRoom,
 }
 
 impl Reason {
@@ -125,6 +127,7 @@ impl Reason {
             Self::OtherMachine => "other-machine",
             Self::NoIdentity => "no-identity",
             Self::SeenInPart => "seen-in-part",
+            Self::NoRoom => "no-room",
         }
     }
 
@@ -147,8 +150,8 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_over
     }
 }
 
-/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`] and
-/// [`Reason::OtherMachine`] too.
+/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`],
+/// [`Reason::OtherMachine`] and [`Reason::NoRoom`] too.
 pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     match stored {
         _ if node.traits.is_ignored => Reason::Ignored,
@@ -177,6 +180,8 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     let mut patch = Patch::empty(node);
     let mut room = Room::beside(&node.extras.annotations);
+    // What it has otherwise since it was restored once, somebody has changed.
+    let is_first = node.restored_from().is_none();
     for (name, value, origin) in record.all() {
         // What is read from a record is checked there.
         let Some(kept) = Kept::parse(name) else { continue };
@@ -193,7 +198,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
             (None, None) => _ = patch.restored.insert(name.to_owned(), value.to_owned()),
             (None, own) => {
                 let winner = match rules.conflicts.winner(name) {
-                    Winner::Record if !room.takes(kept, own, value) => Winner::Node,
+                    Winner::Record if !is_first || !room.takes(kept, own, value) => Winner::Node,
                     winner => winner,
                 };
                 patch.conflicts.push(Conflict { name: name.to_owned(), winner });
@@ -205,17 +210,21 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
     patch.taints = taints(node, &patch);
-    patch.marker = Some(marker(node, record.generation, &patch.withheld, room));
+    let Some(marker) = marker(node, record.generation, &patch.withheld, room) else {
+        return Plan { patch: lift(node, rules, is_overdue), reason: Reason::NoRoom };
+    };
+    patch.marker = Some(marker);
     patch.generation = record.generation;
     let reason = if patch.restored.is_empty() { Reason::ReturnedWhole } else { Reason::Returned };
     Plan { patch: Some(patch), reason }
 }
 
 /// The marker, with a name for each that was withheld as long as there is room for them.
-fn marker(node: &Node, generation: u64, withheld: &[Withheld], room: Room) -> String {
+fn marker(node: &Node, generation: u64, withheld: &[Withheld], room: Room) -> Option<String> {
     let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
-    let marker = node.marker_for(generation, names);
-    if room.takes_marker(&marker) { marker } else { node.marker_for(generation, [("many", EVERYTHING)]) }
+    let short = || node.marker_for(generation, [("many", EVERYTHING)]);
+    let markers = [node.marker_for(generation, names), short()];
+    markers.into_iter().find(|marker| room.takes_marker(marker))
 }
 
 /// How much may still come to a Node's annotations. One too many would have the API server refuse the whole patch.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::fixtures::some_choice;
 use crate::rules::{Patterns, Selection, Trust};
 
 const KEPT: &str = "annotation:label-storage/keep";
@@ -20,33 +21,31 @@ const NAMES: [&str; 9] = [
     KEPT,
 ];
 
-fn patterns(text: &str) -> Patterns {
-    text.parse().expect("patterns")
-}
-
 /// Rules that replicas may have side by side while they are rolled out.
-fn rules() -> Vec<Rules> {
-    let named = Rules { trust: Trust::Name, ..Rules::default() };
-    let some =
-        |include: &str, exclude: &str| Selection { include: patterns(include), exclude: patterns(exclude) };
-    vec![
-        named.clone(),
-        Rules { labels: some("*", "machine-facts"), ..named.clone() },
-        Rules { labels: some("pool", ""), annotations: Selection::all(), history: 1, ..named.clone() },
-        Rules {
-            taints: Selection::all(),
-            cordon: true,
-            conflicts: "*=record".parse().expect("conflicts"),
-            ..named.clone()
-        },
-        Rules {
-            annotations: some("*", "owner"),
-            taints: some("*", "gpu"),
-            opt_in: true,
-            history: 0,
-            ..named
-        },
-    ]
+fn some_rules() -> impl Strategy<Value = Vec<Rules>> {
+    let conflicts = proptest::sample::select(vec!["", "*=record", "pool=report,annotation:*=record"]);
+    let rules =
+        (some_choice(), conflicts, any::<[bool; 2]>()).prop_map(|(choice, conflicts, [fence, startup])| {
+            Rules {
+                conflicts: conflicts.parse().expect("conflicts"),
+                fence,
+                startup_taint: startup.then_some(Rules::STARTUP_TAINT),
+                trust: Trust::Name,
+                ..choice
+            }
+        });
+    // Those that store everything among them: otherwise little happens.
+    let everything = Rules {
+        annotations: Selection::all(),
+        taints: Selection::all(),
+        cordon: true,
+        trust: Trust::Name,
+        ..Rules::default()
+    };
+    proptest::collection::vec(rules, 4).prop_map(move |mut rules| {
+        rules.push(everything.clone());
+        rules
+    })
 }
 
 /// What these rules store of a Node, by what is documented and not by the code that does it.
@@ -147,8 +146,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_comes_back_is_what_rules_had_stored(lives in proptest::collection::vec(some_life(), 1..4)) {
-        let mut world = World::new(rules());
+    fn what_comes_back_is_what_rules_had_stored(rules in some_rules(), lives in proptest::collection::vec(some_life(), 1..4)) {
+        let mut world = World::new(rules);
         let mut storable = Storable::new();
         for step in lives.concat() {
             if let Step::Store { rules, .. } = step {
@@ -160,8 +159,10 @@ proptest! {
     }
 
     #[test]
-    fn storers_with_different_rules_come_to_rest(lives in proptest::collection::vec(some_life(), 1..4), life in some_life()) {
-        let mut world = World::new(rules());
+    fn storers_with_different_rules_come_to_rest(
+        rules in some_rules(), lives in proptest::collection::vec(some_life(), 1..4), life in some_life(),
+    ) {
+        let mut world = World::new(rules);
         for step in lives.concat() {
             world.take(&step);
         }
@@ -174,8 +175,10 @@ proptest! {
 
     /// What one rule has stored stays, whatever others see of the Node, until one that stores it sees it removed.
     #[test]
-    fn what_was_stored_is_dropped_only_by_who_would_store_it(lives in proptest::collection::vec(some_life(), 1..4)) {
-        let mut world = World::new(rules());
+    fn what_was_stored_is_dropped_only_by_who_would_store_it(
+        rules in some_rules(), lives in proptest::collection::vec(some_life(), 1..4),
+    ) {
+        let mut world = World::new(rules);
         for step in lives.concat() {
             if let Done::Stored { before: Some(before), after, node, rules, .. } = world.take(&step) {
                 let after = after.expect("nothing is deleted that fast");

@@ -47,6 +47,9 @@ pub(super) fn decision(case: &Case<'_>, plan: &Plan) -> Decision {
         ),
         Reason::NoIdentity => (CHOSEN, "The node does not have what its record would be filed under."),
         Reason::SeenInPart => (CHOSEN, "More has to be read of the node than its metadata."),
+        Reason::NoRoom => {
+            (ROW_3, "The node's annotations leave no room for the marker: remove some of them.")
+        }
     };
     let does = match &plan.patch {
         None => "does nothing".to_owned(),

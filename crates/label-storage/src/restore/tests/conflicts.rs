@@ -34,6 +34,21 @@ fn a_kubelet_that_registers_with_another_value_is_overruled_where_the_rules_say_
 }
 
 #[test]
+fn what_was_changed_on_a_node_after_it_was_restored_is_not_overruled() {
+    // Labels were stored since, so it is restored once more.
+    let node = node("a").incarnation("u2").label("pool", "silver");
+    let record = record("a", "u1").label("pool", "gold").label("late", "1");
+    let late = Labels::from([("late".to_owned(), "1".to_owned())]);
+    let in_conflict = |winner| vec![("pool".to_owned(), winner)];
+    let marked = node.clone().marked("u2/3");
+    assert_eq!(outcome(&marked, &record, &rules("*=record")), (late.clone(), in_conflict(Winner::Node)));
+    let reported = outcome(&marked, &record, &rules("*=report"));
+    assert_eq!(reported, (late, in_conflict(Winner::Report)));
+    let copied = outcome(&node.marked("u1/3"), &record, &rules("*=record"));
+    assert_eq!(copied.1, in_conflict(Winner::Record), "that one was not restored");
+}
+
+#[test]
 fn annotations_and_taints_are_overruled_by_their_names() {
     let node = node("a").incarnation("u2").whole().annotated("owner", "me").taint("gpu=no:NoSchedule");
     let record = record("a", "u1")
