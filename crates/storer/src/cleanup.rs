@@ -1,8 +1,11 @@
 //! How many records of Nodes that are long gone may be deleted in an hour. Whatever makes many of them seem over at the same time, a
 //! clock, a mistaken rule or a fault nobody has thought of, takes hours to do harm then, and somebody can look.
+//!
+//! They go one after the other, evenly over the hour, and nothing is saved up: so no restart, and no hand-over of a shard, lets more of
+//! them go.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::rules::Share;
@@ -16,109 +19,86 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// How often to tell that some have to wait.
 const TELL_EVERY: Duration = Duration::from_secs(600);
 
-/// When the last records were let go. For a process as a whole: it outlives a change of rules, and of shards.
-#[derive(Debug, Default)]
-pub(crate) struct Grants(Mutex<VecDeque<Instant>>);
-
-impl Grants {
-    /// One more, where so many are allowed in an hour. An error: not before this time.
-    fn grant(&self, most: usize, now: Instant) -> Result<(), Duration> {
-        let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while granted.front().is_some_and(|at| now.saturating_duration_since(*at) >= HOUR) {
-            granted.pop_front();
-        }
-        match granted.front() {
-            Some(oldest) if granted.len() >= most => {
-                Err((*oldest + HOUR).saturating_duration_since(now).max(Duration::from_secs(1)))
-            }
-            _ => {
-                granted.push_back(now);
-                Ok(())
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
 /// The deletions of one shard's records.
 pub(crate) struct Cleanup {
     share: Share,
     /// So many records there are.
     records: usize,
-    /// Of which of them the deletion is still under way.
-    under_way: HashSet<Name>,
-    /// Those that have to wait.
-    held_back: HashSet<Name>,
+    /// When each of those may go that are over, and whether it was said to wait.
+    turns: HashMap<Name, Turn>,
+    /// The last of these times.
+    last: Option<Instant>,
     told_at: Option<Instant>,
     counts: Arc<Counts>,
 }
 
+struct Turn {
+    at: Instant,
+    is_held_back: bool,
+}
+
 impl Cleanup {
     pub(crate) fn new(share: Share, counts: Arc<Counts>) -> Self {
-        Self {
-            share,
-            records: 0,
-            under_way: HashSet::new(),
-            held_back: HashSet::new(),
-            told_at: None,
-            counts,
-        }
+        Self { share, records: 0, turns: HashMap::new(), last: None, told_at: None, counts }
     }
 
     /// For how long a record has to wait before it may be deleted; `None`: it may be.
     pub(crate) fn wait(&mut self, name: &Name, now: Instant) -> Option<Duration> {
-        if self.under_way.contains(name) {
+        if self.share.is_whole() {
             return None;
         }
-        let most = self.share.of(self.records.max(1));
-        let Err(wait) = self.counts.grants.grant(most, now) else {
-            self.under_way.insert(Name::clone(name));
-            self.release(name);
-            return None;
-        };
-        if self.held_back.insert(Name::clone(name)) {
+        let in_an_hour = self.share.of(self.records.max(1));
+        let pause = HOUR / u32::try_from(in_an_hour).unwrap_or(u32::MAX);
+        let turn = self.turns.entry(Name::clone(name)).or_insert_with(|| {
+            let at = self.last.map_or(now, |last| last.max(now)) + pause;
+            self.last = Some(at);
             self.counts.cleanups_held_back.inc();
+            Turn { at, is_held_back: true }
+        });
+        let wait = turn.at.saturating_duration_since(now);
+        if wait.is_zero() {
+            release(turn, &self.counts);
+            return None;
         }
         if self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_EVERY) {
             self.told_at = Some(now);
-            tracing::warn!(
+            tracing::info!(
                 records = self.records,
-                in_an_hour = most,
+                in_an_hour,
                 example = &**name,
-                "more records are over than may be deleted in an hour: the rest waits"
+                ?wait,
+                "records are over, and are deleted one after the other"
             );
         }
         Some(wait)
     }
 
     /// A deletion came to its end, or to nothing.
-    pub(crate) fn done(&mut self, name: &Name) {
-        self.under_way.remove(name);
+    pub(crate) fn done(&mut self, name: &str) {
+        if let Some(mut turn) = self.turns.remove(name) {
+            release(&mut turn, &self.counts);
+        }
     }
 
     /// All records were counted; some that had to wait may not be there any more.
     pub(crate) fn counted(&mut self, records: usize, is_there: impl Fn(&str) -> bool) {
-        // Not down: what is deleted in an hour is a share of what there was before.
-        self.records = if self.counts.grants.is_empty() { records } else { self.records.max(records) };
-        let gone: Vec<_> = self.held_back.iter().filter(|name| !is_there(name)).cloned().collect();
-        for name in gone {
-            self.release(&name);
-        }
-    }
-
-    fn release(&mut self, name: &Name) {
-        if self.held_back.remove(name) {
-            self.counts.cleanups_held_back.dec();
-        }
+        self.records = records;
+        let gone: Vec<_> = self.turns.keys().filter(|name| !is_there(name)).cloned().collect();
+        gone.iter().for_each(|name| self.done(name));
     }
 }
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        self.counts.cleanups_held_back.dec_by(self.held_back.len() as i64);
+        let held_back = self.turns.values().filter(|turn| turn.is_held_back).count();
+        self.counts.cleanups_held_back.dec_by(held_back as i64);
+    }
+}
+
+/// Takes note that a record has to wait no longer.
+fn release(turn: &mut Turn, counts: &Counts) {
+    if std::mem::take(&mut turn.is_held_back) {
+        counts.cleanups_held_back.dec();
     }
 }
 
@@ -135,38 +115,43 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_all_may_go_in_an_hour_and_the_rest_waits() {
+    fn a_share_of_all_goes_in_an_hour_one_after_the_other() {
         let (mut cleanup, now) = (cleanup("10%"), Instant::now());
         cleanup.counted(100, |_| true);
         let granted = |cleanup: &mut Cleanup, at: Instant| {
-            (0..100).filter(|number| cleanup.wait(&name(*number), at).is_none()).collect::<Vec<_>>()
+            (0..100).filter(|number| cleanup.wait(&name(*number), at).is_none()).count()
         };
-        assert_eq!(granted(&mut cleanup, now).len(), 10);
+        assert_eq!(granted(&mut cleanup, now), 0, "nothing was saved up before");
+        assert_eq!(cleanup.counts.cleanups_held_back.get(), 100);
+        assert_eq!(granted(&mut cleanup, now + HOUR / 2), 5);
+        assert_eq!(granted(&mut cleanup, now + HOUR), 10);
         assert_eq!(cleanup.counts.cleanups_held_back.get(), 90);
         for number in 0..10 {
             cleanup.done(&name(number));
         }
-        cleanup.counted(90, |_| true);
-        assert_eq!(granted(&mut cleanup, now + HOUR / 2).len(), 0);
-        assert_eq!(granted(&mut cleanup, now + HOUR).len(), 10, "a tenth of what there was");
+        assert_eq!(
+            cleanup.wait(&name(0), now + HOUR),
+            Some(HOUR * 9 + HOUR / 10),
+            "once more, it is the last"
+        );
         cleanup.counted(0, |_| false);
         assert_eq!(cleanup.counts.cleanups_held_back.get(), 0);
     }
 
     #[test]
-    fn what_was_let_go_once_is_not_asked_for_again_until_it_is_done() {
+    fn whose_turn_has_come_keeps_it_until_it_is_done() {
         let (mut cleanup, now) = (cleanup("1%"), Instant::now());
         cleanup.counted(1, |_| true);
+        assert_eq!(cleanup.wait(&name(0), now), Some(HOUR), "at least one goes in an hour");
         for _ in 0..3 {
-            assert_eq!(cleanup.wait(&name(0), now), None);
+            assert_eq!(cleanup.wait(&name(0), now + HOUR), None);
         }
         cleanup.done(&name(0));
-        assert_eq!(cleanup.wait(&name(0), now), Some(HOUR));
+        assert_eq!(cleanup.wait(&name(0), now + HOUR), Some(HOUR));
     }
 
     #[test]
-    fn at_least_one_may_go() {
-        let mut cleanup = cleanup("0.5%");
-        assert_eq!(cleanup.wait(&name(0), Instant::now()), None);
+    fn all_of_them_in_an_hour_need_not_wait_for_each_other() {
+        assert_eq!(cleanup("100%").wait(&name(0), Instant::now()), None);
     }
 }

@@ -13,7 +13,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::churn::Churn;
-use crate::cleanup::Grants;
 
 /// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
@@ -24,8 +23,6 @@ pub struct Counts {
     cleanups: Family<One, Counter>,
     flips: Counter,
     churn: Mutex<Churn>,
-    /// The deletions of the last hour.
-    pub(crate) grants: Grants,
     /// Records that are over, and whose deletion has to wait.
     pub(crate) cleanups_held_back: Gauge,
     /// Shards of this process whose Nodes seem to be gone in too large a share to be believed.

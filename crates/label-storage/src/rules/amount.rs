@@ -107,6 +107,11 @@ impl Share {
         f64::from(self.hundredths) / f64::from(Self::WHOLE)
     }
 
+    /// Whether it is all of it.
+    pub fn is_whole(self) -> bool {
+        self.hundredths == Self::WHOLE
+    }
+
     /// That share of so many, rounded up: of anything at all at least one.
     pub fn of(self, count: usize) -> usize {
         let part = (count as u128 * u128::from(self.hundredths)).div_ceil(u128::from(Self::WHOLE));
