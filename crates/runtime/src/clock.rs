@@ -13,7 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 /// The two clocks of a machine may drift apart by this much between two looks; and those of two machines may differ by it.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// From one process to the next the time of day may have gone on by this much.
+/// From one process to the next the time of day may have gone on by this much, and by no more than a tenth of the retention: nobody can
+/// tell whether so much time has passed or a clock was put forward.
 const PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A time of day.
@@ -70,18 +71,34 @@ impl Clock {
 
     /// Goes on from a process before this one, which believed its clock since `steady_since` and last told the time at
     /// `last`.
-    pub(crate) fn go_on(&self, last: Timestamp, steady_since: Timestamp) {
-        let now = self.moment().now;
-        let pause = now.duration_since(last);
-        if pause < -TOLERANCE || pause > PAUSE || steady_since > last {
+    pub(crate) fn go_on(&self, last: Timestamp, steady_since: Timestamp, retention: Duration) {
+        if self.follows_upon(last, steady_since, retention) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.steady_since = state.steady_since.min(steady_since);
+        }
+    }
+
+    /// Takes over what another process has looked after until now, whose clock is another: what it has written down is believed from
+    /// when both clocks are.
+    pub(crate) fn take_over(&self, last: Timestamp, steady_since: Timestamp, retention: Duration) {
+        let since =
+            if self.follows_upon(last, steady_since, retention) { steady_since } else { self.moment().now };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.steady_since = state.steady_since.max(since);
+    }
+
+    /// Whether this clock may be the continuation of one that last showed this.
+    fn follows_upon(&self, last: Timestamp, steady_since: Timestamp, retention: Duration) -> bool {
+        let pause = self.moment().now.duration_since(last);
+        let longest = PAUSE.min(signed(retention / 10)).max(TOLERANCE);
+        let follows = pause >= -TOLERANCE && pause <= longest && steady_since <= last;
+        if !follows {
             tracing::warn!(
                 ?pause,
                 "no replica was there for long, or a clock has jumped: every retention begins anew"
             );
-            return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.steady_since = state.steady_since.min(steady_since);
+        follows
     }
 }
 
@@ -119,21 +136,50 @@ mod tests {
         assert_eq!(at(&clock, 3, 3), HOUR * 3);
     }
 
+    const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+    /// For how many hours it is believed.
+    fn believed(clock: &Clock) -> i64 {
+        let moment = clock.moment();
+        moment.now.duration_since(moment.steady_since).as_hours()
+    }
+
     #[test]
     fn the_next_process_goes_on_unless_too_much_time_seems_to_have_passed() {
-        for (last, steady_since, believed) in [
-            (-1, -1000, 1000),
-            (-23, -1000, 1000),
-            (-25, -1000, 0),
-            (-24 * 365, -10_000, 0),
-            (1, -1000, 0),
-            (-2, -1, 0),
+        for (last, steady_since, retention, expected) in [
+            (-1, -1000, MONTH, 1000),
+            (-23, -1000, MONTH, 1000),
+            (-23, -1000, Duration::MAX, 1000),
+            (-25, -1000, MONTH, 0),
+            (-24 * 365, -10_000, MONTH, 0),
+            (1, -1000, MONTH, 0),
+            (-2, -1, MONTH, 0),
+            // That would be the end of it at once.
+            (-1, -1000, Duration::from_secs(2 * 3600), 0),
+            (-1, -1000, Duration::from_secs(20 * 3600), 1000),
         ] {
             let clock = Clock::default();
             let began = clock.moment().now;
-            clock.go_on(began + HOUR * last, began + HOUR * steady_since);
-            let moment = clock.moment();
-            assert_eq!(moment.now.duration_since(moment.steady_since).as_hours(), believed, "{last}");
+            clock.go_on(began + HOUR * last, began + HOUR * steady_since, retention);
+            assert_eq!(believed(&clock), expected, "{last} {retention:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_clock_has_stamped_is_believed_from_when_both_are() {
+        for (last, steady_since, expected) in [
+            (0, -1000, 1000),
+            (0, -3000, 2000),
+            (0, -1, 1),
+            (-24 * 365, -24 * 365, 0),
+            (-24 * 365, 0, 0),
+            (2, -1000, 0),
+        ] {
+            let clock = Clock::default();
+            let began = clock.moment().now;
+            clock.go_on(began, began - HOUR * 2000, MONTH);
+            clock.take_over(began + HOUR * last, began + HOUR * steady_since, MONTH);
+            assert_eq!(believed(&clock), expected, "{last} {steady_since}");
         }
     }
 }

@@ -212,6 +212,7 @@ async fn prepare_and_run<D: Daemon>(
             retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
+            retention: &|| rulebook.current().retention,
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&health),
             shutdown: shutdown.clone(),
