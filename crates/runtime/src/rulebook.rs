@@ -156,7 +156,7 @@ impl Rulebook {
             seen.fresh = Some(bytes);
             return Looked::Fresh;
         }
-        let draft = parse(&bytes);
+        let draft = if is_emptied(&seen.judged, &bytes) { Err(emptied()) } else { parse(&bytes) };
         *seen = Seen { judged: bytes, is_refused: draft.is_err(), fresh: None, failures: 0 };
         metrics.rules_refused.set(seen.is_refused.into());
         match draft {
@@ -205,6 +205,16 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     // What is too large is not read to its end, but its size is seen.
     File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Whether there is nothing in it any more: hardly anybody means that, and all rules would be others at once.
+fn is_emptied(before: &[u8], now: &[u8]) -> bool {
+    now.trim_ascii().is_empty() && !before.trim_ascii().is_empty()
+}
+
+fn emptied() -> Refused {
+    let reason = "there is nothing in it any more: to go back to the defaults, write {}".to_owned();
+    Refused { line: None, reason }
 }
 
 fn parse(bytes: &[u8]) -> Result<Draft, Refused> {
@@ -310,6 +320,19 @@ mod tests {
         }
         std::fs::write(&file, [b'#'; 1 << 20]).expect("a file");
         assert!(Rulebook::open(Some(file), Draft::default()).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_does_not_end_all_rules() {
+        let desk = Desk::new("retention: forever", "");
+        for nothing in ["", "\n"] {
+            desk.write(nothing);
+            assert_eq!((desk.settle(), desk.rules()), (Looked::Refused, "{retention: forever}".to_owned()));
+            desk.write("retention: forever");
+            assert_eq!(desk.settle(), Looked::Accepted);
+        }
+        desk.write("{}");
+        assert_eq!((desk.settle(), desk.rules()), (Looked::Accepted, "{}".to_owned()));
     }
 
     #[test]
