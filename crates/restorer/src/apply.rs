@@ -11,7 +11,7 @@ use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, plan_restore};
 use label_storage_runtime::Replica;
-use label_storage_runtime::call::{self, Error};
+use label_storage_runtime::call::{self, Error, Kind};
 use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::patch::Body;
 use label_storage_runtime::records::Found;
@@ -77,8 +77,8 @@ impl Apply {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
         let found = match self.replica.records.get(filed).await {
             // Pods have been kept away for long enough, whatever the record says.
-            Err(error) if task.is_overdue && node.has_startup_taint() => {
-                return self.lift_unread(node, &error).await.map(Some);
+            Err(error) if task.is_overdue => {
+                return self.lift_anyway(node, error, "no-answer").await.map(Some);
             }
             found => found?,
         };
@@ -89,6 +89,10 @@ impl Apply {
         }
         if seen_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
+        }
+        if plan.reason == Reason::NoRoom && plan.patch.is_none() {
+            let advice = "its annotations leave no room for label-storage/restored: remove some of them";
+            return Err(Error::refused("patch node", advice));
         }
         match (plan.reason, found.as_ref().and_then(Found::complaint)) {
             (Reason::RecordUnreadable, Some(what)) => events.unreadable(&node.name, node.uid.digest(), &what),
@@ -114,35 +118,51 @@ impl Apply {
                 (None, node.summary())
             }
             Some(patch) if self.replica.args.dry_run => {
-                say(node, &patch, reason);
+                say(node, &patch, reason.as_str());
                 (Some(WOULD_RESTORE), node.summary())
             }
-            Some(patch) => (Some(word(&patch)), self.patch(node, &patch, reason.as_str()).await?.summary()),
+            Some(patch) => match self.patch(node, &patch, reason.as_str()).await {
+                Ok(patched) => (Some(word(&patch)), patched.summary()),
+                // What is refused now may be refused for ever: pods have been kept away for long enough.
+                Err(error) if task.is_overdue && patch.marker.is_some() && is_lasting(&error) => {
+                    return self.lift_anyway(node, error, "refused").await.map(Some);
+                }
+                Err(error) => return Err(error),
+            },
         };
         let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { outcome };
         Ok(Some(Done { outcome, node: Reading::Present(summary), record }))
     }
 
-    /// Lets pods come to a Node whose record nobody can read.
-    async fn lift_unread(&self, node: &Node, error: &Error) -> Result<Done, Error> {
-        tracing::warn!(node = node.name, %error, "its record can't be read, and pods have waited for long enough");
-        let lifted = self.lift(node, "no-answer").await?;
-        Ok(Done { outcome: Some("lifted"), node: Reading::Present(lifted.summary()), record: Reading::None })
+    /// Lets pods come to a Node that can't be restored, since its record can't be read, or the patch is refused.
+    async fn lift_anyway(&self, node: &Node, error: Error, why: &'static str) -> Result<Done, Error> {
+        if !node.has_startup_taint() {
+            return Err(error);
+        }
+        tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
+        let (outcome, lifted) = self.lift(node, why).await?;
+        Ok(Done { outcome, node: Reading::Present(lifted.summary()), record: Reading::None })
     }
 
     /// Lets pods come to a Node that is not the only one to claim its record.
     async fn lift_contested(&self, task: &Task, uid: UidDigest) -> Result<Done, Error> {
         let node = self.replica.nodes.get(&task.node).await?.filter(|node| node.uid.digest() == uid);
-        if let Some(node) = node.filter(Node::has_startup_taint) {
-            self.lift(&node, "contested").await?;
-        }
-        Ok(Done { outcome: Some("lifted"), node: Reading::None, record: Reading::None })
+        let outcome = match node.filter(Node::has_startup_taint) {
+            Some(node) => self.lift(&node, "contested").await?.0,
+            None => Some("lifted"),
+        };
+        Ok(Done { outcome, node: Reading::None, record: Reading::None })
     }
 
-    async fn lift(&self, node: &Node, why: &'static str) -> Result<Node, Error> {
+    /// Takes the start-up taint off and nothing else. Returns a word for that, and the Node as it is then.
+    async fn lift(&self, node: &Node, why: &'static str) -> Result<(Option<&'static str>, Node), Error> {
         match plan_restore(node, Stored::Unreadable, &self.replica.rules, true).patch {
-            Some(patch) if !self.replica.args.dry_run => self.patch(node, &patch, why).await,
-            _ => Ok(node.clone()),
+            Some(patch) if self.replica.args.dry_run => {
+                say(node, &patch, why);
+                Ok((Some(WOULD_RESTORE), node.clone()))
+            }
+            Some(patch) => Ok((Some(word(&patch)), self.patch(node, &patch, why).await?)),
+            None => Ok((None, node.clone())),
         }
     }
 
@@ -196,10 +216,16 @@ impl Apply {
     }
 }
 
+/// Whether the same may happen to every further attempt, so that waiting does not help.
+fn is_lasting(error: &Error) -> bool {
+    !matches!(error.kind, Kind::Moved | Kind::Busy(_))
+}
+
 /// Why pods may come to a Node that was not restored, as metrics have it.
 fn lifting(reason: &'static str) -> &'static str {
     match reason {
-        "record-unreadable" | "other-machine" | "no-identity" | "contested" | "no-answer" => reason,
+        "record-unreadable" | "other-machine" | "no-identity" | "contested" | "no-answer" | "no-room"
+        | "refused" => reason,
         _ => "nothing-to-restore",
     }
 }
@@ -209,7 +235,7 @@ fn word(patch: &restore::Patch) -> &'static str {
 }
 
 /// What a dry run says instead of doing it.
-fn say(node: &Node, patch: &restore::Patch, reason: Reason) {
+fn say(node: &Node, patch: &restore::Patch, reason: &str) {
     let withheld = patch.withheld.iter().map(|withheld| (withheld.name.as_str(), withheld.why.as_str()));
     let conflicts =
         patch.conflicts.iter().map(|conflict| format!("{}: {} wins", conflict.name, conflict.winner));
@@ -220,7 +246,7 @@ fn say(node: &Node, patch: &restore::Patch, reason: Reason) {
         conflicts = ?conflicts.collect::<Vec<_>>(),
         withheld = ?withheld.collect::<BTreeMap<_, _>>(),
         lifts_startup_taint = patch.lifts_startup_taint,
-        reason = reason.as_str(),
+        reason,
         "would restore"
     );
 }

@@ -38,7 +38,7 @@ impl Counts {
     }
 }
 
-const LIFTS: [&str; 7] = [
+const LIFTS: [&str; 9] = [
     "restored",
     "nothing-to-restore",
     "record-unreadable",
@@ -46,6 +46,8 @@ const LIFTS: [&str; 7] = [
     "no-identity",
     "contested",
     "no-answer",
+    "no-room",
+    "refused",
 ];
 
 const GAUGES: &[Defined] = &[

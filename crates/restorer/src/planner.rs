@@ -188,6 +188,15 @@ impl Planner for RestorePlanner {
         verdict
     }
 
+    /// Pods are not to be kept away because of records that nobody can list.
+    fn can_not_wait(&self, row: &Row) -> bool {
+        self.taint_left(row).is_some()
+    }
+
+    fn may_be_pressed(&self) -> bool {
+        self.rules.startup_taint.is_some()
+    }
+
     fn standing(&self, row: &Row) -> Standing {
         match row.node().map(|node| restore::decide(&node, row.stored())) {
             Some(Reason::Returned | Reason::ReturnedWhole) if self.is_fenced(row) => {

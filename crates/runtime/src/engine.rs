@@ -48,7 +48,8 @@ use crate::table::{Name, Row, Table};
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
-    let mut engine = Engine::new(replica, planner, Sweeps::new(replica, audience));
+    let sweeps = Sweeps::new(replica, audience, planner.may_be_pressed());
+    let mut engine = Engine::new(replica, planner, sweeps);
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
     let mut drained = std::pin::pin!(shutdown.drained());
@@ -190,9 +191,13 @@ impl<'a, P: Planner> Engine<'a, P> {
                 false => self.planner.task(look),
                 true => match self.planner.task_of_contested(row) {
                     Some(task) => Ok(task),
-                    // It is decided upon again when it is not.
+                    // It is decided upon again when it is not, or when its time comes.
                     None => {
                         self.queue.done(&node);
+                        if let Some(pause) = self.planner.contested(row) {
+                            let pause = pause.max(AGAIN);
+                            self.queue.push(&node, Urgency::Soon, Some(now + pause));
+                        }
                         continue;
                     }
                 },
@@ -371,10 +376,11 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.standings.changed();
     }
 
-    /// Decides about a Node. Not before all records are known: each Node would seem to have none.
+    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Unless it can't wait.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
-        let Some(row) = self.table.get(name).filter(|_| self.sweeps.has_listed_records()) else { return };
+        let can_decide = |row: &&Row| self.sweeps.has_listed_records() || self.planner.can_not_wait(row);
+        let Some(row) = self.table.get(name).filter(can_decide) else { return };
         if row.is_contested() {
             self.standings.note(row, Standing::Skipped(Skip::Contested));
             self.contests.note(row, heard, &self.events);

@@ -159,12 +159,17 @@ impl Queue {
 
     /// A Node that was worked on has failed: it waits for a while, and for longer each time.
     pub fn failed(&mut self, node: &Name, retry_after: Option<Duration>, now: Instant) {
+        // What can't be put off stays so: it is what is still tried when all else ends.
+        let urgency = match self.states.get(node) {
+            Some(State::InFlight(Urgency::Urgent)) => Urgency::Urgent,
+            _ => Urgency::Soon,
+        };
         self.land(node);
         let times = self.failures.entry(Name::clone(node)).or_default();
         *times = times.saturating_add(1);
         let pause = pace::exponential(Duration::from_secs(1), *times, LONGEST_WAIT);
         let until = now + pause.max(retry_after.map(pace::a_little_more).unwrap_or_default());
-        self.wait(node, State::Waiting { until, urgency: Urgency::Soon, has_failed: true }, until);
+        self.wait(node, State::Waiting { until, urgency, has_failed: true }, until);
     }
 
     fn land(&mut self, node: &Name) {

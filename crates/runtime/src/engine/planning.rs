@@ -19,6 +19,18 @@ pub trait Planner {
     /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
     fn verdict(&mut self, look: Look<'_>) -> Verdict;
 
+    /// Whether a Node can be decided upon though nobody could list the records yet: what is to be done with it can't wait for that, and
+    /// its own record is read then.
+    fn can_not_wait(&self, row: &Row) -> bool {
+        let _ = row;
+        false
+    }
+
+    /// Whether there may be such Nodes.
+    fn may_be_pressed(&self) -> bool {
+        false
+    }
+
     /// How a Node stands, from what is known of it alone.
     fn standing(&self, row: &Row) -> Standing;
 

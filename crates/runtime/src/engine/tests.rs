@@ -125,7 +125,7 @@ impl<P: Planner> Engine<'_, P> {
 /// An engine that has seen that there is nothing.
 fn engine(replica: &Replica) -> Engine<'_, Everything> {
     let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience));
+    let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience, false));
     engine.sweeps.begin_if_due(&mut engine.table);
     engine.list_nothing(Kind::Records, 1);
     engine.list_nothing(Kind::Nodes, 1);
