@@ -50,16 +50,23 @@ impl Worker<Task> for Apply {
             }
             return Err(Error::refused("read the record", unreadable));
         }
+        if task.is_contested {
+            return self.say_not_gone(filed, found).await;
+        }
         let node = node_name(filed, task, found.as_ref());
         let read_at = Instant::now();
         let live = self.replica.nodes.get(&node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
         // It may be known by something else by now, and have another record.
         let live = live.filter(|live| live.filed_under() == &**filed);
-        // What the record would not have been given is none of its business, and what the Node's own list says comes first.
-        let seen = live.as_ref().or(task.last_words.as_ref());
-        let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
         let sighting = sighting(live.as_ref(), task.last_words.as_ref(), found.as_ref(), tries)?;
+        // What the record would not have been given is none of its business, and what the Node's own list says comes first: that of
+        // the very Node whose labels are stored, which may be another than the one that is there by now.
+        let seen = match sighting {
+            Sighting::Live(node) | Sighting::Deleted(node) => Some(node),
+            Sighting::Gone => None,
+        };
+        let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
         let circumstances = self.circumstances(found.as_ref(), task.unchanged);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
@@ -134,6 +141,21 @@ fn sighting<'a>(
 }
 
 impl Apply {
+    /// Takes off a record that its Node is gone, where several claim to be it.
+    async fn say_not_gone(&self, filed: &Name, found: Option<Found>) -> Result<Done, Error> {
+        let found = found.map(|found| found.seen_through(&self.replica.rules, None));
+        let read = Found::reading(found.as_ref());
+        let (node, action) = match Found::stored(found.as_ref()) {
+            Stored::Record(record) if record.departed_at.is_some() => {
+                (record.node.clone(), Action::Replace(record.with_departed_at(None)))
+            }
+            _ => (filed.to_string(), Action::Nothing),
+        };
+        let plan = Plan { action, reason: Reason::Returned };
+        let (outcome, record) = self.write(filed, &node, plan, found, read).await?;
+        Ok(Done { outcome, node: Reading::None, record })
+    }
+
     fn circumstances(&self, found: Option<&Found>, unchanged: Unchanged) -> Circumstances {
         let same = found.and_then(Found::version) == Some(unchanged.version);
         let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };

@@ -60,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) may_clean_up: bool,
     /// The Node's name, where a Node is known, or was.
     pub(crate) node: Option<String>,
+    /// Whether several Nodes claim to be the one: then all that is certain is that it is not gone.
+    pub(crate) is_contested: bool,
     /// Its last labels, if it was deleted and they are not stored.
     pub(crate) last_words: Option<Node>,
     /// The incarnation that was decided upon.
@@ -226,6 +228,26 @@ impl Planner for StorePlanner {
         }
     }
 
+    /// That it is gone is not true, whichever it is, and would count when they leave.
+    fn contested(&mut self, row: &Row) -> Option<Duration> {
+        is_said_to_be_gone(row).then_some(UNRESTORED.saturating_sub(row.record_since().elapsed()))
+    }
+
+    fn task_of_contested(&mut self, row: &Row) -> Option<Task> {
+        let is_time = row.record_since().elapsed() >= UNRESTORED;
+        (is_said_to_be_gone(row) && is_time && self.said.is_none()).then(|| Task {
+            may_clean_up: false,
+            node: None,
+            is_contested: true,
+            last_words: None,
+            uid: None,
+            is_unrecorded: false,
+            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            known: row.known(),
+            news: None,
+        })
+    }
+
     fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
         if self.is_too_early(&look) {
             return Err(LOOK_AGAIN);
@@ -240,6 +262,7 @@ impl Planner for StorePlanner {
             // What is known of versions is known of that one.
             node: (row.node().is_some() || row.node_name() != &**row.name())
                 .then(|| row.node_name().to_owned()),
+            is_contested: false,
             last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
@@ -306,6 +329,10 @@ impl Planner for StorePlanner {
 /// Whether a living Node's labels are written to a record that may be another incarnation's.
 pub(crate) fn takes_over(reason: Reason) -> bool {
     matches!(reason, Reason::FirstSeen | Reason::LabelsChanged | Reason::Restored)
+}
+
+fn is_said_to_be_gone(row: &Row) -> bool {
+    matches!(row.stored(), Stored::Record(record) if record.departed_at.is_some())
 }
 
 fn has_labels_of_record(row: &Row) -> bool {
