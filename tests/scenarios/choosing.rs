@@ -159,3 +159,43 @@ pub async fn narrowed_while_a_node_is_away_rules_lose_nothing_of_it(s: &Scenario
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, all).await
 }
+
+/// What a Node said last is stored as its own list has it, and not as that of the one which is there by then.
+pub async fn the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_the_one_before(
+    s: &Scenario,
+) -> Result<()> {
+    let storer = s.storer(&[])?;
+    let node = s.node("a");
+    let all = labels([("a", "1"), ("b", "2"), ("c", "3")]);
+    s.create(&node, all.clone()).await?;
+    s.eventually_stored(&node, all).await?;
+    s.annotate(&node, [(KEEP, Some("a"))]).await?;
+    let kept = |a| labels([("a", a), ("annotation:label-storage/keep", "a"), ("b", "2"), ("c", "3")]);
+    s.eventually_stored(&node, kept("1")).await?;
+    storer.process.signal(Signal::TERM)?;
+    storer.exit().await?;
+    s.label(&node, [("a", Some("9"))]).await?;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    let _storer = s.storer(&[])?;
+    s.eventually("its last labels", Some(kept("9")), async || Ok(s.record(&node).await?.map(|it| it.labels)))
+        .await
+}
+
+/// A node that is there is not gone, whoever sees to it.
+pub async fn an_ignored_node_is_not_said_to_be_gone(s: &Scenario) -> Result<()> {
+    let _storer = s.storer(&[])?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    s.create_as(&node, json!({"metadata": {"annotations": {"label-storage/ignore": "true"}}})).await?;
+    s.eventually_after("it is there", Some(false), async || {
+        Ok(s.record(&node).await?.map(|record| record.departed_at.is_some()))
+    })
+    .await?;
+    assert_eq!(s.record(&node).await?.context("no record")?.labels, labels([("pool", "gold")]));
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await
+}

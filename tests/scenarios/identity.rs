@@ -241,3 +241,52 @@ pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
     assert_eq!(s.labels(&node).await?, labels([("own", "1")]));
     Ok(())
 }
+
+/// That a node was restored once says nothing about a record that it comes to later.
+pub async fn a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_that(
+    s: &Scenario,
+) -> Result<()> {
+    let _daemons = pair(s, &["--identity", "label:example.com/slot"])?;
+    let (one, other) = (s.node("one"), s.node("other"));
+    let slot = |number: &str| format!("label:example.com/slot={number}");
+    s.create(&other, labels([("example.com/slot", "8"), ("pool", "silver")])).await?;
+    eventually_filed(s, &slot("8"), &other, labels([("example.com/slot", "8"), ("pool", "silver")])).await?;
+    s.delete(&other).await?;
+    // Several times, so that its marker names a later generation than that of the other record.
+    let mut kept = labels([("example.com/slot", "7")]);
+    s.create(&one, kept.clone()).await?;
+    for round in ["1", "2", "3", "4"] {
+        kept.insert("round".to_owned(), round.to_owned());
+        s.label(&one, [("round", Some(round))]).await?;
+        eventually_filed(s, &slot("7"), &one, kept.clone()).await?;
+    }
+    s.delete(&one).await?;
+    s.create(&one, labels([("example.com/slot", "7")])).await?;
+    eventually_filed(s, &slot("7"), &one, kept).await?;
+    s.label(&one, [("example.com/slot", Some("8"))]).await?;
+    let both = labels([("example.com/slot", "8"), ("pool", "silver"), ("round", "4")]);
+    s.eventually_labelled(&one, both.clone()).await?;
+    eventually_filed(s, &slot("8"), &one, both).await
+}
+
+/// Whichever of them it is, it is there.
+pub async fn a_contested_identity_is_not_said_to_be_gone(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&["--identity", "label:example.com/serial"])?;
+    let serial = labels([("example.com/serial", "s1")]);
+    let (node, identity) = (s.node("a"), "label:example.com/serial=s1");
+    let is_gone = async || Ok(filed(s, identity).await?.map(|record| record.departed_at.is_some()));
+    s.create(&node, serial.clone()).await?;
+    eventually_filed(s, identity, &node, serial.clone()).await?;
+    s.delete(&node).await?;
+    s.eventually("it is gone", Some(true), is_gone).await?;
+    storer.process.signal(sandbox::process::Signal::TERM)?;
+    storer.exit().await?;
+    for name in ["one", "other"] {
+        s.create(&s.node(name), serial.clone()).await?;
+    }
+    let _storer = s.storer(&["--identity", "label:example.com/serial"])?;
+    s.eventually_after("it is not", Some(false), is_gone).await?;
+    let record = filed(s, identity).await?.context("no record")?;
+    assert_eq!((record.node, record.labels), (node, serial), "nothing else is stored of either");
+    Ok(())
+}

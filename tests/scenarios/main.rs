@@ -173,7 +173,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_ignored_node_is_neither_stored_nor_restored
             only_selected_nodes_get_a_record_and_it_follows_them
             where_nodes_have_to_ask_only_those_that_do_get_a_record
-            narrowed_while_a_node_is_away_rules_lose_nothing_of_it;
+            narrowed_while_a_node_is_away_rules_lose_nothing_of_it
+            an_ignored_node_is_not_said_to_be_gone;
         conflicts:
             the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept;
         identity:
@@ -184,13 +185,15 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_node_that_is_nobody_yet_waits_until_it_is_somebody
             two_nodes_that_claim_one_identity_are_reported_and_left_alone
             a_fence_keeps_another_machine_of_the_same_name_out
-            a_machine_is_not_trusted_with_what_another_had;
+            a_machine_is_not_trusted_with_what_another_had
+            a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_that;
         keeping:
             what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
             a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
         startup:
             pods_may_come_with_the_very_change_that_brings_the_labels
-            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while;
+            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while
+            records_that_can_not_be_listed_keep_no_pods_away;
         events:
             a_restored_node_says_which_labels_it_was_given
             a_record_that_can_not_be_read_is_told_of_with_what_to_do;
@@ -200,6 +203,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_stale_write_of_a_record_is_refused_and_planned_anew
             a_stale_patch_of_a_node_is_refused_and_planned_anew
             a_label_changed_while_the_node_is_being_restored_is_kept
+            a_taint_added_while_the_node_is_being_restored_is_kept
             labels_stored_after_the_restorer_has_read_the_record_come_back_too
             a_node_replaced_while_it_is_being_restored_is_restored_itself
             a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
@@ -224,17 +228,22 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     }
     trials! {
         control_planes.bare, [Mode::Watching];
+        choosing:
+            the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_the_one_before;
         conflicts:
             a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored;
         identity:
             where_the_name_is_enough_another_machine_has_all
-            fence_trust_and_identity_go_together;
+            fence_trust_and_identity_go_together
+            a_contested_identity_is_not_said_to_be_gone;
         keeping:
             unless_it_is_chosen_nothing_but_labels_is_kept;
         startup:
             where_there_is_nothing_to_restore_pods_may_come_at_once
             another_machine_waits_for_as_long_and_is_not_restored
             nodes_that_nobody_can_tell_apart_wait_for_as_long
+            a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while
+            labels_that_are_refused_keep_pods_away_only_for_a_while
             unless_it_is_chosen_the_taint_is_left_alone;
         history:
             the_last_versions_are_in_the_record_and_no_more

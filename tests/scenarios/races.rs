@@ -208,3 +208,33 @@ pub async fn two_replicas_of_one_shard_do_no_harm(s: &Scenario) -> Result<()> {
     }
     Ok(())
 }
+
+pub async fn a_taint_added_while_the_node_is_being_restored_is_kept(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    let dedicated = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
+    {
+        let _storer = s.storer(&["--include-taints", "*"])?;
+        s.create_as(&node, json!({"spec": {"taints": [dedicated]}})).await?;
+        s.eventually_stored(&node, labels([("taint:NoSchedule:dedicated", "gpu")])).await?;
+        s.delete(&node).await?;
+        s.create(&node, Labels::new()).await?;
+    }
+    let (nodes, name) = (s.nodes.clone(), node.clone());
+    let interference = Interference::before(patches_a_node, move || async move {
+        patch_node(&nodes, &name, json!({"spec": {"taints": [{"key": "drained", "effect": "NoExecute"}]}}))
+            .await;
+    });
+    alongside::<restorer::Args>(s, &interference, async || {
+        s.eventually("all taints", vec!["dedicated".to_owned(), "drained".to_owned()], async || {
+            let taints = s.get(&node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            let mut keys: Vec<_> = taints.into_iter().map(|taint| taint.key).collect();
+            keys.retain(|key| !key.starts_with("node.kubernetes.io/"));
+            keys.sort_unstable();
+            Ok(keys)
+        })
+        .await?;
+        assert!(interference.count(patches_a_node) >= 2, "the first was refused");
+        Ok(())
+    })
+    .await
+}

@@ -86,6 +86,7 @@ pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()
             name: name.clone(),
             uid: meta.uid.context("no uid")?,
             resource_version: meta.resource_version.context("no version")?,
+            created_at: Some(meta.creation_timestamp.context("no time")?.0),
             labels: labels([("pool", "gold")]),
             annotations: labels([("example.com/owner", "me")]),
             node: Some(node.clone()),

@@ -1,9 +1,15 @@
 //! No pod before the labels.
 
 use anyhow::{Context, Result};
+use faults::{Fault, Request, Script, Verb};
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
+use label_storage::name::record_name;
 use serde_json::{Value, json};
 
 use crate::events::events_of;
@@ -125,18 +131,120 @@ pub async fn unless_it_is_chosen_the_taint_is_left_alone(s: &Scenario) -> Result
 
 pub async fn nodes_that_nobody_can_tell_apart_wait_for_as_long(s: &Scenario) -> Result<()> {
     let flags = ["--startup-taint=2s", "--identity", "label:example.com/serial"];
-    let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     let (one, other, nobody) = (s.node("one"), s.node("other"), s.node("nobody"));
     let mut same = registered();
     same["metadata"] = json!({"labels": {"example.com/serial": "s1"}});
-    // Before anybody can restore or store either of them.
     s.create_as(&one, same.clone()).await?;
     s.create_as(&other, same).await?;
     s.create_as(&nobody, registered()).await?;
-    eventually_lifted(s, &nobody).await?;
-    is_told(s, &nobody, "no-identity").await?;
-    for node in [&one, &other] {
+    // Before anybody can restore or store any of them.
+    let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
+    for (node, why) in [(&nobody, "no-identity"), (&one, "contested"), (&other, "contested")] {
         eventually_lifted(s, node).await?;
+        is_told(s, node, why).await?;
     }
     Ok(())
+}
+
+/// These requests for records are not answered, for as long as the daemon lives.
+struct Unanswered(Verb, Option<String>);
+
+impl Script for Unanswered {
+    fn fault(&mut self, request: &Request) -> Fault {
+        let Self(verb, name) = self;
+        match request.is(*verb, "configmaps") && request.name == *name {
+            true => Fault::Status { code: 500, retry_after: None },
+            false => Fault::None,
+        }
+    }
+}
+
+pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    let proxy = s.proxy(Unanswered(Verb::Get, Some(record_name(&node)))).await?;
+    let flags = ["--startup-taint=2s", "--admin-address", "127.0.0.1:0"];
+    let (_storer, restorer) = (s.storer(&ON)?, s.daemon_through(&proxy, "restorer", &flags)?);
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    s.create_as(&node, registered()).await?;
+    eventually_lifted(s, &node).await?;
+    is_told(s, &node, "no-answer").await?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    restorer.eventually_counted(s, "startup_taints_lifted_total", &["why=\"no-answer\""], 1.0).await?;
+    // It is not given up.
+    proxy.set_script(Unanswered(Verb::Get, None));
+    s.eventually_labelled(&node, labels([("pool", "gold")])).await
+}
+
+pub async fn records_that_can_not_be_listed_keep_no_pods_away(s: &Scenario) -> Result<()> {
+    let (full, new) = (s.node("full"), s.node("new"));
+    let _storer = s.storer(&ON)?;
+    s.create(&full, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&full, labels([("pool", "gold")])).await?;
+    s.delete(&full).await?;
+    let proxy = s.proxy(Unanswered(Verb::List, None)).await?;
+    let restorer = s.daemon_through(&proxy, "restorer", &ON)?;
+    s.create_as(&full, registered()).await?;
+    s.create_as(&new, registered()).await?;
+    eventually_lifted(s, &full).await?;
+    assert_eq!(s.labels(&full).await?, labels([("pool", "gold")]), "one by one they can be read");
+    eventually_lifted(s, &new).await?;
+    assert!(!restorer.has_logged(&["listed all nodes and records"]));
+    proxy.set_script(Unanswered(Verb::Get, None));
+    s.eventually("all is well", true, async || Ok(restorer.has_logged(&["listed all nodes and records"])))
+        .await
+}
+
+/// Has the API server refuse Nodes of this test that have a label `forbidden`, as somebody's policy might.
+async fn forbid(
+    s: &Scenario,
+) -> Result<(Api<ValidatingAdmissionPolicy>, Api<ValidatingAdmissionPolicyBinding>)> {
+    let (policies, bindings) = (Api::all(s.client.clone()), Api::all(s.client.clone()));
+    let nodes = json!({"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["CREATE", "UPDATE"],
+    }]});
+    let is_ours = format!("object.metadata.name.startsWith('{}.')", s.namespace);
+    let policy = json!({
+        "metadata": {"name": s.namespace},
+        "spec": {
+            "matchConstraints": nodes,
+            "matchConditions": [{"name": "ours", "expression": is_ours}],
+            "validations": [{"expression": "!has(object.metadata.labels) || !('forbidden' in object.metadata.labels)"}],
+        },
+    });
+    let binding = json!({
+        "metadata": {"name": s.namespace},
+        "spec": {"policyName": s.namespace, "validationActions": ["Deny"]},
+    });
+    policies.create(&Default::default(), &serde_json::from_value(policy)?).await?;
+    bindings.create(&Default::default(), &serde_json::from_value(binding)?).await?;
+    let probe = s.node("probe");
+    s.create(&probe, Labels::new()).await?;
+    s.eventually("the policy is in force", true, async || {
+        Ok(s.label(&probe, [("forbidden", Some("1"))]).await.is_err())
+    })
+    .await?;
+    Ok((policies, bindings))
+}
+
+pub async fn labels_that_are_refused_keep_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
+    let flags = ["--startup-taint=2s", "--admin-address", "127.0.0.1:0"];
+    let (_storer, restorer) = (s.storer(&ON)?, s.restorer(&flags)?);
+    let node = s.node("a");
+    let kept = labels([("forbidden", "1"), ("pool", "gold")]);
+    s.create(&node, kept.clone()).await?;
+    s.eventually_stored(&node, kept.clone()).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    let (policies, bindings) = forbid(s).await?;
+    s.create_as(&node, registered()).await?;
+    eventually_lifted(s, &node).await?;
+    is_told(s, &node, "refused").await?;
+    restorer.eventually_counted(s, "startup_taints_lifted_total", &["why=\"refused\""], 1.0).await?;
+    assert_eq!(s.labels(&node).await?, Labels::new());
+    assert_eq!(s.record(&node).await?.context("no record")?.labels, kept, "it is still to be restored");
+    bindings.delete(&s.namespace, &Default::default()).await?;
+    policies.delete(&s.namespace, &Default::default()).await?;
+    s.eventually_after("its labels", kept, async || s.labels(&node).await).await
 }
