@@ -33,6 +33,15 @@ async fn insist(mut step: impl AsyncFnMut() -> Result<()>) -> Result<()> {
     step().await
 }
 
+/// A kubelet, which goes on until its node is there.
+async fn register(s: &Scenario, node: &str, labels: &Labels) -> Result<()> {
+    insist(async || match s.create(node, labels.clone()).await {
+        Err(error) if format!("{error:#}").contains("already exists") => Ok(()),
+        outcome => outcome,
+    })
+    .await
+}
+
 /// Changes labels and replaces nodes, over and over; each value is stored before its node goes.
 async fn live(s: &Scenario, nodes: &[String], rounds: std::ops::Range<u32>) -> Result<()> {
     for round in rounds {
@@ -51,11 +60,7 @@ async fn live(s: &Scenario, nodes: &[String], rounds: std::ops::Range<u32>) -> R
                 outcome => Ok(outcome.map(drop)?),
             })
             .await?;
-            insist(async || match s.create(node, Labels::new()).await {
-                Err(error) if format!("{error:#}").contains("already exists") => Ok(()),
-                outcome => outcome,
-            })
-            .await?;
+            register(s, node, &Labels::new()).await?;
         }
         for node in nodes {
             let expected = labels([("pool", "gold"), ("round", &round)]);
@@ -104,11 +109,8 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
 /// So many calls at a time.
 const AT_ONCE: usize = 16;
 
-async fn each<'a, F: Future<Output = Result<()>>>(
-    nodes: &'a [String],
-    call: impl Fn(&'a String) -> F,
-) -> Result<()> {
-    let calls = futures::stream::iter(nodes).map(call).buffer_unordered(AT_ONCE);
+async fn each(nodes: &[String], call: impl AsyncFn(&str) -> Result<()>) -> Result<()> {
+    let calls = futures::stream::iter(nodes).map(|node| call(node)).buffer_unordered(AT_ONCE);
     calls.try_collect::<()>().await
 }
 
@@ -148,7 +150,7 @@ pub async fn five_thousand_nodes_deleted_at_once_come_back_with_their_labels(s: 
     let start = |kind, index| s.daemon(kind, &flags(index));
     let mut daemons =
         [start("storer", "0")?, start("storer", "1")?, start("restorer", "0")?, start("restorer", "1")?];
-    each(&nodes, |node| s.create(node, own(node))).await?;
+    each(&nodes, async |node| register(s, node, &own(node)).await).await?;
     let stored = async || {
         let records = s.config_maps.list(&ListParams::default()).await?;
         let is_stored = |record: &Record| record.labels == own(&record.node);
@@ -160,16 +162,21 @@ pub async fn five_thousand_nodes_deleted_at_once_come_back_with_their_labels(s: 
     for daemon in [&daemons[0], &daemons[2]] {
         daemon.process.signal(Signal::KILL)?;
     }
-    s.nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    // One call for so many may take longer than a busy server allows: then there is another.
+    let delete_all = async || {
+        s.nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(())
+    };
+    insist(delete_all).await?;
     s.eventually("none is left", 0, async || Ok(s.nodes.list(&ListParams::default()).await?.items.len()))
         .await?;
     ensure!(stored().await? == NODES, "a record was lost with its node");
     daemons[0] = start("storer", "0")?;
     let (first, rest) = nodes.split_at(NODES / 2);
-    each(first, |node| s.create(node, Labels::new())).await?;
+    each(first, async |node| register(s, node, &Labels::new()).await).await?;
     daemons[3].process.signal(Signal::KILL)?;
     daemons[2] = start("restorer", "0")?;
-    each(rest, |node| s.create(node, Labels::new())).await?;
+    each(rest, async |node| register(s, node, &Labels::new()).await).await?;
     s.eventually_after("all have their labels", true, async || complete(s, NODES).await).await?;
     ensure!(stored().await? == NODES, "a record was lost");
     Ok(())
