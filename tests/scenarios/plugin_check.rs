@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use sandbox::assets::{self, Binary};
 use sandbox::itself;
 use serde_json::{Value, json};
@@ -335,10 +335,37 @@ pub async fn shells_and_kubectl_complete(s: &Scenario) -> Result<()> {
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
     };
+    // Nothing beside (:4) is never what kubectl says where a plugin does not answer.
+    let node = s.node("complete-me");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let absent = s.node("complete-absent");
+    let record = json!({
+        "metadata": {
+            "name": label_storage::name::record_name(&absent),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {"label-storage/node": absent},
+        },
+        "data": {"pool": "gold"},
+    });
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    let kubeconfig = s.file("contexts");
+    std::fs::write(&kubeconfig, kubeconfig_for("http://127.0.0.1:1"))?;
+    let kubeconfig = kubeconfig.to_str().context("a path")?;
+    let start = s.node("complete");
     for (words, expected) in [
-        (&["che"][..], "check\tWhether the installation is sound\n:4\n"),
-        (&["check", "-o", "js"], "json\tFor machines\n:4\n"),
-        (&["--kubeconfig", ""], ":0\n"),
+        (&["che"][..], "check\tWhether the installation is sound\n:4\n".to_owned()),
+        (&["check", "-o", "js"], "json\tFor machines\n:4\n".to_owned()),
+        (&["-n", "x", "check", "-o", "js"], "json\tFor machines\n:4\n".to_owned()),
+        (
+            &["--kubec"],
+            "--kubeconfig\tPath to the kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]\n:4\n"
+                .to_owned(),
+        ),
+        (&["--kubeconfig", kubeconfig, "--context", ""], "c\n:4\n".to_owned()),
+        (&["check", "--namespace", &s.namespace], format!("{}\n:4\n", s.namespace)),
+        (&["-n", &s.namespace, "get", &start], format!("{absent}\n{node}\n:4\n")),
+        (&["--kubeconfig", kubeconfig, "get", &start], ":4\n".to_owned()),
+        (&["--kubeconfig", ""], ":0\n".to_owned()),
     ] {
         assert_eq!(kubectl(&[&["__complete", "label-storage"], words].concat())?, expected, "{words:?}");
     }

@@ -28,7 +28,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
     match &cli.command {
         Command::Check(args) => return check::run(&cli.global, args).await,
         Command::Completion(args) => return generate::run(args),
-        Command::Complete(words) => return complete::run(words),
+        Command::Complete(words) => return complete::run(words).await,
         _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
@@ -47,6 +47,6 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Import(args) => import::run(&cluster, args).await,
         Command::Check(args) => check::run(&cli.global, &args).await,
         Command::Completion(args) => generate::run(&args),
-        Command::Complete(words) => complete::run(&words),
+        Command::Complete(words) => complete::run(&words).await,
     }
 }
