@@ -300,11 +300,13 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    let leases = ["The storers' shard 0 of 1", "The restorers' shard 0 of 1", ": held by ", ", renewed "];
+    let leases =
+        ["The storers' shard 0 of 1", "The restorers' shard 0 of 1", ": held by ", " for ", ", renewed "];
     s.eventually("both are at work", Some(0), async || Ok(s.plugin(&["explain", &node])?.code)).await?;
     let told = s.plugin(&["explain", &node])?;
     says(&told, 0, &leases);
     says(&told, 0, &["does nothing: up-to-date", "row 2 of the table", "does nothing: same-incarnation"]);
+    says(&told, 0, &[&format!("Node {node} is there since ")]);
     says(&told, 0, &["from this very incarnation", &format!("kubectl label node {node} KEY=VALUE")]);
     // What it says is what they do.
     s.has_decided(&storer, &node, "up-to-date").await?;
@@ -324,7 +326,8 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
         0,
         &["is not there.", "The storer does nothing: away", "row 7 of the table", "retention: 30d: 29d"],
     );
-    says(&told, 0, &[&format!("kubectl label-storage forget {node}"), &format!("set {node} KEY=VALUE KEY-")]);
+    let here = format!("{node} -n {}", s.namespace);
+    says(&told, 0, &[&format!("kubectl label-storage forget {here}"), &format!("set {node} KEY=VALUE KEY-")]);
     // Who may not see leases is told so, and all else.
     ends(restorer).await?;
     s.create(&node, labels([("zone", "b")])).await?;
@@ -342,7 +345,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
         (&json!("awaiting-restore"), &json!("returned"))
     );
     assert_eq!(told["restorer"]["changes"], json!(["+pool=gold"]));
-    assert_eq!(told["next"][0]["run"], json!(format!("kubectl label-storage restore {node}")));
+    assert_eq!(told["next"][0]["run"], json!(format!("kubectl label-storage restore {here}")));
     Ok(())
 }
 
@@ -391,7 +394,11 @@ retention: forever
     says(
         &told,
         3,
-        &[&format!("{TRUST} is withheld (other-machine)"), "the start-up taint comes off with it"],
+        &[
+            &format!("{TRUST} is withheld (other-machine)"),
+            "the start-up taint comes off with it",
+            &format!("restore {node} --trust"),
+        ],
     );
     says(&told, 3, &["replaces configmap", "departed-at is taken off", "So no storer works on it"]);
     // A fence comes before all that.
@@ -403,6 +410,7 @@ retention: forever
         &[
             "The restorer does nothing: other-machine",
             "this machine (m-2) is another than the record's (m-1)",
+            &format!("restore {node} --other-machine -n {} --config {config}", s.namespace),
         ],
     );
     let told = s.plugin(&["--config", &config, "get", &node])?;

@@ -26,6 +26,9 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// Where Label Storage is installed unless it is said otherwise.
+pub(crate) const NAMESPACE: &str = "label-storage";
+
 /// Flags of all commands, as kubectl has them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
@@ -45,7 +48,7 @@ pub struct Global {
         global = true,
         env = "LABEL_STORAGE_NAMESPACE",
         value_name = "NAME",
-        default_value = "label-storage"
+        default_value = NAMESPACE
     )]
     pub namespace: String,
 

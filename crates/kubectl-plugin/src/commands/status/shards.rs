@@ -6,24 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use label_storage_runtime::lease::{Held, LIFETIME};
 use serde::Serialize;
 
 use super::memory::{Noted, Sight, Subject};
+use crate::liveness::is_recent;
 
 /// The daemons that there should be.
 const DAEMONS: [&str; 2] = ["storer", "restorer"];
-
-/// So far may a clock be ahead of ours before we doubt both.
-const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 
 /// So many shards without a Lease are named: the name of one Lease can claim that there are four billion.
 const MOST_ABSENT: usize = 8;
 
 /// How a shard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum State {
     /// The replica that was started for it holds it.
     Home,
@@ -45,7 +43,7 @@ impl State {
         match self {
             Self::Home => "home",
             Self::Adopted => "adopted",
-            Self::NotRenewed => "not renewed",
+            Self::NotRenewed => "not-renewed",
             Self::Released => "released",
             Self::Absent => "absent",
             Self::Retired => "retired",
@@ -164,10 +162,8 @@ fn seen(
 ) -> Shard {
     let noted = note(Subject::Shard(held.name.clone()), Sight::Lease(held.version));
     let renewed = held.claim.renewed_at;
-    let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or(SignedDuration::MAX);
-    let is_recent = renewed.is_some_and(|at| (-AHEAD..=lifetime).contains(&now.duration_since(at)));
     // What we have seen ourselves counts for more than what two clocks say.
-    let is_fresh = is_recent || noted.has_changed && noted.unchanged_for < LIFETIME;
+    let is_fresh = is_recent(&held.claim, now) || noted.has_changed && noted.unchanged_for < LIFETIME;
     let state = match &held.claim.holder {
         None => State::Released,
         Some(_) if !is_fresh => State::NotRenewed,
@@ -224,6 +220,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use label_storage::ResourceVersion;
     use label_storage_runtime::lease::Claim;
 
@@ -244,6 +241,7 @@ mod tests {
                 steady_since: None,
                 renewed_at: Some(renewed_at),
             },
+            acquired_at: None,
             version: Some(ResourceVersion(7)),
         }
     }
@@ -273,7 +271,7 @@ mod tests {
             ("storer 0/3", "home"),
             ("storer 1/3", "adopted"),
             ("storer 2/3", "absent"),
-            ("restorer 0/2", "not renewed"),
+            ("restorer 0/2", "not-renewed"),
             ("restorer 1/2", "released"),
         ];
         assert_eq!(states(&leases), expected.map(|(name, state)| (name.to_owned(), state)));
@@ -290,7 +288,7 @@ mod tests {
         let states: Vec<_> = storers.iter().map(|(_, state)| *state).collect();
         assert_eq!(states, ["home", "retired", "retired"]);
         let all = super::tests::states(&[before]);
-        assert!(all.contains(&("storer 1/2".to_owned(), "not renewed")), "nobody works: {all:?}");
+        assert!(all.contains(&("storer 1/2".to_owned(), "not-renewed")), "nobody works: {all:?}");
     }
 
     #[test]
@@ -302,14 +300,14 @@ mod tests {
     #[test]
     fn a_time_from_the_future_is_doubted() {
         let lease = held("storer", 0, 1, Some("storer-0"), -3600);
-        assert_eq!(states(std::slice::from_ref(&lease))[0].1, "not renewed");
+        assert_eq!(states(std::slice::from_ref(&lease))[0].1, "not-renewed");
     }
 
     #[test]
     fn a_lease_that_changes_before_our_eyes_is_renewed_whatever_the_clocks_say() {
         let lease = held("storer", 0, 1, Some("storer-0"), 3600);
         for (seconds, has_changed, state) in
-            [(0, true, "home"), (3, true, "home"), (3, false, "not renewed"), (60, true, "not renewed")]
+            [(0, true, "home"), (3, true, "home"), (3, false, "not-renewed"), (60, true, "not-renewed")]
         {
             let noted = Noted { unchanged_for: Duration::from_secs(seconds), has_changed };
             assert_eq!(states_after(std::slice::from_ref(&lease), noted)[0].1, state, "{noted:?}");
