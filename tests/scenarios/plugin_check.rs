@@ -197,6 +197,28 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     sets.patch("storer", &PatchParams::default(), &Patch::Merge(own)).await?;
     sound(s).await?;
 
+    // Told to do nothing, in either way, and stopped.
+    let container = |what: Value| {
+        let mut container = json!({"name": "storer"});
+        container
+            .as_object_mut()
+            .into_iter()
+            .for_each(|it| it.extend(what.as_object().cloned().unwrap_or_default()));
+        Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
+    };
+    let args = sets.get("storer").await?.spec.context("a spec")?.template.spec.context("pods")?;
+    let mut args = args.containers[0].args.clone().unwrap_or_default();
+    args.insert(0, "--dry-run".to_owned());
+    for patch in [json!({"args": args}), json!({"env": [{"name": "LABEL_STORAGE_DRY_RUN", "value": "true"}]})]
+    {
+        sets.patch("storer", &PatchParams::default(), &container(patch)).await?;
+        run(s, &found(s, "installation", "warning", "the storer runs with --dry-run").await?.mend)?;
+        sound(s).await?;
+    }
+    sets.patch("storer", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 0}}))).await?;
+    run(s, &found(s, "installation", "error", "the storer is stopped").await?.mend)?;
+    sound(s).await?;
+
     // A replica that is gone, one more than there are shards, and none at all.
     drop(daemons.remove(1));
     found(s, "leases", "warning", "stands in for the replica of shard 1 of 2 of the storer").await?;
@@ -289,6 +311,12 @@ pub async fn where_nothing_is_installed_that_is_said(s: &Scenario) -> Result<()>
     assert_eq!((told.code, told.out.as_str(), told.err.lines().count()), (Some(1), "", 1), "{told:?}");
     assert!(told.err.starts_with("error: the API server can't be asked"), "{told:?}");
     assert_eq!(s.plugin(&["check", "-o", "nonsense"])?.code, Some(2));
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "nonsense: true\n")?;
+    let rules = rules.to_str().context("a path")?;
+    let (_, findings) = check(s, &["--config", rules])?;
+    let finding = findings.iter().find(|it| it.check == "rules").context("a finding")?;
+    assert_eq!(finding.mend, format!("\"${{EDITOR:-vi}}\" {rules}"));
     let told = s.plugin(&["check", "-o", "yaml"])?;
     assert!(told.out.starts_with("sound: false\n"), "{told:?}");
     Ok(())
