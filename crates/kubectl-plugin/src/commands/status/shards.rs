@@ -33,7 +33,7 @@ pub(super) enum State {
     Released,
     /// There is no Lease of it.
     Absent,
-    /// It is of a number of replicas that there was before.
+    /// It is of a number of replicas, or of a `--nodes`, that there was before.
     Retired,
 }
 
@@ -134,7 +134,33 @@ pub(super) fn shards(
         of_daemon.sort_by_key(|shard| (shard.replicas, shard.index));
         all.extend(of_daemon);
     }
+    retire_scopes(&mut all);
     all
+}
+
+/// Where all shards of daemons for all Nodes are held, what nobody holds of those for some is left over from a roll-out in stages:
+/// nobody misses them, and nobody deletes their Leases.
+fn retire_scopes(shards: &mut [Shard]) {
+    for daemon in DAEMONS {
+        let for_all = shards.iter().filter(|shard| shard.daemon == daemon && shard.scope.is_empty());
+        let mut for_all = for_all.filter(|shard| shard.state != State::Retired).peekable();
+        let is_complete = for_all.peek().is_some() && for_all.all(|shard| shard.state.is_held());
+        if !is_complete {
+            continue;
+        }
+        // A scope that somebody is still at work in is not over: there, every shard is missed.
+        let of_some = |shard: &&Shard| shard.daemon == daemon && !shard.scope.is_empty();
+        let at_work: BTreeSet<String> = shards
+            .iter()
+            .filter(of_some)
+            .filter(|shard| shard.state.is_held())
+            .map(|shard| shard.scope.clone())
+            .collect();
+        let left = shards.iter_mut().filter(|shard| shard.daemon == daemon && !shard.scope.is_empty());
+        for shard in left.filter(|shard| !at_work.contains(&shard.scope)) {
+            shard.state = State::Retired;
+        }
+    }
 }
 
 /// Where all shards of one number of replicas are held, what nobody holds of another is left over from before.
@@ -289,6 +315,24 @@ mod tests {
         assert_eq!(states, ["home", "retired", "retired"]);
         let all = super::tests::states(&[before]);
         assert!(all.contains(&("storer 1/2".to_owned(), "not-renewed")), "nobody works: {all:?}");
+    }
+
+    #[test]
+    fn what_is_left_of_a_roll_out_in_stages_is_no_trouble() {
+        let scoped = |seconds| Held {
+            name: "label-storage.storer.0-of-1.a1b2c3d4".to_owned(),
+            scope: "a1b2c3d4".to_owned(),
+            ..held("storer", 0, 1, Some("storer-0"), seconds)
+        };
+        let states = |leases: &[Held]| {
+            let all = states(leases).into_iter().filter(|(name, _)| name.starts_with("storer"));
+            all.map(|(_, state)| state).collect::<Vec<_>>()
+        };
+        let for_all = held("storer", 0, 1, Some("storer-0"), 1);
+        assert_eq!(states(&[for_all.clone(), scoped(3600)]), ["retired", "home"]);
+        assert_eq!(states(&[for_all, scoped(1)]), ["home", "home"], "somebody is at work there");
+        let dead = held("storer", 0, 1, Some("storer-0"), 60);
+        assert_eq!(states(&[dead, scoped(3600)]), ["not-renewed", "not-renewed"], "nobody works for all");
     }
 
     #[test]
