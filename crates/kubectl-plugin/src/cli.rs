@@ -72,7 +72,7 @@ pub enum Command {
     ///
     /// Exits with 0 where all is well, and with 3 where it is not: what is not well is listed first. Not well are records that can't be read, identities that
     /// several nodes claim, nodes that still wait for their labels or their first record after a minute, labels that differ from the record though the
-    /// node is right, shards that nobody holds or renews, and rights that are missing to tell. What may be nothing but work in progress is looked at twice,
+    /// node is right, nodes that the fence keeps from being restored, shards that nobody holds or renews, and rights that are missing to tell. What may be nothing but work in progress is looked at twice,
     /// a few seconds apart, and counts only if it has not changed.
     Status(status::Args),
     /// What is stored of nodes

@@ -49,6 +49,19 @@ impl Cluster {
         Ok(Self { doubt, advice, ..Self::new(clients, &global.namespace, Arc::new(rules)) })
     }
 
+    /// Reads the rules again. Where they can't be told any more, those from before hold, as they do for the daemons.
+    pub(crate) async fn reread_rules(&mut self, global: &Global) -> Result<()> {
+        match rules(&self.client, global).await? {
+            (rules, None) => (self.rules, self.doubt) = (Arc::new(rules), None),
+            (_, doubt) if doubt != self.doubt => {
+                eprintln!("warning: {}, so the rules from before hold", doubt.as_deref().unwrap_or_default());
+                self.doubt = doubt;
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+
     /// An error where the rules are not known: what may be written, and where, follows from them.
     pub(crate) fn require_rules(&self) -> Result<()> {
         match &self.doubt {

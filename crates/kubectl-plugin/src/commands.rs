@@ -33,7 +33,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
     }
     let cluster = Cluster::connect(&cli.global).await?;
     match cli.command {
-        Command::Status(args) => status::run(&cluster, args).await,
+        Command::Status(args) => status::run(cluster, &cli.global, args).await,
         Command::Get(args) => get::run(&cluster, args).await,
         Command::Explain(args) => explain::run(&cluster, args).await,
         Command::Diff(args) => diff::run(&cluster, args).await,
