@@ -251,7 +251,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             diff_shows_node_against_record
             history_shows_each_version_against_the_next
             explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it;
+            explain_names_the_rules_that_have_a_part_in_it
+            explain_does_not_go_by_clocks_that_disagree
+            who_reads_slowly_or_not_at_all_holds_up_no_list
+            what_others_wrote_can_not_forge_what_is_shown;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:

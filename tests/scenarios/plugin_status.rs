@@ -275,6 +275,7 @@ pub async fn nodes_are_judged_by_the_rules(s: &Scenario) -> Result<()> {
 pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
     for flags in [
         &["-o", "xml"][..],
+        &["-o", "wide"],
         &["--nodes", "["],
         &["--interval", "1ms"],
         &["--patience", "soon"],

@@ -117,12 +117,35 @@ pub enum Format {
     /// For people.
     #[default]
     Table,
+    /// For machines.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+/// How to print where there is more to be shown than most want to see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum WideFormat {
+    /// For people.
+    #[default]
+    Table,
     /// For people with wide terminals.
     Wide,
     /// For machines.
     Json,
     /// For both.
     Yaml,
+}
+
+impl WideFormat {
+    /// For whom, whatever the width.
+    pub(crate) fn narrow(self) -> Format {
+        match self {
+            Self::Table | Self::Wide => Format::Table,
+            Self::Json => Format::Json,
+            Self::Yaml => Format::Yaml,
+        }
+    }
 }
 
 /// Flags of commands that change something.

@@ -22,7 +22,7 @@ pub(crate) fn write_for_machines(
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(value)?)?,
         Format::Yaml => write!(out, "{}", serde_saphyr::to_string(value)?)?,
-        Format::Table | Format::Wide => return Ok(false),
+        Format::Table => return Ok(false),
     }
     Ok(true)
 }
