@@ -582,5 +582,15 @@ pub async fn explain_does_not_go_by_clocks_that_disagree(s: &Scenario) -> Result
     // Nobody does any more.
     let told = s.plugin(&["explain", &node])?;
     says(&told, 3, &["last held by storer-0", "So no storer works on it", "looking for up to 6 s"]);
+    // Nor does anybody delete anything at once.
+    let empty = s.node("empty");
+    made_by_hand(s, &empty, json!({})).await?;
+    let told = s.plugin(&["explain", &empty])?;
+    let record = record_name(&empty);
+    says(
+        &told,
+        3,
+        &[&format!("deletes configmap {record} once it has seen it unchanged for 30 s: empty-for-good")],
+    );
     Ok(())
 }
