@@ -260,7 +260,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             diff_shows_node_against_record
             history_shows_each_version_against_the_next
             explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it;
+            explain_names_the_rules_that_have_a_part_in_it
+            explain_does_not_go_by_clocks_that_disagree
+            who_reads_slowly_or_not_at_all_holds_up_no_list
+            what_others_wrote_can_not_forge_what_is_shown;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
@@ -362,6 +365,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             watching_it_goes_on_until_somebody_has_seen_enough
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
+            another_machine_behind_a_fence_is_not_overdue_but_needs_a_person
+            while_it_is_watched_new_rules_count
+            on_a_terminal_it_is_in_colours_and_in_place
             bad_input_is_one_line;
         plugin_port:
             what_is_exported_is_imported_elsewhere_as_it_was

@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use sandbox::assets::{self, Binary};
 use sandbox::itself;
 use serde_json::{Value, json};
@@ -197,6 +197,28 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     sets.patch("storer", &PatchParams::default(), &Patch::Merge(own)).await?;
     sound(s).await?;
 
+    // Told to do nothing, in either way, and stopped.
+    let container = |what: Value| {
+        let mut container = json!({"name": "storer"});
+        container
+            .as_object_mut()
+            .into_iter()
+            .for_each(|it| it.extend(what.as_object().cloned().unwrap_or_default()));
+        Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
+    };
+    let args = sets.get("storer").await?.spec.context("a spec")?.template.spec.context("pods")?;
+    let mut args = args.containers[0].args.clone().unwrap_or_default();
+    args.insert(0, "--dry-run".to_owned());
+    for patch in [json!({"args": args}), json!({"env": [{"name": "LABEL_STORAGE_DRY_RUN", "value": "true"}]})]
+    {
+        sets.patch("storer", &PatchParams::default(), &container(patch)).await?;
+        run(s, &found(s, "installation", "warning", "the storer runs with --dry-run").await?.mend)?;
+        sound(s).await?;
+    }
+    sets.patch("storer", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 0}}))).await?;
+    run(s, &found(s, "installation", "error", "the storer is stopped").await?.mend)?;
+    sound(s).await?;
+
     // A replica that is gone, one more than there are shards, and none at all.
     drop(daemons.remove(1));
     found(s, "leases", "warning", "stands in for the replica of shard 1 of 2 of the storer").await?;
@@ -289,6 +311,12 @@ pub async fn where_nothing_is_installed_that_is_said(s: &Scenario) -> Result<()>
     assert_eq!((told.code, told.out.as_str(), told.err.lines().count()), (Some(1), "", 1), "{told:?}");
     assert!(told.err.starts_with("error: the API server can't be asked"), "{told:?}");
     assert_eq!(s.plugin(&["check", "-o", "nonsense"])?.code, Some(2));
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "nonsense: true\n")?;
+    let rules = rules.to_str().context("a path")?;
+    let (_, findings) = check(s, &["--config", rules])?;
+    let finding = findings.iter().find(|it| it.check == "rules").context("a finding")?;
+    assert_eq!(finding.mend, format!("\"${{EDITOR:-vi}}\" {rules}"));
     let told = s.plugin(&["check", "-o", "yaml"])?;
     assert!(told.out.starts_with("sound: false\n"), "{told:?}");
     Ok(())
@@ -335,10 +363,37 @@ pub async fn shells_and_kubectl_complete(s: &Scenario) -> Result<()> {
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
     };
+    // Nothing beside (:4) is never what kubectl says where a plugin does not answer.
+    let node = s.node("complete-me");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let absent = s.node("complete-absent");
+    let record = json!({
+        "metadata": {
+            "name": label_storage::name::record_name(&absent),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {"label-storage/node": absent},
+        },
+        "data": {"pool": "gold"},
+    });
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    let kubeconfig = s.file("contexts");
+    std::fs::write(&kubeconfig, kubeconfig_for("http://127.0.0.1:1"))?;
+    let kubeconfig = kubeconfig.to_str().context("a path")?;
+    let start = s.node("complete");
     for (words, expected) in [
-        (&["che"][..], "check\tWhether the installation is sound\n:4\n"),
-        (&["check", "-o", "js"], "json\tFor machines\n:4\n"),
-        (&["--kubeconfig", ""], ":0\n"),
+        (&["che"][..], "check\tWhether the installation is sound\n:4\n".to_owned()),
+        (&["check", "-o", "js"], "json\tFor machines\n:4\n".to_owned()),
+        (&["-n", "x", "check", "-o", "js"], "json\tFor machines\n:4\n".to_owned()),
+        (
+            &["--kubec"],
+            "--kubeconfig\tPath to the kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]\n:4\n"
+                .to_owned(),
+        ),
+        (&["--kubeconfig", kubeconfig, "--context", ""], "c\n:4\n".to_owned()),
+        (&["check", "--namespace", &s.namespace], format!("{}\n:4\n", s.namespace)),
+        (&["-n", &s.namespace, "get", &start], format!("{absent}\n{node}\n:4\n")),
+        (&["--kubeconfig", kubeconfig, "get", &start], ":4\n".to_owned()),
+        (&["--kubeconfig", ""], ":0\n".to_owned()),
     ] {
         assert_eq!(kubectl(&[&["__complete", "label-storage"], words].concat())?, expected, "{words:?}");
     }

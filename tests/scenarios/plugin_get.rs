@@ -1,7 +1,15 @@
 //! `kubectl label-storage get`, `diff`, `history` and `explain`: looking, and changing nothing.
 
+use std::io::Read;
+use std::process::{Child, Stdio};
+
 use anyhow::{Context, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use label_storage::name::record_name;
 use label_storage::record::NODE;
+use sandbox::itself;
 use sandbox::process::Signal;
 use serde_json::{Value, json};
 
@@ -69,6 +77,16 @@ pub async fn get_shows_what_is_stored_and_how_it_stands(s: &Scenario) -> Result<
     assert_eq!((&shown["nodeUid"], &shown["node"]), (&json!(uid), &json!(gold)));
     let yaml = s.plugin(&["get", &gold, "-o", "yaml"])?;
     says(&yaml, 0, &["state: present\n", "  example.com/tier: \"1\"\n"]);
+    let yaml = s.plugin(&["get", "--all", "-o", "yaml"])?;
+    let all: Value = serde_saphyr::from_str(&yaml.out)?;
+    assert_eq!((yaml.code, &all["items"][0]["kept"]), (Some(0), &json!(kept)), "{yaml:?}");
+    // What there is is shown, whatever is asked for beside it.
+    let told = s.plugin(&["get", &gold, "no-such-node", &bare])?;
+    says(
+        &told,
+        1,
+        &["State:        present\n", "there is no node \"no-such-node\"", "nothing is stored of "],
+    );
     // A node that is there, and of which nothing is stored.
     refuses(&s.plugin(&["get", &bare])?, 1, &["nothing is stored", &bare, "explain"]);
     s.delete(&gold).await?;
@@ -193,6 +211,15 @@ pub async fn several_records_of_one_name_are_told_apart(s: &Scenario) -> Result<
     let told = s.plugin(&["--config", &config, "get", &format!("providerID={second}")])?;
     says(&told, 0, &["State:        pending"]);
     s.delete(&other).await?;
+    // One of that name that does not say who it is: nobody knows that the record is its own.
+    let third = s.node("c");
+    let config_map = s.config_maps.get(&record_name(&format!("providerID={second}"))).await?;
+    let renamed = json!({"metadata": {"annotations": {NODE: third}}});
+    let name = config_map.metadata.name.context("a name")?;
+    s.config_maps.patch(&name, &PatchParams::default(), &Patch::Merge(renamed)).await?;
+    s.create(&third, Labels::new()).await?;
+    let told = s.plugin(&["--config", &config, "get", &third])?;
+    says(&told, 0, &["State:        departed"]);
     // Two that claim to be the same.
     for node in [&node, &other] {
         s.create_as(node, json!({"spec": {"providerID": first}})).await?;
@@ -201,6 +228,10 @@ pub async fn several_records_of_one_name_are_told_apart(s: &Scenario) -> Result<
     says(&told, 3, &["identity-contested", &format!("claimed by {node}.")]);
     let told = s.plugin(&["--config", &config, "get", "--all"])?;
     assert_eq!(told.out.matches("contested").count(), 1, "{told:?}");
+    for node in [&node, &other] {
+        let told = s.plugin(&["--config", &config, "get", node])?;
+        says(&told, 0, &["State:        contested"]);
+    }
     Ok(())
 }
 
@@ -300,11 +331,13 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    let leases = ["The storers' shard 0 of 1", "The restorers' shard 0 of 1", ": held by ", ", renewed "];
+    let leases =
+        ["The storers' shard 0 of 1", "The restorers' shard 0 of 1", ": held by ", " for ", ", renewed "];
     s.eventually("both are at work", Some(0), async || Ok(s.plugin(&["explain", &node])?.code)).await?;
     let told = s.plugin(&["explain", &node])?;
     says(&told, 0, &leases);
     says(&told, 0, &["does nothing: up-to-date", "row 2 of the table", "does nothing: same-incarnation"]);
+    says(&told, 0, &[&format!("Node {node} is there since ")]);
     says(&told, 0, &["from this very incarnation", &format!("kubectl label node {node} KEY=VALUE")]);
     // What it says is what they do.
     s.has_decided(&storer, &node, "up-to-date").await?;
@@ -324,7 +357,8 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
         0,
         &["is not there.", "The storer does nothing: away", "row 7 of the table", "retention: 30d: 29d"],
     );
-    says(&told, 0, &[&format!("kubectl label-storage forget {node}"), &format!("set {node} KEY=VALUE KEY-")]);
+    let here = format!("{node} -n {}", s.namespace);
+    says(&told, 0, &[&format!("kubectl label-storage forget {here}"), &format!("set {node} KEY=VALUE KEY-")]);
     // Who may not see leases is told so, and all else.
     ends(restorer).await?;
     s.create(&node, labels([("zone", "b")])).await?;
@@ -342,7 +376,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
         (&json!("awaiting-restore"), &json!("returned"))
     );
     assert_eq!(told["restorer"]["changes"], json!(["+pool=gold"]));
-    assert_eq!(told["next"][0]["run"], json!(format!("kubectl label-storage restore {node}")));
+    assert_eq!(told["next"][0]["run"], json!(format!("kubectl label-storage restore {here}")));
     Ok(())
 }
 
@@ -391,7 +425,11 @@ retention: forever
     says(
         &told,
         3,
-        &[&format!("{TRUST} is withheld (other-machine)"), "the start-up taint comes off with it"],
+        &[
+            &format!("{TRUST} is withheld (other-machine)"),
+            "the start-up taint comes off with it",
+            &format!("restore {node} --trust"),
+        ],
     );
     says(&told, 3, &["replaces configmap", "departed-at is taken off", "So no storer works on it"]);
     // A fence comes before all that.
@@ -403,11 +441,156 @@ retention: forever
         &[
             "The restorer does nothing: other-machine",
             "this machine (m-2) is another than the record's (m-1)",
+            &format!("restore {node} --other-machine -n {} --config {config}", s.namespace),
         ],
     );
     let told = s.plugin(&["--config", &config, "get", &node])?;
     says(&told, 0, &["State:        other-machine"]);
     s.patch_record(&node, json!({"metadata": {"annotations": {NODE: "another"}}})).await?;
     says(&explain(&node)?, 3, &["record-unreadable", "edit configmap label-storage.", "can't be read"]);
+    Ok(())
+}
+
+/// A record of a node that is not there, made by hand.
+async fn made_by_hand(s: &Scenario, node: &str, data: Value) -> Result<()> {
+    let record = json!({
+        "metadata": {
+            "name": record_name(node),
+            "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+            "annotations": {
+                NODE: node,
+                "label-storage/generation": "2",
+                "label-storage/labels-generation": "2",
+                "label-storage/node-resource-version": "1",
+                "label-storage/captured-at": "2026-11-16T06:48:56Z",
+            },
+        },
+        "data": data,
+    });
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(record)?).await?;
+    Ok(())
+}
+
+/// The plugin, with a reader that takes its time.
+fn started(s: &Scenario, kubeconfig: &std::path::Path, args: &[&str]) -> Result<Child> {
+    let mut command = itself::command("plugin", Some(kubeconfig))?;
+    command.args(args).env("LABEL_STORAGE_NAMESPACE", &s.namespace);
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+}
+
+pub async fn who_reads_slowly_or_not_at_all_holds_up_no_list(s: &Scenario) -> Result<()> {
+    // More than pipes and sockets hold, and nothing that could be compressed.
+    const RECORDS: usize = 60;
+    for number in 0..RECORDS {
+        let text: String = (0..200_000).map(|_| char::from(rand::random_range(b'!'..=b'~'))).collect();
+        let data = json!({"pool": "gold", "annotation-COLON-example.com-SLASH-note": text});
+        made_by_hand(s, &s.node(&format!("n{number}")), data).await?;
+    }
+    // Nothing comes before all is there, so nothing is missing when the server goes away.
+    let proxy = s.proxy(|_: &::faults::Request| ::faults::Fault::None).await?;
+    let mut child = started(s, proxy.kubeconfig(), &["get", "--all", "-o", "json"])?;
+    let mut stdout = child.stdout.take().context("its stdout")?;
+    let mut text = vec![0];
+    stdout.read_exact(&mut text)?;
+    proxy.cut();
+    drop(proxy);
+    stdout.read_to_end(&mut text)?;
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
+    let all: Value = serde_json::from_slice(&text)?;
+    assert_eq!(all["items"].as_array().map(Vec::len), Some(RECORDS));
+
+    // Who has seen enough is no failure to speak of.
+    for format in ["table", "wide", "json", "yaml"] {
+        let mut child = started(s, s.sandbox.kubeconfig(), &["get", "--all", "-o", format])?;
+        drop(child.stdout.take());
+        let output = child.wait_with_output()?;
+        assert_eq!(String::from_utf8(output.stderr)?, "", "{format}");
+        assert_eq!(output.status.code(), Some(1), "{format}");
+    }
+    Ok(())
+}
+
+pub async fn what_others_wrote_can_not_forge_what_is_shown(s: &Scenario) -> Result<()> {
+    const NOTE: &str = "x\n  +pool=gold\r\u{1b}[2J";
+    let node = s.node("a");
+    let history =
+        json!({"at": "2026-11-16T05:12:03Z", "kept": {"annotation:example.com/note": "y\n\u{1b}[1m"}});
+    let data = json!({
+        "annotation-COLON-example.com-SLASH-note": NOTE,
+        "history-COLON-1": history.to_string(),
+    });
+    made_by_hand(s, &node, data).await?;
+    let kept = parsed(&s.plugin(&["get", &node, "-o", "json"])?)?["kept"].take();
+    assert_eq!(kept, json!({"annotation:example.com/note": NOTE}), "machines get it as it is");
+    let looks = |all: &[&[&str]]| -> Result<()> {
+        for args in all {
+            let told = s.plugin(args)?;
+            let text = format!("{}{}", told.out, told.err);
+            assert!(
+                text.contains(r"x\n  +pool=gold\r\u{1b}[2J") || text.contains(r"y\n\u{1b}[1m"),
+                "{args:?}: {text}"
+            );
+            assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{args:?}: {text:?}");
+            assert!(!text.lines().any(|line| line == "  +pool=gold"), "{args:?}: {text}");
+        }
+        Ok(())
+    };
+    looks(&[&["get", &node], &["get", "--all", "-o", "wide"], &["history", &node]])?;
+    s.create(&node, Labels::new()).await?;
+    let config = rules(s, "annotations: {include: [example.com/note]}\n")?;
+    looks(&[&["diff", &node, "--config", &config], &["explain", &node], &["restore", &node, "--dry-run"]])?;
+    Ok(())
+}
+
+pub async fn explain_does_not_go_by_clocks_that_disagree(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let name = |daemon: &str| format!("label-storage.{daemon}.0-of-1");
+    for daemon in ["storer", "restorer"] {
+        let lease = json!({
+            "metadata": {
+                "name": name(daemon),
+                "labels": {"app.kubernetes.io/managed-by": "label-storage"},
+                "annotations": {"label-storage/holder-index": "0"},
+            },
+            "spec": {"holderIdentity": format!("{daemon}-0"), "renewTime": "2020-01-01T00:00:00.000000Z"},
+        });
+        leases.create(&PostParams::default(), &serde_json::from_value(lease)?).await?;
+    }
+    // Both renew their leases, years ago by their clocks.
+    let mut child = started(s, s.sandbox.kubeconfig(), &["explain", &node])?;
+    let mut renewals = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        renewals += 1;
+        for daemon in ["storer", "restorer"] {
+            let time = format!("2020-01-01T00:{:02}:{:02}.000000Z", renewals / 60 % 60, renewals % 60);
+            let renewed = Patch::Merge(json!({"spec": {"renewTime": time}}));
+            leases.patch(&name(daemon), &PatchParams::default(), &renewed).await?;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8(output.stdout)?;
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("held by storer-0") && !said.contains("So no storer"), "{said}");
+    // Nobody does any more.
+    let told = s.plugin(&["explain", &node])?;
+    says(&told, 3, &["last held by storer-0", "So no storer works on it", "looking for up to 6 s"]);
+    // Nor does anybody delete anything at once.
+    let empty = s.node("empty");
+    made_by_hand(s, &empty, json!({})).await?;
+    let told = s.plugin(&["explain", &empty])?;
+    let record = record_name(&empty);
+    says(
+        &told,
+        3,
+        &[&format!("deletes configmap {record} once it has seen it unchanged for 30 s: empty-for-good")],
+    );
     Ok(())
 }

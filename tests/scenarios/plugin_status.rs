@@ -1,10 +1,17 @@
 //! `kubectl label-storage status`: what it says, and its exit code.
 
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Stdio};
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use label_storage::name::record_name;
+use rustix::process::{Pid, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use sandbox::itself;
 use sandbox::process::Signal;
 use serde_json::{Value, json};
 
@@ -266,9 +273,14 @@ pub async fn nodes_are_judged_by_the_rules(s: &Scenario) -> Result<()> {
 }
 
 pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
-    for flags in
-        [&["-o", "xml"][..], &["--nodes", "["], &["--interval", "1ms"], &["--patience", "soon"], &["extra"]]
-    {
+    for flags in [
+        &["-o", "xml"][..],
+        &["-o", "wide"],
+        &["--nodes", "["],
+        &["--interval", "1ms"],
+        &["--patience", "soon"],
+        &["extra"],
+    ] {
         let told = s.plugin(&[&["status"], flags].concat())?;
         assert_eq!((told.code, told.out.as_str()), (Some(2), ""), "{flags:?}: {told:?}");
     }
@@ -277,5 +289,131 @@ pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
     let told = s.plugin(&["status", "--kubeconfig", nowhere.to_str().context("a path")?])?;
     assert_eq!((told.code, told.err.lines().count(), told.out.as_str()), (Some(1), 1, ""), "{told:?}");
     assert!(told.err.starts_with("error: "), "{told:?}");
+
+    // Of several clusters, the one that is asked for.
+    let several = s.file("several");
+    let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(s.sandbox.kubeconfig())?)?;
+    let real = kubeconfig["current-context"].as_str().context("a context")?.to_owned();
+    let list = kubeconfig["contexts"].as_array_mut().context("contexts")?;
+    list.push(json!({"name": "elsewhere", "context": {"cluster": "elsewhere", "user": "nobody"}}));
+    let list = kubeconfig["clusters"].as_array_mut().context("clusters")?;
+    list.push(json!({"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:1"}}));
+    let list = kubeconfig["users"].as_array_mut().context("users")?;
+    list.push(json!({"name": "nobody", "user": {}}));
+    kubeconfig["current-context"] = json!("elsewhere");
+    std::fs::write(&several, kubeconfig.to_string())?;
+    let several = several.to_str().context("a path")?;
+    let get = |flags: &[&str]| s.plugin(&[&["get", "--all", "--kubeconfig", several], flags].concat());
+    assert_eq!(get(&[])?.code, Some(1));
+    assert_eq!(get(&["--context", &real])?.code, Some(0));
+    let told = get(&["--context", "no-such"])?;
+    assert!(told.code == Some(1) && told.err.contains("no-such"), "{told:?}");
+    Ok(())
+}
+
+pub async fn another_machine_behind_a_fence_is_not_overdue_but_needs_a_person(s: &Scenario) -> Result<()> {
+    let (node, gold) = (s.node("a"), labels([("pool", "gold")]));
+    let on = |machine: &str, labels: &Labels| json!({"metadata": {"labels": labels}, "status": {"nodeInfo": {"systemUUID": machine}}});
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    let rules = rules.to_str().context("a path")?;
+    let storer = s.storer(&["--config", rules])?;
+    s.create_as(&node, on("m-1", &gold)).await?;
+    s.eventually_stored(&node, gold).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    s.create_as(&node, on("m-2", &Labels::new())).await?;
+    let flags = [&AT_ONCE[..], &["--config", rules]].concat();
+    let (code, data) = data(s, &flags)?;
+    assert_eq!((code, &data["nodes"]["pendingRestore"]["count"]), (Some(3), &json!(0)), "{data:#}");
+    assert_eq!(data["nodes"]["otherMachine"], json!({"count": 1, "nodes": [node]}));
+    assert!(reasons(&data).contains(&"other-machine"), "{data:#}");
+    assert!(!reasons(&data).contains(&"restore-overdue"), "{data:#}");
+    let told = status(s, &flags)?;
+    assert!(told.out.contains(&format!("  another machine, fenced off   1       {node}\n")), "{told:?}");
+    drop(storer);
+    Ok(())
+}
+
+pub async fn while_it_is_watched_new_rules_count(s: &Scenario) -> Result<()> {
+    let rules = json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "{}"}});
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;
+    s.create(&s.node("a"), labels([("pool", "gold")])).await?;
+    let watching = watched(s, &["--watch", "--interval", "100ms", "-o", "yaml"])?;
+    let has = |text: &str| Ok(watching.log().contains(text));
+    s.eventually("a node that is selected", true, async || has("\n  notSelected: 0\n")).await?;
+    let say = async |text: &str| {
+        let patch = Patch::Merge(json!({"data": {"rules.yaml": text}}));
+        s.config_maps.patch("label-storage-rules", &PatchParams::default(), &patch).await
+    };
+    say("nodes: {selector: other}").await?;
+    s.eventually("a node that is not", true, async || has("\n  notSelected: 1\n")).await?;
+    // What the daemons refuse is refused here, too.
+    say("nonsense: true").await?;
+    s.eventually("a warning", true, async || has("so the rules from before hold")).await?;
+    let blocks = watching.log().matches("healthy:").count();
+    s.eventually(
+        "two more looks",
+        true,
+        async || Ok(watching.log().matches("healthy:").count() > blocks + 1),
+    )
+    .await?;
+    let log = watching.log();
+    let last = log.rsplit("so the rules from before hold").next().unwrap_or_default();
+    assert!(last.contains("notSelected: 1") && !last.contains("notSelected: 0"), "{log}");
+    Ok(())
+}
+
+/// A terminal, and what is shown on it.
+struct Screen {
+    child: Child,
+    terminal: File,
+    shown: String,
+}
+
+impl Screen {
+    fn of(s: &Scenario, args: &[&str]) -> Result<Self> {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        grantpt(&terminal)?;
+        unlockpt(&terminal)?;
+        let path = ptsname(&terminal, Vec::new())?;
+        let there = File::options().read(true).write(true).open(path.to_str()?)?;
+        let mut command = itself::command("plugin", Some(s.sandbox.kubeconfig()))?;
+        command
+            .args(args)
+            .env("LABEL_STORAGE_NAMESPACE", &s.namespace)
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR");
+        command.stdin(Stdio::null()).stdout(there).stderr(Stdio::null());
+        Ok(Self { child: command.spawn()?, terminal: terminal.into(), shown: String::new() })
+    }
+
+    /// Reads until all of this is there.
+    fn shows(&mut self, parts: &[&str]) -> Result<()> {
+        let mut block = [0; 4096];
+        while !parts.iter().all(|part| self.shown.contains(part)) {
+            let read = self.terminal.read(&mut block).with_context(|| self.shown.clone())?;
+            self.shown += &String::from_utf8_lossy(&block[..read]);
+        }
+        Ok(())
+    }
+}
+
+pub async fn on_a_terminal_it_is_in_colours_and_in_place(s: &Scenario) -> Result<()> {
+    let nodes = format!("{}.*", s.namespace);
+    let args = ["status", "--nodes", &nodes, "--watch", "--interval", "100ms", "--patience", "0s"];
+    let mut screen = Screen::of(s, &args)?;
+    screen.shows(&[
+        "\x1b[H\x1b[2J",
+        "\x1b[31m",
+        "Not healthy",
+        "no storer",
+        "nodes                          0",
+    ])?;
+    screen.shown.clear();
+    s.create(&s.node("a"), labels([("pool", "gold")])).await?;
+    screen.shows(&["\x1b[H\x1b[2J", "nodes                          1"])?;
+    kill_process(Pid::from_child(&screen.child), rustix::process::Signal::INT)?;
+    assert_eq!(screen.child.wait()?.code(), Some(0));
     Ok(())
 }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// One page for the program, and one for each of its commands.
-fn man(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn man(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // As man finds `man kubectl-label_storage`, and `man kubectl-label_storage-status`.
     clap_mangen::generate_to(Cli::command(), folder)

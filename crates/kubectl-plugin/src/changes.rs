@@ -4,6 +4,8 @@ use console::style;
 use label_storage::Labels;
 use serde::Serialize;
 
+use crate::output::plain;
+
 /// Something that two sets have otherwise, or only one of them has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,10 +21,10 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// As lines of a diff.
+    /// As lines of a diff, for people: one line each, whatever stands in it.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
-        let before = self.before.as_ref().map(|value| format!("-{}={value}", self.name));
-        let after = self.after.as_ref().map(|value| format!("+{}={value}", self.name));
+        let before = self.before.as_ref().map(|value| plain(&format!("-{}={value}", self.name)));
+        let after = self.after.as_ref().map(|value| plain(&format!("+{}={value}", self.name)));
         before.into_iter().chain(after)
     }
 }
@@ -69,5 +71,7 @@ mod tests {
         let after = labels(&[("b", "2"), ("c", ""), ("same", "x")]);
         assert_eq!(diff_lines(&differences(&before, &after)), ["-a=1", "-b=1", "+b=2", "+c="]);
         assert_eq!(differences(&before, &before), []);
+        let forged = differences(&labels(&[]), &labels(&[("annotation:a", "1\n+pool=gold")]));
+        assert_eq!(diff_lines(&forged), [r"+annotation:a=1\n+pool=gold"], "one line");
     }
 }

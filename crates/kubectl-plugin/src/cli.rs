@@ -26,6 +26,9 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// Where Label Storage is installed unless it is said otherwise.
+pub(crate) const NAMESPACE: &str = "label-storage";
+
 /// Flags of all commands, as kubectl has them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
@@ -45,7 +48,7 @@ pub struct Global {
         global = true,
         env = "LABEL_STORAGE_NAMESPACE",
         value_name = "NAME",
-        default_value = "label-storage"
+        default_value = NAMESPACE
     )]
     pub namespace: String,
 
@@ -69,7 +72,7 @@ pub enum Command {
     ///
     /// Exits with 0 where all is well, and with 3 where it is not: what is not well is listed first. Not well are records that can't be read, identities that
     /// several nodes claim, nodes that still wait for their labels or their first record after a minute, labels that differ from the record though the
-    /// node is right, shards that nobody holds or renews, and rights that are missing to tell. What may be nothing but work in progress is looked at twice,
+    /// node is right, nodes that the fence keeps from being restored, shards that nobody holds or renews, and rights that are missing to tell. What may be nothing but work in progress is looked at twice,
     /// a few seconds apart, and counts only if it has not changed.
     Status(status::Args),
     /// What is stored of nodes
@@ -114,12 +117,35 @@ pub enum Format {
     /// For people.
     #[default]
     Table,
+    /// For machines.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+/// How to print where there is more to be shown than most want to see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum WideFormat {
+    /// For people.
+    #[default]
+    Table,
     /// For people with wide terminals.
     Wide,
     /// For machines.
     Json,
     /// For both.
     Yaml,
+}
+
+impl WideFormat {
+    /// For whom, whatever the width.
+    pub(crate) fn narrow(self) -> Format {
+        match self {
+            Self::Table | Self::Wide => Format::Table,
+            Self::Json => Format::Json,
+            Self::Yaml => Format::Yaml,
+        }
+    }
 }
 
 /// Flags of commands that change something.

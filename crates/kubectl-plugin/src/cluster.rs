@@ -14,6 +14,7 @@ use label_storage_runtime::nodes::Nodes;
 use label_storage_runtime::records::Records;
 use label_storage_runtime::source::Source;
 
+use crate::advice::Advice;
 use crate::cli::Global;
 
 /// The ConfigMap that the daemons have mounted, and the file in it.
@@ -30,6 +31,8 @@ pub(crate) struct Cluster {
     pub(crate) rules: Arc<Rules>,
     /// Why these may be other rules than those in force, where that is so.
     doubt: Option<String>,
+    /// Commands for a person to run there.
+    pub(crate) advice: Advice,
     /// Records by what they are filed under.
     pub(crate) records: Records,
 }
@@ -42,7 +45,21 @@ impl Cluster {
         if let Some(doubt) = &doubt {
             eprintln!("warning: {doubt}, so the usual rules are assumed");
         }
-        Ok(Self { doubt, ..Self::new(clients, &global.namespace, Arc::new(rules)) })
+        let advice = Advice::new(global);
+        Ok(Self { doubt, advice, ..Self::new(clients, &global.namespace, Arc::new(rules)) })
+    }
+
+    /// Reads the rules again. Where they can't be told any more, those from before hold, as they do for the daemons.
+    pub(crate) async fn reread_rules(&mut self, global: &Global) -> Result<()> {
+        match rules(&self.client, global).await? {
+            (rules, None) => (self.rules, self.doubt) = (Arc::new(rules), None),
+            (_, doubt) if doubt != self.doubt => {
+                eprintln!("warning: {}, so the rules from before hold", doubt.as_deref().unwrap_or_default());
+                self.doubt = doubt;
+            }
+            _ => (),
+        }
+        Ok(())
     }
 
     /// An error where the rules are not known: what may be written, and where, follows from them.
@@ -56,7 +73,15 @@ impl Cluster {
     /// A cluster where these rules are in force.
     pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
         let records = Records::new(client.clone(), namespace);
-        Self { client, frank, namespace: namespace.to_owned(), rules, doubt: None, records }
+        Self {
+            client,
+            frank,
+            namespace: namespace.to_owned(),
+            rules,
+            doubt: None,
+            advice: Advice::default(),
+            records,
+        }
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.

@@ -28,12 +28,12 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
     match &cli.command {
         Command::Check(args) => return check::run(&cli.global, args).await,
         Command::Completion(args) => return generate::run(args),
-        Command::Complete(words) => return complete::run(words),
+        Command::Complete(words) => return complete::run(words).await,
         _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     match cli.command {
-        Command::Status(args) => status::run(&cluster, args).await,
+        Command::Status(args) => status::run(cluster, &cli.global, args).await,
         Command::Get(args) => get::run(&cluster, args).await,
         Command::Explain(args) => explain::run(&cluster, args).await,
         Command::Diff(args) => diff::run(&cluster, args).await,
@@ -47,6 +47,6 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Import(args) => import::run(&cluster, args).await,
         Command::Check(args) => check::run(&cli.global, &args).await,
         Command::Completion(args) => generate::run(&args),
-        Command::Complete(words) => complete::run(&words),
+        Command::Complete(words) => complete::run(&words).await,
     }
 }

@@ -11,6 +11,7 @@ use label_storage::{Node, Record, Rules};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::records;
 
+use crate::advice::quoted;
 use crate::cluster::Cluster;
 
 /// What there is of a Node. The Node was read first and the record last, as the restorer does it; who writes a record reads the Node again.
@@ -77,9 +78,9 @@ impl Cluster {
         let found = self.find(name).await?;
         if found.node.is_none() && found.record.is_none() {
             bail!(
-                "there is no node {name:?}, and nothing is stored of one in namespace {}: \
-                 `kubectl label-storage get --all` shows what is",
-                self.namespace
+                "there is no node {name:?}, and nothing is stored of one in namespace {}: `{}` shows what is",
+                self.namespace,
+                self.advice.plugin("get --all")
             );
         }
         Ok(found)
@@ -117,7 +118,7 @@ impl Cluster {
         self.record_source().list(each).await?;
         let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
         if found.len() > 1 {
-            let all: Vec<_> = found.into_iter().map(|identity| format!("'{identity}'")).collect();
+            let all: Vec<_> = found.iter().map(|identity| quoted(identity)).collect();
             bail!(
                 "several records were made from nodes named {name}: say which by one of {}",
                 all.join(", ")

@@ -5,16 +5,19 @@
 //! - [`cli`]: the command line, all of it: help, completion, man pages and docs/cli.md are made from it.
 //! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there; `find`: a Node and its record, by name.
 //! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
+//! - `advice`: commands that a person may run next; `liveness`: whether somebody renews a Lease.
 //! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
 //!   `whereabouts`: whether the Node of a record is there.
 //! - `commands`: a module for each command, or for a few that belong together.
 
+mod advice;
 mod changes;
 pub mod cli;
 mod cluster;
 mod commands;
 mod confirm;
 mod find;
+mod liveness;
 pub mod manual;
 mod outlook;
 mod output;

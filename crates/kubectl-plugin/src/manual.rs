@@ -37,9 +37,13 @@ pub fn markdown(mut command: Command) -> String {
             sub.get_name(),
             text(sub.get_long_about().or(sub.get_about()))
         );
+        let after = text(sub.get_after_long_help().or(sub.get_after_help()));
         let own = table(sub.get_arguments().filter(|arg| !arg.is_global_set()));
         if !own.is_empty() {
             let _ = write!(page, "\n{own}");
+        }
+        if !after.is_empty() {
+            let _ = write!(page, "\n{}\n", paragraphs(&after));
         }
     }
     page
@@ -85,8 +89,8 @@ fn described(arg: &Arg) -> String {
         if !values.is_empty() {
             parts.push(format!("One of {}.", values.join(", ")));
         }
-        let defaults: Vec<_> =
-            arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+        let defaults = arg.get_default_values().iter().filter(|value| !value.is_empty());
+        let defaults: Vec<_> = defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect();
         if !defaults.is_empty() {
             parts.push(format!("Default: {}.", defaults.join(", ")));
         }
@@ -107,6 +111,21 @@ fn described(arg: &Arg) -> String {
 
 fn text(styled: Option<&StyledStr>) -> String {
     styled.map(ToString::to_string).unwrap_or_default().trim_end().to_owned()
+}
+
+/// Lines that are indented stand for themselves: commands, as in a help text.
+fn paragraphs(text: &str) -> String {
+    let mut page = String::new();
+    let mut was_code = false;
+    for line in text.lines() {
+        let is_code = line.starts_with("  ");
+        if is_code != was_code && !page.is_empty() && !page.ends_with("\n\n") {
+            page.push('\n');
+        }
+        page += &if is_code { format!("    {}\n", line.trim_start()) } else { format!("{line}\n") };
+        was_code = is_code;
+    }
+    page.trim_end().to_owned()
 }
 
 /// In one line, and without what would end the cell.

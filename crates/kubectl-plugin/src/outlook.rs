@@ -4,6 +4,7 @@ use console::style;
 use label_storage::Labels;
 
 use crate::changes::{Difference, differences, painted};
+use crate::output::plain;
 
 /// A heading, and under it what is added, changed and taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +48,9 @@ impl Outlook {
     pub(crate) fn to_text(&self) -> String {
         let differences = self.differences.iter().flat_map(Difference::lines);
         let lines = differences.map(|line| format!("  {}", painted(&line)));
-        let effects = self.effects.iter().map(|what| format!("  * {what}"));
-        let notes = self.notes.iter().map(|what| format!("  {} {what}", style("!").yellow()));
-        let all = std::iter::once(self.heading.clone()).chain(lines).chain(effects).chain(notes);
+        let effects = self.effects.iter().map(|what| format!("  * {}", plain(what)));
+        let notes = self.notes.iter().map(|what| format!("  {} {}", style("!").yellow(), plain(what)));
+        let all = std::iter::once(plain(&self.heading)).chain(lines).chain(effects).chain(notes);
         all.map(|line| format!("{line}\n")).collect()
     }
 }
@@ -68,11 +69,11 @@ mod tests {
         outlook.note("mind this");
         outlook.also("and that");
         outlook.changes("b", Some("3"), None);
-        outlook.changes("c", None, Some(""));
+        outlook.changes("c", None, Some("\n  ! \x1b[2J"));
         outlook.changes("same", Some("4"), Some("4"));
         assert_eq!(
             outlook.to_text(),
-            "node x:\n  -a=1\n  +a=2\n  -b=3\n  +c=\n  * and that\n  ! mind this\n"
+            "node x:\n  -a=1\n  +a=2\n  -b=3\n  +c=\\n  ! \\u{1b}[2J\n  * and that\n  ! mind this\n"
         );
     }
 }

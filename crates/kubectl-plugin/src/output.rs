@@ -22,7 +22,7 @@ pub(crate) fn write_for_machines(
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(value)?)?,
         Format::Yaml => write!(out, "{}", serde_saphyr::to_string(value)?)?,
-        Format::Table | Format::Wide => return Ok(false),
+        Format::Table => return Ok(false),
     }
     Ok(true)
 }
@@ -71,6 +71,22 @@ impl Table {
     }
 }
 
+/// Text of somebody else's, for a terminal: what would move the cursor, end the line or turn it around is written out.
+pub(crate) fn plain(text: &str) -> String {
+    let is_harmful = |char: char| {
+        let turns = matches!(char, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        char.is_control() || turns
+    };
+    let mut plain = String::with_capacity(text.len());
+    for char in text.chars() {
+        match is_harmful(char) {
+            true => plain.extend(char.escape_default()),
+            false => plain.push(char),
+        }
+    }
+    plain
+}
+
 /// A time span, as kubectl has it: two units at most.
 pub(crate) fn age(duration: jiff::SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
@@ -96,6 +112,20 @@ mod tests {
         table.row(["a".to_owned(), "5s".to_owned()]);
         table.row(["\x1b[31mlonger\x1b[0m".to_owned(), "6d".to_owned()]);
         assert_eq!(table.to_text(), "NODE     AGE\na        5s\n\x1b[31mlonger\x1b[0m   6d\n");
+    }
+
+    #[test]
+    fn nothing_that_is_shown_can_forge_what_is_around_it() {
+        for (text, shown) in [
+            ("pool=gold", "pool=gold"),
+            ("größe=日本", "größe=日本"),
+            (r"a\nb", r"a\nb"),
+            ("a\n+b=1\r\t", r"a\n+b=1\r\t"),
+            ("\x1b[2J\x1b]0;x\x07", r"\u{1b}[2J\u{1b}]0;x\u{7}"),
+            ("a\u{9b}31m\u{202e}b\u{2028}", r"a\u{9b}31m\u{202e}b\u{2028}"),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The command line, and the page about it.
 
-#![allow(clippy::expect_used, reason = "a test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test")]
+
+#[path = "../examples/manual.rs"]
+#[allow(dead_code, reason = "a program of its own")]
+mod example;
 
 use clap::CommandFactory;
 use kubectl_plugin::cli::Cli;
@@ -16,4 +20,34 @@ fn the_page_is_what_the_definitions_give() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
     let page = std::fs::read_to_string(path).expect("docs/cli.md");
     assert!(page == markdown(Cli::command()), "docs/cli.md is out of date: run `{MADE_BY}`");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    example::man(folder.path()).expect("man pages");
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let page = folder.path().join(format!("kubectl-label_storage-{}.1", command.get_name()));
+        let page =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(page.contains(".TH") && page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("kubectl-label_storage.1")).expect("a page");
+    assert!(page.contains("rollback") && !page.contains("__complete"), "{page}");
+}
+
+#[test]
+fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
+    let page = markdown(Cli::command());
+    for text in [
+        "Exit code: 0 where all are the same, 3 where any differs.",
+        "several nodes claim it; the node is another machine, and the rules have a fence;",
+        "other-machine (the fence keeps it from being restored)",
+        "\n    kubectl label-storage get --departed -l pool=gold\n",
+        "All of the file is checked first",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("Default: ``"));
+    assert_eq!(page.matches("`wide`").count(), 1, "only where there is more to be shown");
 }

@@ -225,8 +225,10 @@ pub struct Held {
     pub replicas: NonZeroU32,
     /// What daemons with another `--nodes` don't share with these; empty for those that are for all Nodes.
     pub scope: String,
-    /// Who holds it, and since when.
+    /// Who holds it, and when they last said so.
     pub claim: Claim,
+    /// Since when its holder has it, by the holder's clock.
+    pub acquired_at: Option<Timestamp>,
     /// The version of the lease itself: another one means that somebody has renewed it.
     pub version: Option<ResourceVersion>,
 }
@@ -239,8 +241,10 @@ impl Held {
         let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
         let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
         let (index, replicas) = (index.parse().ok()?, replicas.parse().ok()?);
+        let acquired_at = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
         let seen = Seen::new(lease);
-        Some(Self { daemon, index, replicas, scope, version: seen.version(), claim: seen.claim, name })
+        let version = seen.version();
+        Some(Self { daemon, index, replicas, scope, version, claim: seen.claim, acquired_at, name })
     }
 }
 

@@ -29,9 +29,10 @@ use label_storage_runtime::call::in_one_line;
 use serde::Serialize;
 
 use crate::Ended;
+use crate::advice::Advice;
 use crate::cli::{Format, Global};
 use crate::cluster::{self, Cluster};
-use crate::output::{Table, for_machines};
+use crate::output::{Table, for_machines, plain};
 
 /// How to say it
 #[derive(Debug, clap::Args)]
@@ -160,10 +161,14 @@ pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
     let look = Look::new(clients.0.clone(), &global.namespace);
     // Where nobody answers there is nothing to be checked.
     let times = clock::times(&look.client).await.context("the API server can't be asked")?;
-    let checks = match missing_namespace(&look).await {
+    let mut checks = match missing_namespace(&look).await {
         Some(finding) => vec![Checked::new("namespace", String::new(), vec![finding])],
         None => all(&look, clients, global, &times).await,
     };
+    let advice = Advice::new(global);
+    for finding in checks.iter_mut().flat_map(|checked| &mut checked.findings) {
+        finding.mend = finding.mend.as_deref().map(|command| advice.there(command));
+    }
     let is_bad = |finding: &Finding| finding.severity <= Severity::Warning;
     let sound = !checks.iter().flat_map(|checked| &checked.findings).any(is_bad);
     let report = Report { sound, namespace: look.namespace, checks };
@@ -218,9 +223,9 @@ fn for_people(report: &Report) -> Result<()> {
                 Severity::Unknown => style("unknown").cyan(),
                 Severity::Note => style("note").dim(),
             };
-            table.row([status.to_string(), checked.name.to_owned(), finding.message.clone()]);
+            table.row([status.to_string(), checked.name.to_owned(), plain(&finding.message)]);
             if let Some(command) = &finding.mend {
-                table.row([String::new(), String::new(), format!("  {}", style(command).bold())]);
+                table.row([String::new(), String::new(), format!("  {}", style(plain(command)).bold())]);
             }
         }
     }

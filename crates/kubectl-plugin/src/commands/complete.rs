@@ -2,12 +2,15 @@
 //!
 //! One candidate a line, with a tab before what it means; the last line is a number that says what else the shell may offer.
 
+mod names;
+
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
 use clap::{Arg, Command, CommandFactory, ValueHint};
 
+use self::names::{Kind, names};
 use crate::Ended;
 use crate::cli::Cli;
 
@@ -27,10 +30,38 @@ enum Beside {
     Nothing = 4,
 }
 
-pub(crate) fn run(words: &Words) -> Result<Ended> {
+/// What may come next.
+#[derive(Debug, PartialEq, Eq)]
+struct Offer {
+    /// What the definitions have, with what it means.
+    candidates: Vec<(String, String)>,
+    beside: Beside,
+    /// Names of this kind that begin so, after so much that stands before each.
+    names: Option<(Kind, String, String)>,
+}
+
+impl Offer {
+    fn new(candidates: Vec<(String, String)>, beside: Beside) -> Self {
+        Self { candidates, beside, names: None }
+    }
+
+    /// The value of an argument of which there is this already, and something before it.
+    fn value(arg: &Arg, before: &str, start: &str) -> Self {
+        let with_before = |(candidate, about)| (format!("{before}{candidate}"), about);
+        let candidates = starting(values(arg), start).into_iter().map(with_before).collect();
+        let names = kind(arg).map(|kind| (kind, before.to_owned(), start.to_owned()));
+        Self { candidates, beside: beside(arg), names }
+    }
+}
+
+pub(crate) async fn run(words: &Words) -> Result<Ended> {
     let mut command = Cli::command();
     command.build();
-    let (candidates, beside) = complete(&command, &words.words);
+    let Offer { mut candidates, beside, names: wanted } = complete(&command, &words.words);
+    if let (Some((kind, before, start)), Some((_, words))) = (wanted, words.words.split_last()) {
+        let found = names(kind, words, &start).await;
+        candidates.extend(found.into_iter().map(|name| (format!("{before}{name}"), String::new())));
+    }
     let mut text = String::new();
     for (candidate, about) in candidates {
         // A String takes everything.
@@ -44,7 +75,7 @@ pub(crate) fn run(words: &Words) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-fn complete(command: &Command, words: &[String]) -> (Vec<(String, String)>, Beside) {
+fn complete(command: &Command, words: &[String]) -> Offer {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     let (mut command, mut awaited, mut positionals) = (command, None, 0);
     for word in before {
@@ -59,30 +90,41 @@ fn complete(command: &Command, words: &[String]) -> (Vec<(String, String)>, Besi
             positionals += 1;
         }
     }
-    let starts = |all: Vec<(String, String)>, with: &str| -> Vec<_> {
-        all.into_iter().filter(|(candidate, _)| candidate.starts_with(with)).collect()
-    };
     if let Some(arg) = awaited {
-        return (starts(values(arg), last), beside(arg));
+        return Offer::value(arg, "", last);
     }
     if let Some((name, value)) = last.split_once('=').filter(|_| last.starts_with("--")) {
         let arg = command.get_arguments().find(|arg| is_long(arg, name) && arg.get_action().takes_values());
-        let Some(arg) = arg else { return (Vec::new(), Beside::Nothing) };
-        let with_name = |(candidate, about)| (format!("{name}={candidate}"), about);
-        return (starts(values(arg), value).into_iter().map(with_name).collect(), beside(arg));
+        let Some(arg) = arg else { return Offer::new(Vec::new(), Beside::Nothing) };
+        return Offer::value(arg, &format!("{name}="), value);
     }
     if last.starts_with('-') {
-        return (starts(flags(command), last), Beside::Nothing);
+        return Offer::new(starting(flags(command), last), Beside::Nothing);
     }
     if command.has_subcommands() {
         let named = |sub: &Command| (sub.get_name().to_owned(), about(sub.get_about()));
         let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(named).collect();
-        return (starts(shown, last), Beside::Nothing);
+        return Offer::new(starting(shown, last), Beside::Nothing);
     }
     let arg = command.get_positionals().nth(positionals).or_else(|| command.get_positionals().last());
     match arg {
-        Some(arg) => (starts(values(arg), last), beside(arg)),
-        None => (Vec::new(), Beside::Nothing),
+        Some(arg) => Offer::value(arg, "", last),
+        None => Offer::new(Vec::new(), Beside::Nothing),
+    }
+}
+
+fn starting(all: Vec<(String, String)>, with: &str) -> Vec<(String, String)> {
+    all.into_iter().filter(|(candidate, _)| candidate.starts_with(with)).collect()
+}
+
+/// Of which kind the names are that it takes.
+fn kind(arg: &Arg) -> Option<Kind> {
+    let names = arg.get_value_names().unwrap_or_default();
+    match (arg.get_id().as_str(), names.first().map(clap::builder::Str::as_str)) {
+        ("context", _) => Some(Kind::Contexts),
+        ("namespace", _) => Some(Kind::Namespaces),
+        (_, Some("NODE" | "OLD")) => Some(Kind::Nodes),
+        _ => None,
     }
 }
 
@@ -133,7 +175,7 @@ mod tests {
         let mut command = Cli::command();
         command.build();
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        let (candidates, beside) = complete(&command, &words);
+        let Offer { candidates, beside, .. } = complete(&command, &words);
         (candidates.into_iter().map(|(candidate, _)| candidate).collect(), beside)
     }
 
@@ -160,5 +202,28 @@ mod tests {
             assert_eq!(offered(words), (candidates, nothing), "{words:?}");
         }
         assert_eq!(offered(&["--kubeconfig", ""]), (Vec::new(), Beside::Files));
+    }
+
+    #[test]
+    fn names_are_asked_for_where_they_belong() {
+        let mut command = Cli::command();
+        command.build();
+        for (words, expected) in [
+            (&["get", "a"][..], Some((Kind::Nodes, "", "a"))),
+            (&["get", "a", "b"], Some((Kind::Nodes, "", "b"))),
+            (&["set", ""], Some((Kind::Nodes, "", ""))),
+            (&["set", "a", ""], None),
+            (&["rename", ""], Some((Kind::Nodes, "", ""))),
+            (&["--context", "x"], Some((Kind::Contexts, "", "x"))),
+            (&["get", "--context=x"], Some((Kind::Contexts, "--context=", "x"))),
+            (&["get", "-n", ""], Some((Kind::Namespaces, "", ""))),
+            (&["get", "-o", ""], None),
+            (&[""], None),
+        ] {
+            let given: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            let names = complete(&command, &given).names;
+            let names = names.as_ref().map(|(kind, before, start)| (*kind, before.as_str(), start.as_str()));
+            assert_eq!(names, expected, "{words:?}");
+        }
     }
 }

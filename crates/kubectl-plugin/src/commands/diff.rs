@@ -13,7 +13,7 @@ use crate::changes::{Difference, diff_lines, differences, painted};
 use crate::cli::Format;
 use crate::cluster::Cluster;
 use crate::find::Found;
-use crate::output::{age, for_machines};
+use crate::output::{age, for_machines, plain};
 
 /// Which, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -135,18 +135,19 @@ impl Compared {
     fn to_text(&self) -> String {
         let mut lines = Vec::new();
         if !self.is_same {
-            lines.extend([format!("--- {}", self.heads[0]), format!("+++ {}", self.heads[1])]);
+            lines
+                .extend([plain(&format!("--- {}", self.heads[0])), plain(&format!("+++ {}", self.heads[1]))]);
             lines.extend(diff_lines(&self.differences).iter().map(|line| painted(line)));
         }
         let node = &self.node;
-        lines.extend(
-            self.withheld.iter().map(|(name, value)| format!("# withheld from {node}: {name}={value}")),
-        );
-        lines
-            .extend(self.left_out.iter().map(|name| format!("# not stored of {node}, by the rules: {name}")));
-        lines.extend(self.left_alone.iter().map(|name| {
+        let withheld = self.withheld.iter();
+        let withheld = withheld.map(|(name, value)| format!("# withheld from {node}: {name}={value}"));
+        let left_out = self.left_out.iter();
+        let left_out = left_out.map(|name| format!("# not stored of {node}, by the rules: {name}"));
+        let left_alone = self.left_alone.iter().map(|name| {
             format!("# in the record of {node}, not stored any more by the rules, and left alone: {name}")
-        }));
+        });
+        lines.extend(withheld.chain(left_out).chain(left_alone).map(|line| plain(&line)));
         lines.into_iter().map(|line| line + "\n").collect()
     }
 }

@@ -14,22 +14,25 @@ use label_storage::restore::Reason as RestoreReason;
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Circumstances, Reason as StoreReason, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{plan_restore, plan_store};
-use label_storage_runtime::records;
+use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::{call, records};
 use serde::Serialize;
 
 use self::shards::Holders;
 use crate::Ended;
+use crate::advice::quoted;
 use crate::changes::painted;
 use crate::cli::Format;
 use crate::cluster::Cluster;
 use crate::find::Found;
-use crate::output::{age, for_machines};
+use crate::output::{age, for_machines, plain};
 
 /// Of which, and how to show it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code: 3 where a person has to do something first: the record can't be read, several nodes claim it, or nobody works on
-the node's shard.")]
+Exit code: 3 where a person has to do something first: the record can't be read, or claims to be of a later version of the node
+than there is; several nodes claim it; the node is another machine, and the rules have a fence; or nobody works on the node's
+shard.")]
 pub struct Args {
     /// The name of a node, whether it is there or not
     #[arg(value_name = "NODE")]
@@ -94,6 +97,8 @@ struct Case<'a> {
     cluster: &'a Cluster,
     found: &'a Found,
     now: Timestamp,
+    /// Since when the Node is there.
+    created_at: Option<Timestamp>,
     /// Other Nodes that claim the same record.
     rivals: &'a [String],
 }
@@ -107,11 +112,7 @@ impl Case<'_> {
     /// What a command takes for it: several records may be of Nodes of one name.
     fn argument(&self) -> String {
         let Found { name, filed_under, .. } = self.found;
-        if self.found.node.is_some() || name == filed_under {
-            name.clone()
-        } else {
-            format!("'{filed_under}'")
-        }
+        if self.found.node.is_some() || name == filed_under { quoted(name) } else { quoted(filed_under) }
     }
 
     fn ago(&self, at: Timestamp) -> String {
@@ -123,13 +124,23 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let found = cluster.find_known(&args.node).await?;
     let rivals = rivals(cluster, &found).await?;
     let holders = Holders::read(cluster, &found.filed_under).await;
-    let case = Case { cluster, found: &found, now: Timestamp::now(), rivals: &rivals };
+    let created_at = created_at(cluster, &found).await?;
+    let case = Case { cluster, found: &found, now: Timestamp::now(), created_at, rivals: &rivals };
     let (explanation, needs_a_person) = explain(&case, &holders);
     if !for_machines(args.output, &explanation)? {
         io::stdout().lock().write_all(explanation.to_text().as_bytes())?;
     }
-    let is_idle = holders.are_known() && !holders.is_worked_on(case.now);
+    let is_idle = holders.are_known() && !holders.is_worked_on();
     Ok(if needs_a_person || is_idle { Ended::Unwell } else { Ended::Well })
+}
+
+/// Since when the very Node is there that was found: the daemons decide without that.
+async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp>> {
+    let Some(node) = &found.node else { return Ok(None) };
+    let nodes = cluster.nodes(Sight::WhatIsThere);
+    let there = call::one("get node", nodes.api().get_metadata_opt(&node.name)).await?;
+    let same = there.filter(|there| there.metadata.uid.as_deref() == Some(node.uid.as_str()));
+    Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))
 }
 
 /// Other Nodes that claim to be the same. By name, no two can.
@@ -193,26 +204,29 @@ fn contested() -> Decision {
 impl Explanation {
     fn to_text(&self) -> String {
         let mut text = String::new();
-        let mut section = |head: String, lines: &[String]| {
+        let mut section = |head: String, lines: Vec<String>| {
             if !text.is_empty() {
                 text.push('\n');
             }
             text += &format!("{head}\n");
             lines.iter().for_each(|line| text += &format!("  {line}\n"));
         };
-        section(style(&self.node).bold().to_string(), &self.facts);
+        let plainly = |lines: &[String]| lines.iter().map(|line| plain(line)).collect::<Vec<_>>();
+        section(style(plain(&self.node)).bold().to_string(), plainly(&self.facts));
         for (who, decision) in [("storer", &self.storer), ("restorer", &self.restorer)] {
             let reason = style(decision.reason).bold();
             let why = [format!("{} ({})", decision.because, decision.place)];
-            let lines: Vec<_> =
-                why.into_iter().chain(decision.changes.iter().map(|line| painted(line))).collect();
-            section(format!("The {who} {}: {reason}", decision.does), &lines);
+            let changes = decision.changes.iter().map(|line| painted(&plain(line)));
+            section(
+                format!("The {who} {}: {reason}", decision.does),
+                why.into_iter().chain(changes).collect(),
+            );
         }
-        section("Rules that have a part in this".to_owned(), &self.rules);
-        section("Who works on it".to_owned(), &self.shards);
+        section("Rules that have a part in this".to_owned(), plainly(&self.rules));
+        section("Who works on it".to_owned(), plainly(&self.shards));
         let next: Vec<_> = self.next.iter().map(|step| format!("{}: {}", step.to, step.run)).collect();
         if !next.is_empty() {
-            section("What would change that".to_owned(), &next);
+            section("What would change that".to_owned(), plainly(&next));
         }
         text
     }

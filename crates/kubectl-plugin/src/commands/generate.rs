@@ -20,8 +20,8 @@ For `kubectl label-storage` itself, put the one for kubectl into your PATH, next
 kubectl runs it by that name. Those for shells complete `kubectl-label_storage`.";
 
 /// What kubectl runs, by the name kubectl_complete-label_storage, for completions of `kubectl label-storage`. It passes the words so far,
-/// and understands what cobra's own commands answer.
-const KUBECTL: &str = "#!/bin/sh\nexec kubectl-label_storage __complete \"$@\"\n";
+/// of which the first may be a flag, and understands what cobra's own commands answer.
+const KUBECTL: &str = "#!/bin/sh\nexec kubectl-label_storage __complete -- \"$@\"\n";
 
 /// Which.
 #[derive(Debug, clap::Args)]

@@ -4,20 +4,24 @@ mod shown;
 mod stream;
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use jiff::Timestamp;
-use label_storage::rules::Selector;
+use label_storage::rules::{IdentityBy, Selector};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::records;
 
 use self::shown::{Seen, Shown, State};
 use self::stream::Stream;
+use super::export::PATIENCE;
 use crate::Ended;
-use crate::cli::Format;
+use crate::advice::quoted;
+use crate::cli::WideFormat;
 use crate::cluster::Cluster;
+use crate::find::Found;
 use crate::output;
 
 /// Which, and how to show it.
@@ -55,7 +59,7 @@ pub struct Args {
 
     /// How to print
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Format,
+    output: WideFormat,
 }
 
 impl Args {
@@ -73,43 +77,55 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
 async fn named(cluster: &Cluster, args: &Args) -> Result<Ended> {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
     for name in &args.nodes {
-        let found = cluster.find_known(name).await?;
-        let node = found.node.as_ref().map(|node| Seen::of(node, &cluster.rules));
+        let found = cluster.find(name).await?;
+        let node = seen_node(cluster, &found).await?;
         match found.record {
             Some(record) => all.push(Shown::of(record, node.as_ref())),
-            None => missing.push(name),
+            None => missing.push((name, found.node.is_some())),
         }
     }
     let is_shown = match all.as_slice() {
-        [one] if args.nodes.len() == 1 => output::for_machines(args.output, one)?,
+        [one] if args.nodes.len() == 1 => output::for_machines(args.output.narrow(), one)?,
         _ => false,
     };
     let ended =
         if all.iter().any(|shown| shown.state == State::Unreadable) { Ended::Unwell } else { Ended::Well };
-    if !is_shown && args.output == Format::Table {
+    if !is_shown && args.output == WideFormat::Table {
         let now = Timestamp::now();
-        let texts: Vec<_> = all.iter().map(|shown| shown.to_text(now)).collect();
+        let texts: Vec<_> = all.iter().map(|shown| shown.to_text(now, &cluster.advice)).collect();
         io::stdout().lock().write_all(texts.join("\n").as_bytes())?;
-    } else if !is_shown {
-        let mut stream = Stream::new(args.output, Timestamp::now());
+    } else if !is_shown && !all.is_empty() {
+        let mut stream = Stream::new(io::stdout().lock(), args.output, Timestamp::now());
         all.iter().for_each(|shown| stream.show(shown));
         stream.end()?;
     }
     if missing.is_empty() {
         return Ok(ended);
     }
-    let missing: Vec<_> = missing.iter().map(|name| name.as_str()).collect();
-    anyhow::bail!(
-        "nothing is stored of {}: `kubectl label-storage explain {}` says why",
-        missing.join(", "),
-        missing[0]
+    let missing: Vec<_> =
+        missing.into_iter().map(|(name, is_there)| why_not(cluster, name, is_there)).collect();
+    anyhow::bail!("{}", missing.join("; "))
+}
+
+/// Why there is nothing to show of a Node of this name.
+fn why_not(cluster: &Cluster, name: &str, is_there: bool) -> String {
+    let Cluster { advice, namespace, .. } = cluster;
+    if is_there {
+        let explain = advice.plugin(&format!("explain {}", quoted(name)));
+        return format!("nothing is stored of {name}: `{explain}` says why");
+    }
+    let all = advice.plugin("get --all");
+    format!(
+        "there is no node {name:?}, and nothing is stored of one in namespace {namespace}: `{all}` shows what is"
     )
 }
 
-/// Streams: of Nodes a summary each is kept, of records only those that are just being printed.
+/// Prints all at once, when all of it is there: who reads it slowly, or not at all, does not hold up the list, and a list that breaks
+/// off is not taken for a whole one. Of Nodes a summary each is kept in memory, of records nothing.
 async fn all(cluster: &Cluster, args: Args) -> Result<Ended> {
     let nodes = Arc::new(seen_nodes(cluster).await?);
-    let stream = Arc::new(Mutex::new((Stream::new(args.output, Timestamp::now()), Ended::Well)));
+    let spool = BufWriter::new(tempfile::tempfile().context("can't make a temporary file")?);
+    let stream = Arc::new(Mutex::new((Stream::new(spool, args.output, Timestamp::now()), Ended::Well)));
     let output = Arc::clone(&stream);
     let each = move |object| {
         let shown = look(records::Found::from(object), &nodes);
@@ -121,14 +137,27 @@ async fn all(cluster: &Cluster, args: Args) -> Result<Ended> {
             }
         }
     };
-    let listed = cluster.record_source().list(each).await;
+    cluster.record_source().allowing(PATIENCE).list(each).await?;
     let (stream, ended) = &mut *stream.lock().unwrap_or_else(PoisonError::into_inner);
-    let shown = stream.end()?;
-    listed?;
+    let shown = stream.end().context("can't write a temporary file")?;
+    let spool: &mut File = stream.out().get_mut();
+    spool.rewind()?;
+    io::copy(spool, &mut io::stdout().lock())?;
     if shown == 0 {
         eprintln!("nothing is stored that was asked for, in namespace {}", cluster.namespace);
     }
     Ok(*ended)
+}
+
+/// The Node of a record, as it would be seen among all others: one that does not have what records are filed under has none, and one
+/// may not be the only one to claim it.
+async fn seen_node(cluster: &Cluster, found: &Found) -> Result<Option<Seen>> {
+    let Some(node) = found.node.as_ref().filter(|node| !node.extras.is_unidentified) else { return Ok(None) };
+    let mut seen = Seen::of(node, &cluster.rules);
+    if cluster.rules.identity != IdentityBy::Name && found.record.is_some() {
+        seen.is_contested = cluster.claimants(&found.filed_under).await?.0.len() > 1;
+    }
+    Ok(Some(seen))
 }
 
 /// All Nodes, by what their records are filed under.
@@ -146,7 +175,7 @@ async fn seen_nodes(cluster: &Cluster) -> Result<HashMap<String, Seen>> {
         let filed_under = node.extras.identity.unwrap_or(node.name);
         nodes.entry(filed_under).and_modify(|first| first.is_contested = true).or_insert(seen);
     };
-    cluster.node_source(Sight::WhatIsThere).list(each).await?;
+    cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE).list(each).await?;
     Ok(std::mem::take(&mut *nodes.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 

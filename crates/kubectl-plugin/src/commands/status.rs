@@ -29,7 +29,8 @@ use self::memory::Memory;
 use self::report::{Limits, Report};
 use self::shards::Scope;
 use crate::Ended;
-use crate::cli::Format;
+use crate::advice::Advice;
+use crate::cli::{Format, Global};
 use crate::cluster::Cluster;
 use crate::output;
 
@@ -66,7 +67,8 @@ pub struct Args {
 
 /// Takes looks, and remembers what it needs from one to the next.
 struct Observer<'a> {
-    cluster: &'a Cluster,
+    cluster: Cluster,
+    global: &'a Global,
     args: &'a Args,
     scope: Option<String>,
     memory: Memory,
@@ -74,17 +76,23 @@ struct Observer<'a> {
 
 impl Observer<'_> {
     async fn look(&mut self) -> Result<Report> {
-        let look = Look::take(self.cluster, self.args.nodes.as_ref()).await?;
+        let look = Look::take(&self.cluster, self.args.nodes.as_ref()).await?;
         let limits = Limits { patience: self.args.patience, overdue: self.args.overdue };
         let scope = self.scope.as_deref().map_or(Scope::All, Scope::Only);
         let namespace = &self.cluster.namespace;
         Ok(Report::of(look, &mut self.memory, limits, namespace, scope, Instant::now()))
     }
+
+    /// The same, by the rules that hold by now.
+    async fn look_anew(&mut self) -> Result<Report> {
+        self.cluster.reread_rules(self.global).await?;
+        self.look().await
+    }
 }
 
-pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
+pub(crate) async fn run(cluster: Cluster, global: &Global, args: Args) -> Result<Ended> {
     let scope = args.nodes.as_ref().map(lease::scope);
-    let mut observer = Observer { cluster, args: &args, scope, memory: Memory::default() };
+    let mut observer = Observer { cluster, global, args: &args, scope, memory: Memory::default() };
     if args.watch {
         return watch(&mut observer).await;
     }
@@ -94,7 +102,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         tokio::time::sleep(args.patience).await;
         report = observer.look().await?;
     }
-    print(&report, args.output, &mut io::stdout().lock())?;
+    print(&report, &observer.cluster.advice, args.output, &mut io::stdout().lock())?;
     Ok(if report.healthy { Ended::Well } else { Ended::Unwell })
 }
 
@@ -104,10 +112,10 @@ async fn watch(observer: &mut Observer<'_>) -> Result<Ended> {
     let looks = async {
         loop {
             let began = Instant::now();
-            let seen = observer.look().await;
+            let seen = if is_first { observer.look().await } else { observer.look_anew().await };
             let mut block = Vec::new();
             match seen {
-                Ok(report) => print(&report, observer.args.output, &mut block)?,
+                Ok(report) => print(&report, &observer.cluster.advice, observer.args.output, &mut block)?,
                 // Then there is nothing to be kept up to date.
                 Err(error) if is_first => return Err(error),
                 Err(error) => eprintln!("error: {error:#}"),
@@ -130,9 +138,9 @@ fn show_next(block: &[u8], format: Format, is_first: bool) -> io::Result<()> {
     const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
     let mut out = io::stdout().lock();
     let before: &[u8] = match format {
-        Format::Table | Format::Wide if io::stdout().is_terminal() => CLEAR,
+        Format::Table if io::stdout().is_terminal() => CLEAR,
         Format::Yaml if !is_first => b"---\n",
-        Format::Table | Format::Wide if !is_first => b"\n",
+        Format::Table if !is_first => b"\n",
         _ => b"",
     };
     // At once, lest it flickers.
@@ -140,9 +148,9 @@ fn show_next(block: &[u8], format: Format, is_first: bool) -> io::Result<()> {
     out.flush()
 }
 
-fn print(report: &Report, format: Format, out: &mut impl Write) -> Result<()> {
+fn print(report: &Report, advice: &Advice, format: Format, out: &mut impl Write) -> Result<()> {
     if !output::write_for_machines(format, report, out)? {
-        out.write_all(show::text(report, Timestamp::now()).as_bytes())?;
+        out.write_all(show::text(report, Timestamp::now(), advice).as_bytes())?;
     }
     Ok(())
 }

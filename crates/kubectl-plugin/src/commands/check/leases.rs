@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use label_storage_runtime::call::Error;
 use label_storage_runtime::lease::{self, Held, LIFETIME};
-use tokio::time::Instant;
 
-use super::clock::{Renewal, Times};
+use super::clock::{Renewal, TOLERANCE, Times};
 use super::{Checked, Finding, Look, sets};
+use crate::liveness::Vigil;
 
 /// How many of a kind are told one by one.
 const ENOUGH: usize = 5;
@@ -18,14 +17,15 @@ const ENOUGH: usize = 5;
 type Group = (NonZeroU32, String);
 
 pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec<Renewal>, Checked) {
-    let (held, renewals) = match watch(look, times).await {
-        Ok(seen) => seen,
+    let vigil = match watch(look, times).await {
+        Ok(vigil) => vigil,
         Err(error) => {
             let findings = vec![Finding::unknown("who works on which shard", error.to_string())];
             return (Vec::new(), Checked::new("leases", "", findings));
         }
     };
-    let renewed: BTreeSet<&str> = renewals.keys().map(String::as_str).collect();
+    let alive = vigil.all.iter().filter(|held| vigil.is_alive(held));
+    let renewed: BTreeSet<&str> = alive.map(|held| held.name.as_str()).collect();
     let mut findings = Vec::new();
     for daemon in ["storer", "restorer"] {
         let flags = sets.of(daemon).and_then(|set| set.flags.as_ref());
@@ -35,55 +35,35 @@ pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec
         }
         let expected =
             flags.map(|flags| (flags.replicas, flags.nodes.as_ref().map(lease::scope).unwrap_or_default()));
-        let of_daemon: Vec<_> =
-            held.iter().filter(|held| held.daemon == daemon && held.index < held.replicas.get()).collect();
+        let of_daemon: Vec<_> = vigil
+            .all
+            .iter()
+            .filter(|held| held.daemon == daemon && held.index < held.replicas.get())
+            .collect();
         findings.extend(judge(&look.namespace, daemon, &of_daemon, &renewed, expected));
     }
     let summary = format!("{} shards, each held and renewed", renewed.len());
-    let renewals = renewals.into_values().collect();
-    (renewals, Checked::new("leases", summary, findings))
+    (clocks(&vigil, times), Checked::new("leases", summary, findings))
 }
 
-/// All leases, and those that are renewed, by name. That a lease is renewed can be seen at a glance where clocks agree; where
-/// they seem not to, it is watched for as long as the daemons would.
-async fn watch(
-    look: &Look,
-    times: &Times,
-) -> Result<(Vec<Held>, BTreeMap<String, Renewal>), label_storage_runtime::call::Error> {
-    const GLANCE: std::ops::RangeInclusive<i64> = -5..=2;
-    let list = async || lease::all_held(look.client.clone(), &look.namespace).await;
-    let ahead = |renewed_at: Timestamp| renewed_at.duration_since(times.now());
-    let first = list().await?;
-    let mut last: BTreeMap<String, Option<Timestamp>> = BTreeMap::new();
-    let mut renewed = BTreeMap::new();
-    let see = |held: &Held, is_new: bool, renewed: &mut BTreeMap<String, Renewal>| {
-        let (Some(holder), Some(renewed_at)) = (&held.claim.holder, held.claim.renewed_at) else { return };
-        let ahead: SignedDuration = ahead(renewed_at);
-        if is_new || GLANCE.contains(&ahead.as_secs()) {
-            renewed.entry(held.name.clone()).or_insert(Renewal { holder: holder.clone(), ahead });
-        }
+/// Looks at all leases, for as long as the daemons would where they do not seem to be renewed.
+async fn watch(look: &Look, times: &Times) -> Result<Vigil, Error> {
+    let is_clear =
+        |vigil: &Vigil| vigil.all.iter().all(|held| held.claim.holder.is_none() || vigil.is_alive(held));
+    let waits =
+        || eprintln!("waiting for up to {} s, to see whether all leases are renewed", LIFETIME.as_secs());
+    Vigil::keep(&look.client, &look.namespace, || times.now(), is_clear, LIFETIME, waits).await
+}
+
+/// How far the clocks of holders are off. Of a renewal that was not seen it is not known when it was made.
+fn clocks(vigil: &Vigil, times: &Times) -> Vec<Renewal> {
+    let ahead = |held: &Held| {
+        let (holder, renewed_at) = (held.claim.holder.clone()?, held.claim.renewed_at?);
+        let seen = vigil.renewed.get(&held.name).copied();
+        let ahead = renewed_at.duration_since(seen.unwrap_or_else(|| times.now()));
+        (seen.is_some() || ahead.abs() <= TOLERANCE).then_some(Renewal { holder, ahead })
     };
-    for held in &first {
-        see(held, false, &mut renewed);
-        last.insert(held.name.clone(), held.claim.renewed_at);
-    }
-    let is_open = |held: &&Held, renewed: &BTreeMap<String, Renewal>| {
-        held.claim.holder.is_some() && !renewed.contains_key(&held.name)
-    };
-    let deadline = Instant::now() + LIFETIME;
-    let mut all = first;
-    if all.iter().any(|held| is_open(&held, &renewed)) {
-        eprintln!("waiting for up to {} s, to see whether all leases are renewed", LIFETIME.as_secs());
-    }
-    while all.iter().any(|held| is_open(&held, &renewed)) && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        all = list().await?;
-        for held in &all {
-            let is_new = last.insert(held.name.clone(), held.claim.renewed_at) != Some(held.claim.renewed_at);
-            see(held, is_new, &mut renewed);
-        }
-    }
-    Ok((all, renewed))
+    vigil.all.iter().filter_map(ahead).collect()
 }
 
 /// What is wrong with the leases of one daemon.
@@ -189,6 +169,7 @@ mod tests {
             replicas: NonZeroU32::new(replicas).expect("not 0"),
             scope: String::new(),
             version: None,
+            acquired_at: None,
             claim: Claim {
                 holder: holder.map(str::to_owned),
                 home: Some(home),

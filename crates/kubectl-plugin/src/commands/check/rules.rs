@@ -5,6 +5,7 @@ use kube::Api;
 use label_storage::rules::Draft;
 
 use super::{Checked, Finding, Judged, Look, why};
+use crate::advice::quoted;
 use crate::cli::Global;
 use crate::cluster::RULES;
 
@@ -14,10 +15,13 @@ pub(super) async fn check(look: &Look, global: &Global) -> (Judged, Checked) {
     if let Some(path) = &global.config {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
         let draft = text.and_then(|text| Draft::from_yaml(&text).map_err(|error| error.to_string()));
-        let path = path.display();
+        let path = path.display().to_string();
         return match draft {
             Ok(draft) => (Some(draft.rules()), checked(format!("{path} can be used"), Vec::new())),
-            Err(error) => (None, checked(String::new(), vec![Finding::error(format!("{path}: {error}"))])),
+            Err(error) => {
+                let edit = format!("\"${{EDITOR:-vi}}\" {}", quoted(&path));
+                (None, checked(String::new(), vec![Finding::error(format!("{path}: {error}")).mend(edit)]))
+            }
         };
     }
     let namespace = &look.namespace;

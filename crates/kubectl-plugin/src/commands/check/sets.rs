@@ -73,7 +73,6 @@ async fn one<D: Daemon>(look: &Look, daemon: &str, findings: &mut Vec<Finding>) 
             return None;
         }
     };
-    findings.extend(pods(namespace, daemon, &set));
     let spec = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let container = spec.and_then(|spec| spec.containers.iter().find(|one| one.name == daemon));
     let flags = container.map(|container| flags::<D>(daemon, container));
@@ -93,6 +92,7 @@ async fn one<D: Daemon>(look: &Look, daemon: &str, findings: &mut Vec<Finding>) 
         }
         Some(Ok(flags)) => Some(flags),
     };
+    findings.extend(pods(namespace, daemon, &set, flags.as_ref()));
     if let Some(flags) = &flags {
         findings.extend(told(look, daemon, &set, flags));
     }
@@ -134,13 +134,21 @@ fn flags<D: Daemon>(daemon: &str, container: &Container) -> Result<Common, Strin
 }
 
 /// Whether its pods are there.
-fn pods(namespace: &str, daemon: &str, set: &StatefulSet) -> Option<Finding> {
+fn pods(namespace: &str, daemon: &str, set: &StatefulSet, flags: Option<&Common>) -> Option<Finding> {
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let ready = set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
     let show =
         format!("kubectl describe pods --namespace {namespace} --selector app.kubernetes.io/name={daemon}");
     match (wanted, ready) {
-        (0, _) => Some(Finding::error(format!("the {daemon} is stopped: its StatefulSet has 0 replicas"))),
+        (0, _) => {
+            // As many as each is told that there are; not by `kubectl scale`, which a policy refuses.
+            let told = flags.map_or(1, |flags| flags.replicas.get());
+            let patch = format!(r#"{{"spec":{{"replicas":{told}}}}}"#);
+            let start =
+                format!("kubectl patch statefulset {daemon} --namespace {namespace} --patch '{patch}'");
+            let message = format!("the {daemon} is stopped: its StatefulSet has 0 replicas");
+            Some(Finding::error(message).mend(start))
+        }
         (wanted, 0) => Some(Finding::error(format!("of {wanted} {daemon} pods none is ready")).mend(show)),
         (wanted, ready) if ready < wanted => {
             Some(Finding::warning(format!("of {wanted} {daemon} pods {ready} are ready")).mend(show))
@@ -174,13 +182,39 @@ fn told(look: &Look, daemon: &str, set: &StatefulSet, flags: &Common) -> Vec<Fin
         );
     }
     if flags.dry_run {
-        findings.push(Finding::warning(format!("the {daemon} runs with --dry-run, and writes nothing")));
+        let message = format!("the {daemon} runs with --dry-run, and writes nothing");
+        findings.push(Finding::warning(message).mend(for_good(namespace, daemon, set)));
     }
     if let Some(nodes) = &flags.nodes {
         let message = format!("the {daemon} is for nodes like {:?} alone (--nodes)", nodes.glob().glob());
         findings.push(Finding::note(message));
     }
     findings
+}
+
+/// What takes --dry-run away, wherever it was said.
+fn for_good(namespace: &str, daemon: &str, set: &StatefulSet) -> String {
+    let spec = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let container = containers.iter().position(|container| container.name == daemon);
+    let argument = container.and_then(|container| {
+        let argument = containers[container].args.iter().flatten().position(|arg| arg == "--dry-run")?;
+        Some((container, argument))
+    });
+    match argument {
+        Some((container, argument)) => {
+            let path = format!("/spec/template/spec/containers/{container}/args/{argument}");
+            let patch = format!(
+                r#"[{{"op":"test","path":"{path}","value":"--dry-run"}},{{"op":"remove","path":"{path}"}}]"#
+            );
+            format!(
+                "kubectl patch statefulset {daemon} --namespace {namespace} --type json --patch '{patch}'"
+            )
+        }
+        None => {
+            format!("kubectl set env statefulset {daemon} --namespace {namespace} LABEL_STORAGE_DRY_RUN-")
+        }
+    }
 }
 
 /// Whether both are of the same version, and by the same rules, and whether this is.

@@ -24,12 +24,9 @@ pub(super) fn facts(case: &Case<'_>) -> Vec<String> {
                 None => ", not marked as restored",
             };
             let generation = node.restored_from().filter(|it| *it != u64::MAX).map(|it| it.to_string());
-            format!(
-                "Node {} is there: uid {}{marker}{}.",
-                node.name,
-                node.uid,
-                generation.unwrap_or_default()
-            )
+            let since = case.created_at.map(|at| format!(" since {}", case.ago(at))).unwrap_or_default();
+            let (name, uid, generation) = (&node.name, &node.uid, generation.unwrap_or_default());
+            format!("Node {name} is there{since}: uid {uid}{marker}{generation}.")
         }
     }];
     if let Some(problem) = found.record.as_ref().and_then(label_storage_runtime::records::Found::complaint) {

@@ -105,36 +105,41 @@ fn changes(case: &Case<'_>, plan: &Plan) -> Vec<String> {
 
 /// What would have to happen for the restorer to do something else.
 pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
-    let (node, namespace) = (&case.found.name, &case.cluster.namespace);
-    let withholds_trust = plan.patch.as_ref().is_some_and(|patch| {
+    let (node, advice) = (&case.found.name, &case.cluster.advice);
+    let withholds_now = plan.patch.as_ref().is_some_and(|patch| {
         patch.withheld.iter().any(|it| matches!(it.why, Why::OtherMachine | Why::MachineUnknown))
     });
+    let has_withheld = case.found.record().is_some_and(|record| !record.more.withheld.is_empty());
     let mut steps = match plan.reason {
-        _ if !case.rivals.is_empty() => Vec::new(),
+        _ if !case.rivals.is_empty() => return Vec::new(),
         Reason::Returned | Reason::ReturnedWhole => {
-            vec![step("to have it restored at once", format!("kubectl label-storage restore {node}"))]
+            vec![step("to have it restored at once", advice.plugin(&format!("restore {node}")))]
         }
         Reason::OtherMachine => vec![
             step(
-                "to have this machine start anew, give up what is stored",
-                format!("kubectl label-storage forget {node}"),
+                "to give this machine what the other had",
+                advice.plugin(&format!("restore {node} --other-machine")),
             ),
             step(
-                "to have it restored, switch the fence off (identity.fence)",
-                format!("kubectl -n {namespace} edit configmap label-storage-rules"),
+                "to have this machine start anew, give up what is stored",
+                advice.plugin(&format!("forget {node}")),
+            ),
+            step(
+                "to have no fence (identity.fence)",
+                advice.in_namespace("edit configmap label-storage-rules"),
             ),
         ],
         Reason::SameIncarnation | Reason::AlreadyRestored
             if !case.found.record().is_none_or(|record| record.more.history.is_empty()) =>
         {
-            vec![step("to have an earlier version back", format!("kubectl label-storage history {node}"))]
+            vec![step("to have an earlier version back", advice.plugin(&format!("history {node}")))]
         }
         _ => Vec::new(),
     };
-    if withholds_trust {
+    if withholds_now || has_withheld && plan.reason != Reason::Ignored {
         steps.push(step(
-            "to trust this machine with what is withheld, label it by hand",
-            format!("kubectl label node {node} KEY=VALUE"),
+            "to trust this machine with what is withheld",
+            advice.plugin(&format!("restore {node} --trust")),
         ));
     }
     steps

@@ -2,23 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use label_storage::shard;
 use label_storage_runtime::call::Error;
-use label_storage_runtime::lease::{Held, LIFETIME, all_held};
+use label_storage_runtime::lease::Held;
 
+use crate::advice::Advice;
 use crate::cluster::Cluster;
+use crate::liveness::Vigil;
 use crate::output::age;
 
 /// The daemons, as they call themselves.
 const DAEMONS: [&str; 2] = ["storer", "restorer"];
 
+/// For how long to look whether a lease is renewed that does not seem to be: holders do that every two seconds.
+const PATIENCE: Duration = Duration::from_secs(6);
+
 /// The leases of the shards that a Node is in.
 pub(super) struct Holders {
     namespace: String,
+    advice: Advice,
     filed_under: String,
-    leases: Result<Vec<Held>, Error>,
+    leases: Result<Vigil, Error>,
 }
 
 /// Replicas that share their work: of one daemon, one number and one `--nodes`.
@@ -27,8 +34,18 @@ type Group<'a> = (NonZeroU32, &'a str);
 impl Holders {
     /// Reads all leases; where that is not allowed, it is said where they would be shown.
     pub(super) async fn read(cluster: &Cluster, filed_under: &str) -> Self {
-        let leases = all_held(cluster.client.clone(), &cluster.namespace).await;
-        Self { namespace: cluster.namespace.clone(), filed_under: filed_under.to_owned(), leases }
+        let is_clear = |vigil: &Vigil| {
+            !DAEMONS.iter().any(|daemon| {
+                let own: Vec<_> = own(vigil, daemon, filed_under).filter_map(|(_, held)| held).collect();
+                let is_held = own.iter().any(|held| held.claim.holder.is_some());
+                is_held && !own.iter().any(|held| vigil.is_alive(held))
+            })
+        };
+        let waits = || eprintln!("looking for up to {} s whether leases are renewed", PATIENCE.as_secs());
+        let (client, namespace) = (&cluster.client, &cluster.namespace);
+        let leases = Vigil::keep(client, namespace, Timestamp::now, is_clear, PATIENCE, waits).await;
+        let (namespace, advice) = (cluster.namespace.clone(), cluster.advice.clone());
+        Self { namespace, advice, filed_under: filed_under.to_owned(), leases }
     }
 
     /// Whether they could be read.
@@ -38,42 +55,32 @@ impl Holders {
 
     /// Since when the clock of the storer that works on it goes right.
     pub(super) fn steady_since(&self) -> Option<Timestamp> {
-        self.own("storer").filter_map(|(_, held)| held?.claim.steady_since).max()
+        let vigil = self.leases.as_ref().ok()?;
+        own(vigil, "storer", &self.filed_under).filter_map(|(_, held)| held?.claim.steady_since).max()
     }
 
     /// Whether both daemons work on it.
-    pub(super) fn is_worked_on(&self, now: Timestamp) -> bool {
-        DAEMONS
-            .iter()
-            .all(|daemon| self.own(daemon).any(|(_, held)| held.is_some_and(|held| is_alive(held, now))))
-    }
-
-    /// The leases of its shards: for each group of replicas one, unless nobody ever took it.
-    fn own(&self, daemon: &str) -> impl Iterator<Item = (Group<'_>, Option<&Held>)> {
-        let mut own = BTreeMap::<Group<'_>, Option<&Held>>::new();
-        for held in self.leases.iter().flatten().filter(|held| held.daemon == daemon) {
-            let mine = own.entry((held.replicas, &held.scope)).or_default();
-            if held.index == shard(&self.filed_under, held.replicas) {
-                *mine = Some(held);
-            }
-        }
-        own.into_iter()
+    pub(super) fn is_worked_on(&self) -> bool {
+        let Ok(vigil) = &self.leases else { return false };
+        let is_alive = |held: Option<&Held>| held.is_some_and(|held| vigil.is_alive(held));
+        DAEMONS.iter().all(|daemon| own(vigil, daemon, &self.filed_under).any(|(_, held)| is_alive(held)))
     }
 
     /// In words.
     pub(super) fn sentences(&self, now: Timestamp) -> Vec<String> {
-        if let Err(error) = &self.leases {
-            return vec![format!("Nobody can tell from here: {error}.")];
-        }
+        let vigil = match &self.leases {
+            Ok(vigil) => vigil,
+            Err(error) => return vec![format!("Nobody can tell from here: {error}.")],
+        };
+        let is_alive = |held: Option<&Held>| held.is_some_and(|held| vigil.is_alive(held));
         let mut lines = Vec::new();
         for daemon in DAEMONS {
-            let all: Vec<_> = self.own(daemon).collect();
-            let is_some_alive = all.iter().any(|(_, held)| held.is_some_and(|held| is_alive(held, now)));
+            let all: Vec<_> = own(vigil, daemon, &self.filed_under).collect();
+            let is_some_alive = all.iter().any(|(_, held)| is_alive(*held));
             // Those of another number of replicas are left from before.
-            let shown =
-                all.iter().filter(|(_, held)| !is_some_alive || held.is_some_and(|held| is_alive(held, now)));
+            let shown = all.iter().filter(|(_, held)| !is_some_alive || is_alive(*held));
             lines.extend(shown.map(|(group, held)| {
-                sentence(daemon, *group, shard(&self.filed_under, group.0), *held, now)
+                sentence(daemon, *group, shard(&self.filed_under, group.0), *held, is_alive(*held), now)
             }));
             if all.is_empty() {
                 lines.push(format!(
@@ -81,21 +88,28 @@ impl Holders {
                     self.namespace
                 ));
             } else if !is_some_alive {
-                lines.push(format!(
-                    "So no {daemon} works on it: see `kubectl -n {} get pods,leases`.",
-                    self.namespace
-                ));
+                let look = self.advice.in_namespace("get pods,leases");
+                lines.push(format!("So no {daemon} works on it: see `{look}`."));
             }
         }
         lines
     }
 }
 
-/// As far as clocks agree: replicas do not go by them, and people may.
-fn is_alive(held: &Held, now: Timestamp) -> bool {
-    let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or(SignedDuration::MAX);
-    let is_fresh = |at: Timestamp| now.duration_since(at) < lifetime;
-    held.claim.holder.is_some() && held.claim.renewed_at.is_some_and(is_fresh)
+/// The leases of the shards that something is in: for each group of replicas one, unless nobody ever took it.
+fn own<'a>(
+    vigil: &'a Vigil,
+    daemon: &str,
+    filed_under: &str,
+) -> impl Iterator<Item = (Group<'a>, Option<&'a Held>)> + use<'a> {
+    let mut own = BTreeMap::<Group<'_>, Option<&Held>>::new();
+    for held in vigil.all.iter().filter(|held| held.daemon == daemon) {
+        let mine = own.entry((held.replicas, &held.scope)).or_default();
+        if held.index == shard(filed_under, held.replicas) {
+            *mine = Some(held);
+        }
+    }
+    own.into_iter()
 }
 
 fn sentence(
@@ -103,6 +117,7 @@ fn sentence(
     (replicas, scope): Group<'_>,
     index: u32,
     held: Option<&Held>,
+    is_alive: bool,
     now: Timestamp,
 ) -> String {
     let only = if scope.is_empty() { "" } else { ", for nodes that its --nodes matches" };
@@ -112,9 +127,10 @@ fn sentence(
     let renewed = renewed.unwrap_or_else(|| "at no known time".to_owned());
     match &held.claim.holder {
         None => format!("{shard}: released {renewed}, and nobody has taken it since."),
-        Some(holder) if is_alive(held, now) => {
+        Some(holder) if is_alive => {
             let adopted = if held.claim.home == Some(index) { "" } else { ", which has adopted it" };
-            format!("{shard}: held by {holder}{adopted}, renewed {renewed}.")
+            let since = held.acquired_at.map(|at| format!(" for {}", age(now.duration_since(at))));
+            format!("{shard}: held by {holder}{}{adopted}, renewed {renewed}.", since.unwrap_or_default())
         }
         Some(holder) => format!("{shard}: last held by {holder}, and last renewed {renewed}."),
     }
@@ -122,39 +138,18 @@ fn sentence(
 
 #[cfg(test)]
 mod tests {
-    use label_storage_runtime::lease::Claim;
-
     use super::*;
+    use crate::liveness::tests::held;
 
     const NOW: i64 = 1000;
 
-    /// A lease of a shard of so many, renewed at this second.
-    fn held(daemon: &str, (index, replicas): (u32, u32), holder: Option<&str>, renewed_at: i64) -> Held {
-        let claim = Claim {
-            holder: holder.map(str::to_owned),
-            home: Some(0),
-            position: None,
-            steady_since: None,
-            renewed_at: Timestamp::from_second(renewed_at).ok(),
-        };
-        let replicas = NonZeroU32::new(replicas).expect("not zero");
-        Held {
-            name: String::new(),
-            version: None,
-            daemon: daemon.to_owned(),
-            index,
-            replicas,
-            scope: String::new(),
-            claim,
-        }
-    }
-
     fn told(leases: Vec<Held>) -> (bool, Vec<String>) {
+        let now = Timestamp::from_second(NOW).expect("a time");
+        let mut vigil = Vigil::default();
+        vigil.look(leases, now);
         let (namespace, filed_under) = ("ns".to_owned(), "node-1".to_owned());
-        let (holders, now) =
-            (Holders { namespace, filed_under, leases: Ok(leases) }, Timestamp::from_second(NOW));
-        let now = now.expect("a time");
-        (holders.is_worked_on(now), holders.sentences(now))
+        let holders = Holders { namespace, advice: Advice::default(), filed_under, leases: Ok(vigil) };
+        (holders.is_worked_on(), holders.sentences(now))
     }
 
     #[test]
@@ -162,20 +157,24 @@ mod tests {
         // Of two shards, the second is its own.
         assert_eq!(shard("node-1", NonZeroU32::new(2).expect("not zero")), 1);
         let restorer = || held("restorer", (0, 1), Some("r"), NOW);
-        let (is_worked_on, lines) = told(vec![held("storer", (1, 2), Some("s"), NOW - 3), restorer()]);
+        let storer = Held {
+            acquired_at: Timestamp::from_second(NOW - 300).ok(),
+            ..held("storer", (1, 2), Some("s"), NOW - 3)
+        };
+        let (is_worked_on, lines) = told(vec![storer, restorer()]);
         assert!(is_worked_on);
         assert_eq!(
             lines,
             [
-                "The storers' shard 1 of 2: held by s, which has adopted it, renewed 3s ago.",
+                "The storers' shard 1 of 2: held by s for 5m, which has adopted it, renewed 3s ago.",
                 "The restorers' shard 0 of 1: held by r, renewed 0s ago."
             ]
         );
         for (storer, says) in [
             (held("storer", (0, 2), Some("s"), NOW), "The storers' shard 1 of 2: nobody has taken it."),
             (
-                held("storer", (1, 2), Some("s"), NOW - 15),
-                "The storers' shard 1 of 2: last held by s, and last renewed 15s ago.",
+                held("storer", (1, 2), Some("s"), NOW - 16),
+                "The storers' shard 1 of 2: last held by s, and last renewed 16s ago.",
             ),
             (
                 held("storer", (1, 2), None, NOW - 1),

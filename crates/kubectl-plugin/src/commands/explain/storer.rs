@@ -1,7 +1,8 @@
 //! The storer's side.
 
 use label_storage::record::NODE_RESOURCE_VERSION;
-use label_storage::store::{Action, Plan, Reason, Stored};
+use label_storage::rules::IdentityBy;
+use label_storage::store::{Action, Plan, Reason, Stored, TOMBSTONE_LIFETIME};
 use label_storage::{Labels, Record};
 use label_storage_runtime::records;
 
@@ -21,7 +22,11 @@ pub(super) fn decision(case: &Case<'_>, plan: &Plan, record: Option<&records::Fo
             format!("creates configmap {} with {} kept", case.record_name(), record.labels.len())
         }
         Action::Replace(_) => format!("replaces configmap {}", case.record_name()),
-        Action::Delete => format!("deletes configmap {}", case.record_name()),
+        Action::Delete => format!(
+            "deletes configmap {} once it has seen it unchanged for {} s",
+            case.record_name(),
+            TOMBSTONE_LIFETIME.as_secs()
+        ),
     };
     let is_empty = before.is_some_and(Record::is_empty);
     let (place, because) = why(plan.reason, is_empty);
@@ -87,7 +92,7 @@ fn why(reason: Reason, is_empty: bool) -> (&'static str, &'static str) {
         }
         Reason::RecordUnreadable => (RECORD, "The record can't be read, and is left for a person."),
         Reason::EmptyForNow | Reason::EmptyForGood => {
-            (ROW_9, "Nothing is left in the record: it goes once the storer has seen it unchanged for 30 s.")
+            (ROW_9, "Nothing is left in the record that could come back.")
         }
         Reason::LastWords => (ROW_5, "The node was deleted: these were its last labels."),
         Reason::LeftUnrestored => (ROW_6, "The node was deleted before it was restored."),
@@ -110,8 +115,9 @@ fn why(reason: Reason, is_empty: bool) -> (&'static str, &'static str) {
 
 /// What would have to happen for the storer to do something else.
 pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
-    let (node, rules, namespace) = (&case.found.name, &case.cluster.rules, &case.cluster.namespace);
+    let (node, rules, advice) = (&case.found.name, &case.cluster.rules, &case.cluster.advice);
     let (record, argument) = (case.record_name(), case.argument());
+    let label = advice.kubectl(&format!("label node {node} KEY=VALUE"));
     match plan.reason {
         _ if !case.rivals.is_empty() => vec![step(
             format!(
@@ -121,55 +127,51 @@ pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
             format!("what the rules go by, which is {}", rules.identity),
         )],
         Reason::UpToDate | Reason::FirstSeen => {
-            vec![step(
-                "to have something else stored, change the node",
-                format!("kubectl label node {node} KEY=VALUE"),
-            )]
+            vec![step("to have something else stored, change the node", label)]
         }
-        Reason::NoLabels => {
-            vec![step(
-                "to have a record, give the node a label",
-                format!("kubectl label node {node} KEY=VALUE"),
-            )]
-        }
+        Reason::NoLabels => vec![step("to have a record, give the node a label", label)],
         Reason::Ignored => vec![step(
             "to have it handled again",
-            format!("kubectl annotate node {node} label-storage/ignore-"),
+            advice.kubectl(&format!("annotate node {node} label-storage/ignore-")),
         )],
         Reason::NotSelected if rules.opt_in => vec![step(
             "to have a record, have the node say what to keep",
-            format!("kubectl annotate node {node} label-storage/keep='*'"),
+            advice.kubectl(&format!("annotate node {node} label-storage/keep='*'")),
         )],
         Reason::NotSelected => vec![step(
             format!("to have a record, label the node so that it matches {:?}", rules.selector.to_string()),
-            format!("kubectl label node {node} KEY=VALUE"),
+            label,
         )],
         Reason::NoIdentity => vec![step(
             format!("to have a record, the node needs what the rules go by ({})", rules.identity),
-            format!("kubectl describe node {node}"),
+            advice.kubectl(&format!("describe node {node}")),
         )],
         Reason::RecordUnreadable => vec![
-            step("to mend the record", format!("kubectl -n {namespace} edit configmap {record}")),
-            step("or to give it up", format!("kubectl -n {namespace} delete configmap {record}")),
+            step("to mend the record", advice.in_namespace(&format!("edit configmap {record}"))),
+            step("or to give it up", advice.in_namespace(&format!("delete configmap {record}"))),
         ],
         Reason::ViewOlderThanRecord => vec![step(
             "if the record was copied from another cluster",
-            format!("kubectl -n {namespace} annotate configmap {record} {NODE_RESOURCE_VERSION}-"),
+            advice.in_namespace(&format!("annotate configmap {record} {NODE_RESOURCE_VERSION}-")),
         )],
-        Reason::Away | Reason::Departed => vec![
-            step(
-                "to change what it comes back with",
-                format!("kubectl label-storage set {argument} KEY=VALUE KEY-"),
-            ),
-            step("to have it come back with nothing", format!("kubectl label-storage forget {argument}")),
-            step(
-                "if it comes back under another name",
-                format!("kubectl label-storage rename {argument} NEW"),
-            ),
-        ],
+        Reason::Away | Reason::Departed => {
+            let mut steps = vec![
+                step(
+                    "to change what it comes back with",
+                    advice.plugin(&format!("set {argument} KEY=VALUE KEY-")),
+                ),
+                step("to have it come back with nothing", advice.plugin(&format!("forget {argument}"))),
+            ];
+            // By anything else it is the same machine under any name.
+            steps.extend((rules.identity == IdentityBy::Name).then(|| {
+                let rename = advice.plugin(&format!("rename {argument} NEW"));
+                step("if it comes back under another name", rename)
+            }));
+            steps
+        }
         Reason::RetentionOver => vec![step(
             "to keep it, have a longer retention",
-            format!("kubectl -n {namespace} edit configmap label-storage-rules"),
+            advice.in_namespace("edit configmap label-storage-rules"),
         )],
         _ => Vec::new(),
     }

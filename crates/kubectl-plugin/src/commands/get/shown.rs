@@ -13,7 +13,8 @@ use label_storage::{Labels, Node, Record, Rules};
 use label_storage_runtime::records;
 use serde::Serialize;
 
-use crate::output::age;
+use crate::advice::{Advice, quoted};
+use crate::output::{age, plain};
 
 /// A Node, as far as its record's state depends on it.
 pub(super) struct Seen {
@@ -192,7 +193,7 @@ impl Shown {
     }
 
     /// All of it, for people.
-    pub(super) fn to_text(&self, now: Timestamp) -> String {
+    pub(super) fn to_text(&self, now: Timestamp, advice: &Advice) -> String {
         let ago = |at: Timestamp| format!("{} ago ({at:.0})", age(now.duration_since(at)));
         let mut lines = Vec::new();
         let mut say = |what: &str, text: String| lines.push(format!("{:<13} {text}", format!("{what}:")));
@@ -218,7 +219,9 @@ impl Shown {
             say("Machine", parts.collect::<Vec<_>>().join(", "));
         }
         if self.history > 0 {
-            say("History", format!("{} earlier: kubectl label-storage history {}", self.history, self.node));
+            let name = self.filed_under.as_deref().filter(|_| self.state == State::Departed);
+            let history = advice.plugin(&format!("history {}", quoted(name.unwrap_or(&self.node))));
+            say("History", format!("{} earlier: {history}", self.history));
         }
         if let Some(problem) = &self.problem {
             say("Problem", problem.clone());
@@ -226,7 +229,7 @@ impl Shown {
         if self.state != State::Unreadable {
             lines.extend(self.kept_lines());
         }
-        lines.iter().map(|line| format!("{line}\n")).collect()
+        lines.iter().map(|line| format!("{}\n", plain(line))).collect()
     }
 
     fn kept_lines(&self) -> Vec<String> {

@@ -1,31 +1,38 @@
 //! Printing records while they come in.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
+use console::measure_text_width;
 use jiff::Timestamp;
 
 use super::shown::{Shown, ShownMachine};
-use crate::cli::Format;
-use crate::output::age;
+use crate::cli::WideFormat as Format;
+use crate::output::{age, plain};
 
 /// So many rows have columns of one width: that of the widest among them, and among those before.
 const BLOCK: usize = 500;
 
+/// So much text is not kept for the sake of columns.
+const LARGE: usize = 1 << 20;
+
 /// Prints records as they come, and keeps no more of them than a block of rows.
-pub(super) struct Stream {
+pub(super) struct Stream<W> {
+    out: W,
     format: Format,
     now: Timestamp,
     shown: usize,
     rows: Vec<Vec<String>>,
+    /// How much text these are.
+    size: usize,
     widths: Vec<usize>,
     /// What went wrong first: nobody can be told while a list is read.
     failed: Option<anyhow::Error>,
 }
 
-impl Stream {
-    pub(super) fn new(format: Format, now: Timestamp) -> Self {
-        Self { format, now, shown: 0, rows: Vec::new(), widths: Vec::new(), failed: None }
+impl<W: Write> Stream<W> {
+    pub(super) fn new(out: W, format: Format, now: Timestamp) -> Self {
+        Self { out, format, now, shown: 0, rows: Vec::new(), size: 0, widths: Vec::new(), failed: None }
     }
 
     /// One more.
@@ -51,14 +58,16 @@ impl Stream {
                 if self.shown == 0 {
                     self.rows.push(self.heads());
                 }
-                self.rows.push(self.row(shown));
-                if self.rows.len() < BLOCK {
+                let row = self.row(shown);
+                self.size += row.iter().map(String::len).sum::<usize>();
+                self.rows.push(row);
+                if self.rows.len() < BLOCK && self.size < LARGE {
                     return Ok(());
                 }
                 self.block()
             }
         };
-        Ok(io::stdout().lock().write_all(text.as_bytes())?)
+        Ok(self.out.write_all(text.as_bytes())?)
     }
 
     /// The rest. Says how many there were.
@@ -73,8 +82,14 @@ impl Stream {
             (Format::Yaml, _) => String::new(),
             (Format::Table | Format::Wide, _) => self.block(),
         };
-        io::stdout().lock().write_all(text.as_bytes())?;
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()?;
         Ok(self.shown)
+    }
+
+    /// Where it was written to.
+    pub(super) fn out(&mut self) -> &mut W {
+        &mut self.out
     }
 
     fn heads(&self) -> Vec<String> {
@@ -107,24 +122,32 @@ impl Stream {
                 shown.problem.clone().unwrap_or_else(|| stored.join(",")),
             ]);
         }
-        row
+        row.iter().map(|cell| plain(cell)).collect()
     }
 
-    /// What has been collected, as text.
+    /// What has been collected, as text. The last column, which may be long, is followed by nothing, so it needs no width.
     fn block(&mut self) -> String {
         let rows = std::mem::take(&mut self.rows);
+        self.size = 0;
         let columns = rows.first().map(Vec::len).unwrap_or_default();
         self.widths.resize(columns.max(self.widths.len()), 0);
         for row in &rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(measure_text_width(cell));
             }
         }
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&self.widths).map(|(cell, &width)| format!("{cell:<width$}   "));
-            format!("{}\n", cells.collect::<String>().trim_end())
-        };
-        rows.iter().map(line).collect()
+        let mut text = String::new();
+        for row in &rows {
+            let mut room = 0;
+            for (cell, width) in row.iter().zip(&self.widths) {
+                text.extend(std::iter::repeat_n(' ', room));
+                text += cell;
+                room = width + 3 - measure_text_width(cell);
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -134,12 +157,15 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_any_before_and_nothing_is_kept() {
-        let mut stream = Stream::new(Format::Table, Timestamp::UNIX_EPOCH);
+        let mut stream = Stream::new(Vec::new(), Format::Table, Timestamp::UNIX_EPOCH);
         let row = |cells: [&str; 2]| Vec::from(cells.map(str::to_owned));
         stream.rows = vec![row(["NODE", "STATE"]), row(["a-long-name", "present"])];
         assert_eq!(stream.block(), "NODE          STATE\na-long-name   present\n");
         stream.rows = vec![row(["b", "pending"])];
         assert_eq!(stream.block(), "b             pending\n");
         assert_eq!(stream.block(), "");
+        let long = "x".repeat(70_000);
+        stream.rows = vec![row(["c", &long]), row(["d", "-"])];
+        assert_eq!(stream.block(), format!("c             {long}\nd             -\n"));
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Standing {
     Differs,
     /// It is to be given its labels back.
     Pending,
+    /// It would be, if it were not another machine, and the rules had no fence.
+    OtherMachine,
     /// Its record can't be read.
     Unreadable,
     /// A person has taken it out of all this.
@@ -30,14 +32,17 @@ pub(super) enum Standing {
     NoIdentity,
 }
 
-/// What the daemons would say of a Node that is there. Whoever looks but once has seen nothing unchanged for any time.
-pub(super) fn judge(node: NodeSummary, stored: Stored<RecordSummary>, now: Timestamp) -> Standing {
+/// What the daemons would say of a Node that is there. Whoever looks but once has seen nothing unchanged for any time. `is_fenced_off`: the
+/// rules have a fence, and the Node is another machine than its record's.
+pub(super) fn judge(
+    node: NodeSummary,
+    stored: Stored<RecordSummary>,
+    is_fenced_off: bool,
+    now: Timestamp,
+) -> Standing {
     // The restorer's word comes first: while it has something to give back, the storer waits.
-    match restore::decide(&node, stored) {
-        restore::Reason::Returned | restore::Reason::ReturnedWhole | restore::Reason::OtherMachine => {
-            return Standing::Pending;
-        }
-        _ => (),
+    if restore::decide(&node, stored) == restore::Reason::Returned {
+        return if is_fenced_off { Standing::OtherMachine } else { Standing::Pending };
     }
     let at =
         Circumstances { now, unchanged_for: Duration::ZERO, retention: Duration::MAX, steady_since: now };
@@ -118,7 +123,9 @@ mod tests {
             (nobody, none, Standing::NoIdentity),
         ] {
             let summary = stored.map(Record::summary);
-            assert_eq!(judge(node.summary(), summary, now), standing, "{node:?} {stored:?}");
+            assert_eq!(judge(node.summary(), summary, false, now), standing, "{node:?} {stored:?}");
+            let fenced_off = if standing == Standing::Pending { Standing::OtherMachine } else { standing };
+            assert_eq!(judge(node.summary(), summary, true, now), fenced_off, "{node:?} {stored:?}");
         }
     }
 }

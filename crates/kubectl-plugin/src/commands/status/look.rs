@@ -8,6 +8,7 @@ use globset::GlobMatcher;
 use jiff::Timestamp;
 use label_storage::Record;
 use label_storage::name::node_in_record_name;
+use label_storage::node::Machine;
 use label_storage::record::Decoded;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
@@ -47,6 +48,8 @@ pub(super) struct Standings {
     pub(super) ignored: usize,
     pub(super) not_selected: usize,
     pub(super) no_identity: usize,
+    /// Those that are another machine than their record's, where the rules have a fence.
+    pub(super) other_machine: Vec<String>,
     /// What several Nodes claim to be, and which.
     pub(super) contested: BTreeMap<String, BTreeSet<String>>,
     /// Those that wait for one of the daemons.
@@ -69,6 +72,8 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: HashMap<Box<str>, Stored<RecordSummary>>,
+    /// Whose they are, where that counts.
+    machines: HashMap<Box<str>, Machine>,
     pub(super) empty: usize,
     pub(super) damaged: usize,
     pub(super) unreadable: usize,
@@ -97,9 +102,12 @@ impl Records {
         if only.is_some_and(|only| !only.is_match(node)) {
             return;
         }
-        let (under, stored) = (Box::from(under), Found::stored(Some(&found)).map(Record::summary));
+        let (under, stored) = (Box::<str>::from(under), Found::stored(Some(&found)).map(Record::summary));
         match &found.content {
             Ok(Decoded { record, damage }) => {
+                if eyes.rules.is_fenced() {
+                    self.machines.insert(under.clone(), record.more.machine.clone());
+                }
                 self.empty += usize::from(record.is_empty());
                 self.damaged += usize::from(!damage.is_empty());
                 let latest = self.latest.as_ref().map(|(at, _)| *at);
@@ -125,6 +133,8 @@ struct Seen {
     name: Option<Box<str>>,
     summary: NodeSummary,
     created_at: Option<Timestamp>,
+    /// Where that counts.
+    machine: Option<Box<Machine>>,
 }
 
 /// All Nodes.
@@ -148,7 +158,7 @@ impl Nodes {
         self.count += 1;
         let summary = node.summary();
         if node.extras.is_unidentified {
-            return self.nobodies.push(judge(summary, Stored::Nothing, now));
+            return self.nobodies.push(judge(summary, Stored::Nothing, false, now));
         }
         let under = node.filed_under();
         if let Some(other) = self.all.get(under) {
@@ -157,7 +167,8 @@ impl Nodes {
             return;
         }
         let name = (under != node.name).then(|| Box::from(node.name.as_str()));
-        self.all.insert(Box::from(under), Seen { name, summary, created_at });
+        let machine = eyes.rules.is_fenced().then(|| Box::new(node.extras.machine.clone()));
+        self.all.insert(Box::from(under), Seen { name, summary, created_at, machine });
     }
 }
 
@@ -178,12 +189,21 @@ impl Standings {
                 continue;
             }
             let stored = records.all.get(&under).copied().unwrap_or(Stored::Nothing);
-            let standing = judge(seen.summary, stored, now);
+            let is_fenced_off = seen
+                .machine
+                .zip(records.machines.get(&under))
+                .is_some_and(|(own, its)| own.differs_from(its));
+            let standing = judge(seen.summary, stored, is_fenced_off, now);
+            if standing == Standing::OtherMachine {
+                standings.other_machine.push(seen.name.unwrap_or(under).into());
+                continue;
+            }
             if !standings.count(standing) {
                 let (node, created_at) = (seen.name.unwrap_or(under), seen.created_at);
                 standings.waiting.push(Waiting { node, standing, summary: seen.summary, created_at });
             }
         }
+        standings.other_machine.sort_unstable();
         standings
     }
 
@@ -196,7 +216,9 @@ impl Standings {
             Standing::Ignored => &mut self.ignored,
             Standing::NotSelected => &mut self.not_selected,
             Standing::NoIdentity => &mut self.no_identity,
-            Standing::Unstored | Standing::Differs | Standing::Pending => return false,
+            Standing::Unstored | Standing::Differs | Standing::Pending | Standing::OtherMachine => {
+                return false;
+            }
         };
         *counter += 1;
         true

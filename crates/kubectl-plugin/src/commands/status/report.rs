@@ -58,12 +58,16 @@ impl Reason {
     pub(super) fn is_about_nodes(&self) -> bool {
         matches!(
             self.reason,
-            "restore-overdue" | "record-overdue" | "labels-not-stored" | "identity-contested"
+            "restore-overdue"
+                | "record-overdue"
+                | "labels-not-stored"
+                | "identity-contested"
+                | "other-machine"
         )
     }
 }
 
-/// Nodes that are there. All but the total are `null` where records may not be seen.
+/// Nodes that are there. Where records may not be seen there is nothing but the total.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Nodes {
@@ -81,6 +85,8 @@ pub(super) struct NodeCounts {
     pub(super) without_record: Group,
     pub(super) differing: Group,
     pub(super) pending_restore: Group,
+    /// Those that the fence keeps from being restored.
+    pub(super) other_machine: Named,
     pub(super) record_unreadable: usize,
     /// What several Nodes claim to be, and which do.
     pub(super) contested: Vec<Contested>,
@@ -96,6 +102,15 @@ pub(super) struct Group {
     pub(super) count: usize,
     /// The one that is there for longest.
     pub(super) oldest: Option<Oldest>,
+    /// The first of them by name.
+    pub(super) nodes: Vec<String>,
+}
+
+/// Nodes that stand in the same way.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Named {
+    pub(super) count: usize,
     /// The first of them by name.
     pub(super) nodes: Vec<String>,
 }
@@ -247,6 +262,17 @@ impl Findings<'_> {
             let message = format!("several nodes claim to be {identity}, and are left alone: {nodes}{more}");
             self.add("identity-contested", message);
         }
+        let mut fenced_off = standings.other_machine;
+        let other_machine =
+            Named { count: fenced_off.len(), nodes: fenced_off.drain(..).take(NAMED).collect() };
+        if other_machine.count > 0 {
+            let nodes = counted(other_machine.count, "node");
+            let names = names(other_machine.nodes.iter(), other_machine.count);
+            let message = format!(
+                "{nodes} of another machine than the record, fenced off until a person has decided: {names}"
+            );
+            self.add("other-machine", message);
+        }
         let waiting = standings.waiting.into_iter();
         let (pending, others): (Vec<_>, Vec<_>) =
             waiting.partition(|node| node.standing == Standing::Pending);
@@ -267,6 +293,7 @@ impl Findings<'_> {
             without_record,
             differing,
             pending_restore,
+            other_machine,
             record_unreadable: standings.unreadable,
             contested,
             ignored: standings.ignored,

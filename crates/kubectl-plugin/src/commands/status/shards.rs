@@ -6,24 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use label_storage_runtime::lease::{Held, LIFETIME};
 use serde::Serialize;
 
 use super::memory::{Noted, Sight, Subject};
+use crate::liveness::is_recent;
 
 /// The daemons that there should be.
 const DAEMONS: [&str; 2] = ["storer", "restorer"];
-
-/// So far may a clock be ahead of ours before we doubt both.
-const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 
 /// So many shards without a Lease are named: the name of one Lease can claim that there are four billion.
 const MOST_ABSENT: usize = 8;
 
 /// How a shard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum State {
     /// The replica that was started for it holds it.
     Home,
@@ -35,7 +33,7 @@ pub(super) enum State {
     Released,
     /// There is no Lease of it.
     Absent,
-    /// It is of a number of replicas that there was before.
+    /// It is of a number of replicas, or of a `--nodes`, that there was before.
     Retired,
 }
 
@@ -45,7 +43,7 @@ impl State {
         match self {
             Self::Home => "home",
             Self::Adopted => "adopted",
-            Self::NotRenewed => "not renewed",
+            Self::NotRenewed => "not-renewed",
             Self::Released => "released",
             Self::Absent => "absent",
             Self::Retired => "retired",
@@ -136,7 +134,33 @@ pub(super) fn shards(
         of_daemon.sort_by_key(|shard| (shard.replicas, shard.index));
         all.extend(of_daemon);
     }
+    retire_scopes(&mut all);
     all
+}
+
+/// Where all shards of daemons for all Nodes are held, what nobody holds of those for some is left over from a roll-out in stages:
+/// nobody misses them, and nobody deletes their Leases.
+fn retire_scopes(shards: &mut [Shard]) {
+    for daemon in DAEMONS {
+        let for_all = shards.iter().filter(|shard| shard.daemon == daemon && shard.scope.is_empty());
+        let mut for_all = for_all.filter(|shard| shard.state != State::Retired).peekable();
+        let is_complete = for_all.peek().is_some() && for_all.all(|shard| shard.state.is_held());
+        if !is_complete {
+            continue;
+        }
+        // A scope that somebody is still at work in is not over: there, every shard is missed.
+        let of_some = |shard: &&Shard| shard.daemon == daemon && !shard.scope.is_empty();
+        let at_work: BTreeSet<String> = shards
+            .iter()
+            .filter(of_some)
+            .filter(|shard| shard.state.is_held())
+            .map(|shard| shard.scope.clone())
+            .collect();
+        let left = shards.iter_mut().filter(|shard| shard.daemon == daemon && !shard.scope.is_empty());
+        for shard in left.filter(|shard| !at_work.contains(&shard.scope)) {
+            shard.state = State::Retired;
+        }
+    }
 }
 
 /// Where all shards of one number of replicas are held, what nobody holds of another is left over from before.
@@ -164,10 +188,8 @@ fn seen(
 ) -> Shard {
     let noted = note(Subject::Shard(held.name.clone()), Sight::Lease(held.version));
     let renewed = held.claim.renewed_at;
-    let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or(SignedDuration::MAX);
-    let is_recent = renewed.is_some_and(|at| (-AHEAD..=lifetime).contains(&now.duration_since(at)));
     // What we have seen ourselves counts for more than what two clocks say.
-    let is_fresh = is_recent || noted.has_changed && noted.unchanged_for < LIFETIME;
+    let is_fresh = is_recent(&held.claim, now) || noted.has_changed && noted.unchanged_for < LIFETIME;
     let state = match &held.claim.holder {
         None => State::Released,
         Some(_) if !is_fresh => State::NotRenewed,
@@ -224,6 +246,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use label_storage::ResourceVersion;
     use label_storage_runtime::lease::Claim;
 
@@ -244,6 +267,7 @@ mod tests {
                 steady_since: None,
                 renewed_at: Some(renewed_at),
             },
+            acquired_at: None,
             version: Some(ResourceVersion(7)),
         }
     }
@@ -273,7 +297,7 @@ mod tests {
             ("storer 0/3", "home"),
             ("storer 1/3", "adopted"),
             ("storer 2/3", "absent"),
-            ("restorer 0/2", "not renewed"),
+            ("restorer 0/2", "not-renewed"),
             ("restorer 1/2", "released"),
         ];
         assert_eq!(states(&leases), expected.map(|(name, state)| (name.to_owned(), state)));
@@ -290,7 +314,25 @@ mod tests {
         let states: Vec<_> = storers.iter().map(|(_, state)| *state).collect();
         assert_eq!(states, ["home", "retired", "retired"]);
         let all = super::tests::states(&[before]);
-        assert!(all.contains(&("storer 1/2".to_owned(), "not renewed")), "nobody works: {all:?}");
+        assert!(all.contains(&("storer 1/2".to_owned(), "not-renewed")), "nobody works: {all:?}");
+    }
+
+    #[test]
+    fn what_is_left_of_a_roll_out_in_stages_is_no_trouble() {
+        let scoped = |seconds| Held {
+            name: "label-storage.storer.0-of-1.a1b2c3d4".to_owned(),
+            scope: "a1b2c3d4".to_owned(),
+            ..held("storer", 0, 1, Some("storer-0"), seconds)
+        };
+        let states = |leases: &[Held]| {
+            let all = states(leases).into_iter().filter(|(name, _)| name.starts_with("storer"));
+            all.map(|(_, state)| state).collect::<Vec<_>>()
+        };
+        let for_all = held("storer", 0, 1, Some("storer-0"), 1);
+        assert_eq!(states(&[for_all.clone(), scoped(3600)]), ["retired", "home"]);
+        assert_eq!(states(&[for_all, scoped(1)]), ["home", "home"], "somebody is at work there");
+        let dead = held("storer", 0, 1, Some("storer-0"), 60);
+        assert_eq!(states(&[dead, scoped(3600)]), ["not-renewed", "not-renewed"], "nobody works for all");
     }
 
     #[test]
@@ -302,14 +344,14 @@ mod tests {
     #[test]
     fn a_time_from_the_future_is_doubted() {
         let lease = held("storer", 0, 1, Some("storer-0"), -3600);
-        assert_eq!(states(std::slice::from_ref(&lease))[0].1, "not renewed");
+        assert_eq!(states(std::slice::from_ref(&lease))[0].1, "not-renewed");
     }
 
     #[test]
     fn a_lease_that_changes_before_our_eyes_is_renewed_whatever_the_clocks_say() {
         let lease = held("storer", 0, 1, Some("storer-0"), 3600);
         for (seconds, has_changed, state) in
-            [(0, true, "home"), (3, true, "home"), (3, false, "not renewed"), (60, true, "not renewed")]
+            [(0, true, "home"), (3, true, "home"), (3, false, "not-renewed"), (60, true, "not-renewed")]
         {
             let noted = Noted { unchanged_for: Duration::from_secs(seconds), has_changed };
             assert_eq!(states_after(std::slice::from_ref(&lease), noted)[0].1, state, "{noted:?}");

@@ -5,19 +5,20 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::report::{Group, NodeCounts, Records, Report, names};
 use super::shards::{Shard, State};
-use crate::output::{Table, age};
+use crate::advice::Advice;
+use crate::output::{Table, age, plain};
 
 /// The report as text: what is not well comes first.
-pub(super) fn text(report: &Report, now: Timestamp) -> String {
+pub(super) fn text(report: &Report, now: Timestamp, advice: &Advice) -> String {
     let mut text = if report.healthy {
         format!("{}\n", style("Healthy").green().bold())
     } else {
         let mut text = format!("{}\n", style("Not healthy").red().bold());
         for reason in &report.reasons {
-            text += &format!("- {}\n", style(&reason.message).red());
+            text += &format!("- {}\n", style(plain(&reason.message)).red());
         }
         if report.reasons.iter().any(super::report::Reason::is_about_nodes) {
-            text += "`kubectl label-storage explain NODE` says why.\n";
+            text += &format!("`{}` says why.\n", advice.plugin("explain NODE"));
         }
         text
     };
@@ -57,6 +58,11 @@ fn node_rows(table: &mut Table, counts: &NodeCounts) {
     row(table, "  changed, not yet stored", counts.differing.count, differing);
     row(table, "  without labels", counts.without_labels, String::new());
     let contested = counts.contested.iter().map(|contested| contested.count).sum();
+    let fenced_off = &counts.other_machine;
+    if fenced_off.count > 0 {
+        let nodes = names(fenced_off.nodes.iter(), fenced_off.count);
+        row(table, "  another machine, fenced off", fenced_off.count, nodes);
+    }
     for (what, count) in [
         ("  record unreadable", counts.record_unreadable),
         ("  claiming to be the same", contested),
@@ -92,7 +98,7 @@ fn record_rows(table: &mut Table, records: &Records) {
 }
 
 fn row(table: &mut Table, what: &str, count: usize, detail: String) {
-    table.row([what.to_owned(), count.to_string(), detail]);
+    table.row([what.to_owned(), count.to_string(), plain(&detail)]);
 }
 
 fn oldest(group: &Group) -> String {
@@ -119,13 +125,13 @@ fn held(shards: &[Shard], now: Timestamp) -> Table {
             State::NotRenewed | State::Released | State::Absent => style(shard.state.as_str()).red(),
         };
         let mut cells = vec![
-            shard.daemon.clone(),
+            plain(&shard.daemon),
             number,
-            shard.holder.clone().unwrap_or_else(none),
+            shard.holder.as_deref().map_or_else(none, plain),
             renewed.unwrap_or_else(none),
             state.to_string(),
         ];
-        cells.extend(has_scopes.then(|| shard.scope.clone()));
+        cells.extend(has_scopes.then(|| plain(&shard.scope)));
         table.row(cells);
     }
     table
