@@ -89,11 +89,16 @@ impl Node {
         self
     }
 
+    /// Which of its labels are to be kept, where it says so in a way that can be read.
+    pub fn keep_patterns(&self) -> Option<Patterns> {
+        keep_patterns(self.keep_list())
+    }
+
     /// The Node as a storer with these rules sees it: its labels are all that it stores, and nothing else. Not for a restorer, which
     /// must know all that a Node has, lest it overwrites something.
     pub fn seen_through(mut self, rules: &Rules) -> Self {
         self.extras.is_unselected = !rules.selects(&self);
-        let keep = keep_patterns(self.keep_list());
+        let keep = self.keep_patterns();
         if keep.is_some() || !rules.keeps_all_labels() {
             self.labels.retain(|key, _| rules.keeps(key, keep.as_ref()));
         }
@@ -117,7 +122,7 @@ impl Record {
     /// Node's metadata is known, the record is right about all else.
     pub fn seen_through(mut self, rules: &Rules, node: Option<&Node>) -> Self {
         let keep = match node {
-            Some(node) => keep_patterns(node.keep_list()),
+            Some(node) => node.keep_patterns(),
             None => self.keep_patterns(),
         };
         let keeps_all = keep.is_none() && rules.keeps_all_labels();
@@ -131,7 +136,7 @@ impl Record {
     }
 
     /// The list of what is to be kept of its Node, as the record remembers it.
-    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+    pub fn keep_patterns(&self) -> Option<Patterns> {
         let list = self.labels.get(&Kept::Annotation(KEEP).to_string());
         keep_patterns(list.map(String::as_str))
     }
