@@ -345,7 +345,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             nothing_is_changed_before_the_answer_is_yes
             what_has_changed_before_the_answer_is_shown_again
             a_write_of_unclear_effect_is_looked_for_and_made_once
-            a_rename_that_fails_in_the_middle_leaves_both;
+            a_rename_that_fails_in_the_middle_leaves_both
+            the_kubeconfig_may_say_as_whom
+            what_the_daemons_flags_say_holds;
         plugin_status:
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code

@@ -6,6 +6,7 @@ mod forgetting;
 mod renaming;
 mod restoring;
 mod rolling_back;
+mod rules_in_flags;
 mod setting;
 
 pub use asking::*;
@@ -14,6 +15,7 @@ pub use forgetting::*;
 pub use renaming::*;
 pub use restoring::*;
 pub use rolling_back::*;
+pub use rules_in_flags::*;
 pub use setting::*;
 
 use anyhow::{Result, ensure};
