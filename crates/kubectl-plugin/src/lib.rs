@@ -7,7 +7,12 @@
 //! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
 //! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
 //!   `whereabouts`: whether the Node of a record is there.
+//! - `stderr`: what is told beside what was asked for.
 //! - `commands`: a module for each command, or for a few that belong together.
+
+// First, so that its `eprintln!` is that of all the others.
+#[macro_use]
+mod stderr;
 
 mod changes;
 pub mod cli;

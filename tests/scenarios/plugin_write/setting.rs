@@ -86,7 +86,7 @@ pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> 
     // No storer hears of this, until one comes and is told of all that has happened since the last one was there.
     s.label(&node, [("pool", Some("bronze"))]).await?;
     s.delete(&node).await?;
-    let told = s.plugin(&["set", &node, "pool=silver", "--yes"])?;
+    let told = s.plugin(&["set", &node, "pool=silver", "--yes", "--force"])?;
     ensure!(told.code == Some(0) && told.out.contains("no storer has noted yet"), "{told:?}");
     let (storer, _restorer) = s.pair()?;
     s.eventually_departed(&node).await?;

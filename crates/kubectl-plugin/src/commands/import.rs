@@ -26,6 +26,9 @@ use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
 
+/// Stands where the incarnation of an imported record would: no Node has it, and a person sees where the record comes from.
+pub(crate) const NOBODY: &str = "imported";
+
 /// So much that is wrong, or in the way, is told one by one.
 const TOLD: usize = 20;
 

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use label_storage::record::Version;
 use label_storage::{Node, Record, ResourceVersion, Uid};
 
-/// Stands where the incarnation would: no Node has it, and a person sees where the record comes from.
-const NOBODY: &str = "imported";
+use super::NOBODY;
 
 /// The record to write: what the file says, over what there was.
 ///
