@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use label_storage::Rules;
-use label_storage::rules::Draft;
+use label_storage::rules::{Draft, Selection};
 use label_storage_runtime::Daemon;
 use label_storage_runtime::call;
 use label_storage_runtime::eyes::{Eyes, Sight};
@@ -81,6 +81,14 @@ impl Cluster {
     /// All records.
     pub(crate) fn record_source(&self) -> Source {
         Source::records(self.client.clone(), &self.namespace).seen_by(self.eyes(Sight::WhatIsKept))
+    }
+
+    /// The same, with what people have put on them.
+    pub(crate) fn tagged_record_source(&self) -> Source {
+        // Which annotations are read of an object follows from the rules.
+        let rules = Rules { annotations: Selection::all(), ..Rules::clone(&self.rules) };
+        let eyes = Eyes { rules: Arc::new(rules), sight: Sight::WhatIsKept };
+        Source::records(self.client.clone(), &self.namespace).seen_by(eyes)
     }
 
     pub(crate) fn eyes(&self, sight: Sight) -> Eyes {

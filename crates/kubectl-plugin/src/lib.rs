@@ -7,7 +7,7 @@
 //! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
 //! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
 //!   `whereabouts`: whether the Node of a record is there.
-//! - `stderr`: what is told beside what was asked for.
+//! - `stderr`: what is told beside what was asked for; `progress`: how far long work is.
 //! - `commands`: a module for each command, or for a few that belong together.
 
 // First, so that its `eprintln!` is that of all the others.
@@ -23,6 +23,7 @@ mod find;
 pub mod manual;
 mod outlook;
 mod output;
+mod progress;
 mod whereabouts;
 mod write;
 

@@ -113,7 +113,8 @@ impl Write {
         }
     }
 
-    async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
+    /// Once.
+    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
         // After a failure comes a look, and not the same write again: so without hidden retries.
         let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
