@@ -1,5 +1,11 @@
 //! Records that leave as a file, and come back from one.
 
+mod arriving;
+mod leaving;
+
+pub use arriving::*;
+pub use leaving::*;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 mod asking;
 mod failing;
 mod forgetting;
+mod meanwhile;
 mod renaming;
 mod restoring;
 mod rolling_back;
@@ -12,6 +13,7 @@ mod setting;
 pub use asking::*;
 pub use failing::*;
 pub use forgetting::*;
+pub use meanwhile::*;
 pub use renaming::*;
 pub use restoring::*;
 pub use rolling_back::*;
