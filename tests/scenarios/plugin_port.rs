@@ -408,10 +408,9 @@ pub async fn an_import_that_loses_the_server_goes_on_later(s: &Scenario) -> Resu
     drop(proxy);
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     let log = process.log();
-    assert!(
-        log.contains("30 created") && log.contains("70 records are not written; run the same import again"),
-        "{log}"
-    );
+    // Of those that are there it may not have heard of all: answers that were under way were lost, too.
+    assert!(log.contains(" created, 0 replaced, 0 the same, 0 left alone"), "{log}");
+    assert!(log.contains(" records are not written; run the same import again"), "{log}");
     let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
     well(&told)?;
     assert!(
