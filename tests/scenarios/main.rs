@@ -70,7 +70,10 @@ fn main() -> ExitCode {
     match itself::role().as_deref() {
         Some("storer") => return label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some("restorer") => return label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
-        Some("plugin") => return kubectl_plugin::main(std::env::args_os()),
+        Some("plugin") => {
+            scenario::leave_terminal();
+            return kubectl_plugin::main(std::env::args_os());
+        }
         _ => {}
     }
     let mut arguments = Arguments::from_args();
@@ -357,7 +360,21 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             nothing_is_changed_before_the_answer_is_yes
             what_has_changed_before_the_answer_is_shown_again
             a_write_of_unclear_effect_is_looked_for_and_made_once
-            a_rename_that_fails_in_the_middle_leaves_both;
+            a_rename_that_fails_in_the_middle_leaves_both
+            what_only_looks_as_if_it_was_renamed_is_kept
+            a_node_that_would_be_given_nothing_is_told_of
+            who_says_no_in_the_middle_is_told_what_was_done
+            all_that_is_stored_can_be_given_over_what_a_node_has
+            what_a_version_could_not_tell_of_is_left_alone
+            what_a_node_said_last_is_waited_for_before_it_is_set
+            without_a_storer_nothing_is_set_nor_rolled_back_nor_renamed
+            a_record_that_changes_before_it_is_written_keeps_that_change
+            a_record_that_is_made_anew_before_it_is_deleted_is_another
+            a_node_that_changes_before_it_is_patched_keeps_that_change
+            what_changes_while_it_is_renamed_is_not_lost
+            ctrl_c_in_the_middle_loses_nothing
+            the_kubeconfig_may_say_as_whom
+            what_the_daemons_flags_say_holds;
         plugin_status:
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code
@@ -375,7 +392,15 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_interrupted_import_says_how_far_it_came_and_goes_on
             an_import_survives_bad_weather
             an_import_that_loses_the_server_goes_on_later
-            what_changes_meanwhile_is_not_overwritten;
+            what_changes_meanwhile_is_not_overwritten
+            somebody_elses_config_map_in_the_way_is_found_before_anything_is_written
+            a_node_that_is_there_under_another_name_is_there
+            an_import_that_nobody_listens_to_is_finished
+            who_imports_from_stdin_is_asked_at_the_terminal
+            on_a_terminal_a_bar_shows_how_far_it_is
+            a_second_ctrl_c_ends_an_import_at_once
+            a_record_that_changes_before_it_is_replaced_is_left_alone
+            an_interrupted_export_leaves_nothing_behind;
         plugin_check:
             each_fault_is_found_with_the_command_that_mends_it
             what_may_not_be_looked_at_is_said_to_be_unknown

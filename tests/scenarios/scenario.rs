@@ -53,6 +53,20 @@ pub struct Told {
     pub err: String,
 }
 
+/// Names the terminal that a person sits at who uses the plugin.
+pub const TERMINAL: &str = "LABEL_STORAGE_TEST_TERMINAL";
+
+/// Has this process, which is the plugin, ask at no other terminal than the one that the test is at, if it is at one: a person who runs the
+/// tests is not to be asked.
+pub fn leave_terminal() {
+    // A session without a terminal gets the first that is opened. Where it can't be made, it is one already.
+    _ = rustix::process::setsid();
+    if let Some(terminal) = std::env::var_os(TERMINAL) {
+        let opened = std::fs::File::options().read(true).write(true).open(terminal);
+        opened.expect("the terminal of the test");
+    }
+}
+
 pub struct Scenario {
     pub client: Client,
     pub namespace: String,

@@ -9,7 +9,7 @@
 //!     ├─ mass_return, cold_start
 //!     ├─ take_over
 //!     ├─ picture: a mass return as Prometheus sees it
-//!     ├─ status: the plugin beside kubectl
+//!     ├─ status: the plugin beside kubectl; port: its export and import
 //!     ├─ load: latency and replicas ─ trials, updates
 //!     └─ report ─ limits, table, plots
 //! ```
@@ -24,6 +24,7 @@ mod ours;
 mod picture;
 mod plots;
 mod poll;
+mod port;
 mod probe;
 mod process;
 mod report;
@@ -100,6 +101,8 @@ pub(crate) enum Scenario {
     Picture,
     /// `kubectl label-storage status`, beside `kubectl get nodes`
     Status,
+    /// `kubectl label-storage export` and `import` of all records
+    Port,
 }
 
 impl Arguments {

@@ -21,6 +21,7 @@ pub(crate) struct Report {
     pub(crate) take_over: Vec<TakeOver>,
     pub(crate) picture: Option<Picture>,
     pub(crate) status: Vec<StatusCost>,
+    pub(crate) port: Vec<PortCost>,
     pub(crate) must_reach: Vec<crate::limits::Limit>,
     /// What could not be measured, and why.
     pub(crate) failures: Vec<String>,
@@ -125,6 +126,44 @@ impl Program {
 pub(crate) struct StatusCost {
     pub(crate) nodes: u32,
     pub(crate) program: Program,
+    /// Each figure is the median of so many.
+    pub(crate) rounds: usize,
+    #[serde(flatten)]
+    pub(crate) cost: ProgramCost,
+}
+
+/// What is done with all records and a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ported {
+    /// All records are written to it.
+    Export,
+    /// It is checked, and compared with what there is.
+    DryRun,
+    /// The same, and all records of it are made.
+    Import,
+    /// It is compared with what there is, which is the same.
+    Again,
+}
+
+impl Ported {
+    pub(crate) const ALL: [Self; 4] = [Self::Export, Self::DryRun, Self::Import, Self::Again];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Export => "export",
+            Self::DryRun => "import --dry-run",
+            Self::Import => "import",
+            Self::Again => "import --dry-run, all there",
+        }
+    }
+}
+
+/// What that costs, from its start to its end.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct PortCost {
+    pub(crate) records: u32,
+    pub(crate) what: Ported,
     /// Each figure is the median of so many.
     pub(crate) rounds: usize,
     #[serde(flatten)]

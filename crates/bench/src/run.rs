@@ -11,7 +11,7 @@ use anyhow::Context;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, status, table,
+    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, port, status, table,
     take_over,
 };
 
@@ -95,9 +95,10 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     add(Scenario::Poll, &polls);
     add(Scenario::MassReturn, &MASS_RETURN);
     add(Scenario::Picture, &PICTURE);
-    use Scenario::{ColdStart, Latency, Replicas, Status, TakeOver};
+    use Scenario::{ColdStart, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
-    for scenario in [ColdStart, Status, Latency, Replicas, TakeOver] {
+    // What is imported stays, so that comes last.
+    for scenario in [ColdStart, Status, Latency, Replicas, TakeOver, Port] {
         add(scenario, &[arguments.nodes]);
     }
     steps
@@ -118,6 +119,7 @@ async fn one(
             report.latency = Some(load::measure(stage, 1, arguments.trials, arguments).await?);
         }
         Scenario::Status => report.status = status::measure(stage).await?,
+        Scenario::Port => report.port = port::measure(stage).await?,
         Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
         Scenario::Picture => report.picture = Some(picture::measure(stage, arguments).await?),
         Scenario::Replicas => {
@@ -157,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Replicas, Status, TakeOver};
-        let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver];
+        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Port, Replicas, Status, TakeOver};
+        let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver, Port];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
     }

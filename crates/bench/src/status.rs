@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -83,29 +83,12 @@ struct Task {
 impl Task {
     fn run(&self) -> anyhow::Result<ProgramCost> {
         let output = self.folder.join("output");
-        let server_before = self.api_server.cpu()?;
-        let began = Instant::now();
-        let mut child = self
-            .command()?
-            .stdin(Stdio::null())
-            .stdout(File::create(&output)?)
-            .spawn()
-            .with_context(|| format!("can't start {}", self.program.name()))?;
-        let process = Process(child.id());
-        let mut peak = 0;
-        // One that has ended has no memory any more, but can be asked for its CPU time until it is waited for.
-        while let Ok(memory) = process.memory() {
-            peak = memory.peak;
-            std::thread::sleep(LOOK);
-        }
-        let wall = began.elapsed().as_secs_f64();
-        let cpu = process.cpu();
-        let exit = child.wait()?;
-        let is_well = exit.success() || self.program == Program::Status && exit.code() == Some(UNWELL);
-        anyhow::ensure!(is_well, "{}: {exit}", self.program.name());
+        let is_well = |exit: &ExitStatus| {
+            exit.success() || self.program == Program::Status && exit.code() == Some(UNWELL)
+        };
+        let cost = cost_of(&mut self.command()?, self.program.name(), self.api_server, &output, is_well)?;
         self.check(&output)?;
-        let server_cpu = self.api_server.cpu()?.saturating_sub(server_before).as_secs_f64();
-        Ok(ProgramCost { wall, cpu: cpu?.as_secs_f64(), server_cpu, peak: peak as f64 })
+        Ok(cost)
     }
 
     fn command(&self) -> anyhow::Result<Command> {
@@ -141,4 +124,31 @@ impl Task {
         anyhow::ensure!(told == u64::from(nodes), "{name} told of {told} nodes, not of {nodes}");
         Ok(())
     }
+}
+
+/// What a program costs, from its start to its end. What it says goes into a file.
+pub(crate) fn cost_of(
+    command: &mut Command,
+    name: &str,
+    api_server: Process,
+    output: &Path,
+    is_well: impl FnOnce(&ExitStatus) -> bool,
+) -> anyhow::Result<ProgramCost> {
+    let server_before = api_server.cpu()?;
+    let began = Instant::now();
+    let command = command.stdin(Stdio::null()).stdout(File::create(output)?);
+    let mut child = command.spawn().with_context(|| format!("can't start {name}"))?;
+    let process = Process(child.id());
+    let mut peak = 0;
+    // One that has ended has no memory any more, but can be asked for its CPU time until it is waited for.
+    while let Ok(memory) = process.memory() {
+        peak = memory.peak;
+        std::thread::sleep(LOOK);
+    }
+    let wall = began.elapsed().as_secs_f64();
+    let cpu = process.cpu();
+    let exit = child.wait()?;
+    anyhow::ensure!(is_well(&exit), "{name}: {exit}");
+    let server_cpu = api_server.cpu()?.saturating_sub(server_before).as_secs_f64();
+    Ok(ProgramCost { wall, cpu: cpu?.as_secs_f64(), server_cpu, peak: peak as f64 })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
-use crate::report::{Computer, Load, Program, ProgramCost, Report, StatusCost, Usage, Window};
+use crate::report::{Computer, Load, PortCost, Program, ProgramCost, Report, StatusCost, Usage, Window};
 use crate::stats::{Latencies, ratio, ratio_text};
 
 /// Between two columns.
@@ -25,6 +25,7 @@ pub(crate) fn render(report: &Report) -> String {
         take_overs(report),
         picture(report),
         statuses(report),
+        ports(report),
         limits(&report.must_reach),
     ];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
@@ -200,6 +201,25 @@ fn statuses(report: &Report) -> Table {
             of(|cost| cost.server_cpu),
             of(|cost| cost.peak),
             String::new(),
+        ]);
+    }
+    table
+}
+
+fn ports(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Export and import: all records (medians)",
+        ["what", "records", "wall s", "CPU s", "API-server CPU s", "peak MB", "rounds"],
+    );
+    for PortCost { records, what, rounds, cost } in &report.port {
+        table.row([
+            what.name().to_owned(),
+            thousands(u64::from(*records)),
+            seconds(cost.wall),
+            seconds(cost.cpu),
+            seconds(cost.server_cpu),
+            megabytes(cost.peak),
+            rounds.to_string(),
         ]);
     }
     table

@@ -24,28 +24,23 @@ use crate::cluster::Cluster;
 
 /// Does what the command line asks for.
 pub(crate) async fn run(cli: Cli) -> Result<Ended> {
-    // What needs no cluster, or not one in which all is well.
-    match &cli.command {
-        Command::Check(args) => return check::run(&cli.global, args).await,
-        Command::Completion(args) => return generate::run(args),
-        Command::Complete(words) => return complete::run(words).await,
-        _ => {}
-    }
-    let cluster = Cluster::connect(&cli.global).await?;
-    match cli.command {
-        Command::Status(args) => status::run(cluster, &cli.global, args).await,
-        Command::Get(args) => get::run(&cluster, args).await,
-        Command::Explain(args) => explain::run(&cluster, args).await,
-        Command::Diff(args) => diff::run(&cluster, args).await,
-        Command::History(args) => history::run(&cluster, args).await,
-        Command::Rollback(args) => rollback::run(&cluster, args).await,
-        Command::Restore(args) => restore::run(&cluster, args).await,
-        Command::Forget(args) => forget::run(&cluster, args).await,
-        Command::Set(args) => set::run(&cluster, args).await,
-        Command::Rename(args) => rename::run(&cluster, args).await,
-        Command::Export(args) => export::run(&cluster, args).await,
-        Command::Import(args) => import::run(&cluster, args).await,
-        Command::Check(args) => check::run(&cli.global, &args).await,
+    let Cli { global, command } = cli;
+    let cluster = || Cluster::connect(&global);
+    match command {
+        Command::Status(args) => status::run(cluster().await?, &global, args).await,
+        Command::Get(args) => get::run(&cluster().await?, args).await,
+        Command::Explain(args) => explain::run(&cluster().await?, args).await,
+        Command::Diff(args) => diff::run(&cluster().await?, args).await,
+        Command::History(args) => history::run(&cluster().await?, args).await,
+        Command::Rollback(args) => rollback::run(&cluster().await?, args).await,
+        Command::Restore(args) => restore::run(&cluster().await?, args).await,
+        Command::Forget(args) => forget::run(&cluster().await?, args).await,
+        Command::Set(args) => set::run(&cluster().await?, args).await,
+        Command::Rename(args) => rename::run(&cluster().await?, args).await,
+        Command::Export(args) => export::run(&cluster().await?, args).await,
+        Command::Import(args) => import::run(&cluster().await?, args).await,
+        // What needs no cluster, or not one in which all is well.
+        Command::Check(args) => check::run(&global, &args).await,
         Command::Completion(args) => generate::run(&args),
         Command::Complete(words) => complete::run(&words).await,
     }

@@ -129,7 +129,7 @@ impl Cluster {
 }
 
 /// Whether a Node can have this name: then it can be asked for.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_part = |part: &str| {
         let bytes = part.as_bytes();

@@ -8,7 +8,12 @@
 //! - `advice`: commands that a person may run next; `liveness`: whether somebody renews a Lease.
 //! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
 //!   `whereabouts`: whether the Node of a record is there.
+//! - `stderr`: what is told beside what was asked for; `progress`: how far long work is.
 //! - `commands`: a module for each command, or for a few that belong together.
+
+// First, so that its `eprintln!` is that of all the others.
+#[macro_use]
+mod stderr;
 
 mod advice;
 mod changes;
@@ -21,6 +26,7 @@ mod liveness;
 pub mod manual;
 mod outlook;
 mod output;
+mod progress;
 mod whereabouts;
 mod write;
 

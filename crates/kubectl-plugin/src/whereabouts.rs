@@ -1,7 +1,8 @@
 //! Whether the Node of a record is there.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use kube::api::ListParams;
@@ -13,8 +14,15 @@ use label_storage_runtime::eyes::Sight;
 use crate::cluster::Cluster;
 use crate::find::Found;
 
-/// For how long a storer may need to write down that a Node is gone, and what it said last.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// For how long a storer may need to write down that a Node is gone, and what it said last: where it has just died, another has to adopt
+/// its shard first.
+const PATIENCE: Duration = Duration::from_secs(35);
+
+/// And for how long one is waited for by somebody who would go on without: one that is alive needs no longer.
+const FORCED: Duration = Duration::from_secs(5);
+
+/// After how long it is said what is waited for.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Where a Node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,19 +87,57 @@ impl Cluster {
         Ok((claimants, listed.version))
     }
 
-    /// The same, once a storer has written down that the Node is gone, and with that what it said last; or when it is clear that none does.
-    pub(crate) async fn once_departed(&self, found: Found) -> Result<Found> {
-        let is_awaited = |found: &Found| {
-            let record = found.record().filter(|_| found.node.is_none());
-            record.is_some_and(|record| record.uid.is_some() && record.departed_at.is_none())
+    /// The same, once a storer has written down that the Node is gone, and with that what it said last. An error where none does, unless
+    /// that is to be risked: what a person writes then counts for more than what the Node said before, all of it.
+    pub(crate) async fn once_departed(&self, found: Found, wait: &Wait) -> Result<Found> {
+        let began = Instant::now();
+        let patience = match wait.is_forced {
+            true if wait.is_over.get() => Duration::ZERO,
+            true => FORCED,
+            false => PATIENCE,
         };
-        let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut found = found;
-        while is_awaited(&found) && tokio::time::Instant::now() < deadline {
+        let mut is_silent = true;
+        while found.is_departing() && began.elapsed() < patience {
+            if is_silent && began.elapsed() >= SILENCE {
+                eprintln!(
+                    "waiting for up to {} s, until a storer has noted that the node is gone",
+                    patience.as_secs()
+                );
+                is_silent = false;
+            }
             tokio::time::sleep(Duration::from_millis(200)).await;
             found = self.find(&found.filed_under).await?;
         }
+        wait.is_over.set(true);
+        if found.is_departing() && !wait.is_forced {
+            bail!(
+                "{NOT_DEPARTED}: see that a storer runs (`kubectl label-storage status`), or give --force to do without them",
+            );
+        }
         Ok(found)
+    }
+}
+
+impl Found {
+    /// Whether the Node is gone, and no storer has written that down yet.
+    pub(crate) fn is_departing(&self) -> bool {
+        let record = self.record().filter(|_| self.node.is_none());
+        record.is_some_and(|record| record.uid.is_some() && record.departed_at.is_none())
+    }
+}
+
+/// How somebody waits for a storer.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    /// Whether to go on without, if it takes long.
+    is_forced: bool,
+    is_over: Cell<bool>,
+}
+
+impl Wait {
+    pub(crate) fn new(is_forced: bool) -> Self {
+        Self { is_forced, is_over: Cell::new(false) }
     }
 }
 

@@ -77,10 +77,21 @@ impl Write {
         Ok(Self::Create(Box::new(config_map)))
     }
 
-    /// Puts a record in the place of the one that was found.
-    pub(crate) fn replace(record: &Record, found: &Found) -> Result<Self> {
+    /// Puts a record in the place of the one that was found, with what else people have put on the metadata of another, if it comes from one.
+    pub(crate) fn replace(record: &Record, found: &Found, model: Option<&ConfigMap>) -> Result<Self> {
         guards(found)?;
         let mut config_map = found.config_map.clone();
+        if let Some(model) = model {
+            let meta = &mut config_map.metadata;
+            for (ours, theirs) in [
+                (&mut meta.labels, &model.metadata.labels),
+                (&mut meta.annotations, &model.metadata.annotations),
+            ] {
+                for (key, value) in theirs.iter().flatten() {
+                    ours.get_or_insert_default().entry(key.clone()).or_insert_with(|| value.clone());
+                }
+            }
+        }
         record.encode_into(&mut config_map)?;
         Ok(Self::Replace(Box::new(config_map)))
     }
@@ -91,7 +102,19 @@ impl Write {
         Ok(Self::Delete { name, guards: guards(found)? })
     }
 
-    async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
+    /// What has been done, once it is.
+    fn done(&self) -> String {
+        let name = |config_map: &ConfigMap| config_map.metadata.name.clone().unwrap_or_default();
+        match self {
+            Self::Patch { node, .. } => format!("node {node} patched"),
+            Self::Create(config_map) => format!("configmap {} created", name(config_map)),
+            Self::Replace(config_map) => format!("configmap {} replaced", name(config_map)),
+            Self::Delete { name, .. } => format!("configmap {name} deleted"),
+        }
+    }
+
+    /// Once.
+    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
         // After a failure comes a look, and not the same write again: so without hidden retries.
         let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -192,6 +215,39 @@ fn names(deeds: &[impl Deed]) -> String {
     deeds.iter().map(Deed::node).collect::<Vec<_>>().join(", ")
 }
 
+/// What has been sent for one deed, by all attempts together.
+#[derive(Default)]
+struct Sent {
+    done: Vec<String>,
+    /// Sent, and nobody knows whether it was done.
+    unclear: Vec<String>,
+}
+
+impl Sent {
+    /// All of it, for a person who believes that nothing has happened; `None` where that is so.
+    fn told(&self) -> Option<String> {
+        let Self { done, unclear } = self;
+        let unclear = unclear.iter().map(|what| format!("{what} (perhaps)"));
+        let all: Vec<_> = done.iter().cloned().chain(unclear).collect();
+        let again = "run the same command again to finish it";
+        (!all.is_empty()).then(|| format!("it was begun, and not finished: {}; {again}", all.join(", ")))
+    }
+
+    /// In this order, up to the first that fails.
+    async fn all(&mut self, cluster: &Cluster, writes: &[Write]) -> Result<(), Error> {
+        for write in writes {
+            let sent = write.send(cluster).await;
+            match &sent {
+                Ok(()) => self.done.push(write.done()),
+                Err(error) if error.kind == Kind::Unclear => self.unclear.push(write.done()),
+                Err(_) => (),
+            }
+            sent?;
+        }
+        Ok(())
+    }
+}
+
 /// Does what was agreed to. Where that is something else by now, it is shown, and asked for, again. Returns whether it was done.
 async fn carry_out_one(
     cluster: &Cluster,
@@ -199,6 +255,24 @@ async fn carry_out_one(
     question: &str,
     deed: &impl Deed,
     agreed: Plan,
+) -> Result<bool> {
+    let mut sent = Sent::default();
+    let result = try_to_carry_out(cluster, change, question, deed, agreed, &mut sent).await;
+    match (result, sent.told()) {
+        (result, None) => result,
+        (Ok(true), _) => Ok(true),
+        (Ok(false), Some(told)) => bail!("{told}"),
+        (Err(error), Some(told)) => Err(error.context(told)),
+    }
+}
+
+async fn try_to_carry_out(
+    cluster: &Cluster,
+    change: Change,
+    question: &str,
+    deed: &impl Deed,
+    agreed: Plan,
+    sent: &mut Sent,
 ) -> Result<bool> {
     let mut agreed = agreed.outlook;
     let mut tries = 0;
@@ -221,33 +295,22 @@ async fn carry_out_one(
             }
             bail!("node {} does not come to rest: try again in a while", deed.node());
         }
-        match send_all(cluster, &plan.writes).await {
-            Ok(()) => {
-                say(&format!("{}\n", plan.done))?;
-                return Ok(true);
-            }
-            Err(error) => {
-                tries += 1;
-                let pause = match error.kind {
-                    // Who moved it may not be through with it.
-                    Kind::Moved | Kind::Unclear => Some(Duration::from_millis(50) * tries),
-                    Kind::Busy(pause) => Some(pause.min(PATIENCE)),
-                    Kind::NotConnected | Kind::Refused => None,
-                };
-                match pause {
-                    Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,
-                    _ => return Err(error).with_context(|| format!("node {}", deed.node())),
-                }
-            }
+        let Err(error) = sent.all(cluster, &plan.writes).await else {
+            say(&format!("{}\n", plan.done))?;
+            return Ok(true);
+        };
+        tries += 1;
+        let pause = match error.kind {
+            // Who moved it may not be through with it.
+            Kind::Moved | Kind::Unclear => Some(Duration::from_millis(50) * tries),
+            Kind::Busy(pause) => Some(pause.min(PATIENCE)),
+            Kind::NotConnected | Kind::Refused => None,
+        };
+        match pause {
+            Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,
+            _ => return Err(error).with_context(|| format!("node {}", deed.node())),
         }
     }
-}
-
-async fn send_all(cluster: &Cluster, writes: &[Write]) -> Result<(), Error> {
-    for write in writes {
-        write.send(cluster).await?;
-    }
-    Ok(())
 }
 
 fn say(text: &str) -> Result<()> {

@@ -21,7 +21,7 @@ pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const TRUST: &str = "node-restriction.kubernetes.io";
 
 /// The most that one Node's annotations may have, keys and values together.
-pub(crate) const MAX_ANNOTATIONS: usize = 256 << 10;
+pub const MAX_ANNOTATIONS: usize = 256 << 10;
 
 const ANNOTATION: &str = "annotation";
 const TAINT: &str = "taint";

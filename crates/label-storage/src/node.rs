@@ -158,7 +158,7 @@ impl Machine {
 
 /// The longest name that a machine, or anything else that a record is filed under, can have. Whoever writes it may write much more, and
 /// a record has to hold it.
-pub(crate) const MAX_IDENTITY: usize = 1024;
+pub const MAX_IDENTITY: usize = 1024;
 
 /// What boards say whose maker gave them no UUID of their own.
 const NOBODYS: [&str; 4] = [

@@ -277,7 +277,7 @@ fn reason_to_withhold(kept: Kept<'_>, origin: Option<&str>, node: &Node, rules: 
 }
 
 /// Whether it is nobody's to bring back. A record may have it all the same: people write them, too.
-fn is_never_kept(kept: Kept<'_>) -> bool {
+pub fn is_never_kept(kept: Kept<'_>) -> bool {
     match kept {
         Kept::Annotation(KEEP) | Kept::Label(_) | Kept::Cordon => false,
         Kept::Annotation(key) => never::is_machine_annotation(key),

@@ -91,8 +91,8 @@ impl Node {
         self
     }
 
-    /// Its own list of what to keep.
-    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+    /// Which of its labels are to be kept, where it says so in a way that can be read.
+    pub fn keep_patterns(&self) -> Option<Patterns> {
         keep_patterns(self.keep_list())
     }
 
@@ -138,7 +138,7 @@ impl Record {
     }
 
     /// The list of what is to be kept of its Node, as the record remembers it.
-    pub(crate) fn keep_patterns(&self) -> Option<Patterns> {
+    pub fn keep_patterns(&self) -> Option<Patterns> {
         let list = self.labels.get(&Kept::Annotation(KEEP).to_string());
         keep_patterns(list.map(String::as_str))
     }

@@ -1,22 +1,36 @@
 //! What becomes of a change when the world moves, or the network fails, in the middle of it.
 
+use std::sync::{Arc, Mutex};
+
 use anyhow::{Result, ensure};
 use faults::{Fault, Request, Verb};
+use label_storage::name::record_name;
 
 use super::{departed, does};
 use crate::scenario::{Labels, Scenario, Told, labels};
 
-/// Runs the plugin where the first request of this verb for a ConfigMap or a Node has this fault.
+/// Runs the plugin where the first request of this verb for a ConfigMap or a Node has this fault. After that it has to look before it writes.
 async fn with_fault(s: &Scenario, verb: Verb, fault: Fault, args: &[&str]) -> Result<Told> {
-    let mut is_over = false;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (log, mut is_over) = (Arc::clone(&seen), false);
     let script = move |request: &Request| {
+        log.lock().expect("no panic in here").push((request.verb, request.name.clone()));
         let is_it = request.is(verb, "configmaps") || request.is(verb, "nodes");
         let is_first = is_it && !std::mem::replace(&mut is_over, true);
         if is_first { fault } else { Fault::None }
     };
     let proxy = s.proxy(script).await?;
     let kubeconfig = proxy.kubeconfig().to_str().expect("a path").to_owned();
-    s.plugin(&[args, &["--yes", "--kubeconfig", &kubeconfig]].concat())
+    let told = s.plugin(&[args, &["--yes", "--kubeconfig", &kubeconfig]].concat())?;
+    let seen = seen.lock().expect("no panic in here").clone();
+    let failed = seen.iter().position(|(its, _)| *its == verb).expect("the one that failed");
+    let name = &seen[failed].1;
+    let next = seen[failed + 1..].iter().position(|(verb, _)| verb.is_write());
+    if let Some(next) = next {
+        let between = &seen[failed + 1..failed + 1 + next];
+        ensure!(between.iter().any(|(verb, its)| *verb == Verb::Get && its == name), "{fault:?} {seen:?}");
+    }
+    Ok(told)
 }
 
 pub async fn a_write_of_unclear_effect_is_looked_for_and_made_once(s: &Scenario) -> Result<()> {
@@ -64,7 +78,8 @@ pub async fn a_rename_that_fails_in_the_middle_leaves_both(s: &Scenario) -> Resu
     departed(s, &old, &labels([("pool", "gold")])).await?;
     let refused = Fault::Status { code: 403, retry_after: None };
     let told = with_fault(s, Verb::Delete, refused, &["rename", &old, &new]).await?;
-    ensure!(told.code == Some(1) && told.err.starts_with("error: "), "{told:?}");
+    let begun = format!("error: it was begun, and not finished: configmap {} created", record_name(&new));
+    ensure!(told.code == Some(1) && told.err.starts_with(&begun) && told.err.contains("403"), "{told:?}");
     assert!(s.record(&old).await?.is_some() && s.record(&new).await?.is_some());
     does(s, &["rename", &old, &new, "--yes"])?;
     assert!(s.record(&old).await?.is_none());

@@ -67,6 +67,7 @@ pub async fn a_failure_says_what_was_done_and_what_not(s: &Scenario) -> Result<(
     let somebody = format!("{}-somebody", s.namespace);
     let rights = json!({"metadata": {"name": somebody}, "rules": [
         {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [record_name(&nodes[0])], "verbs": ["delete"]},
     ]});
     let binding = json!({

@@ -1,8 +1,9 @@
 //! `rename`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
+use label_storage::node::RESTORED;
 use serde_json::json;
 
 use super::{departed, does, has_lines, refuses};
@@ -86,4 +87,55 @@ pub async fn a_rename_that_broke_off_is_finished_by_another(s: &Scenario) -> Res
     refuses(s, &["rename", &new, &old, "--yes", "--replace"], &["not a record"])?;
     s.patch_record(&new, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
     refuses(s, &["rename", &new, &s.node("c"), "--yes"], &["can't be read"])
+}
+
+pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Result<()> {
+    let (old, new) = (s.node("old"), s.node("new"));
+    // Of no incarnation both, with the same labels, and of two machines, each with a past.
+    let of = |node: &str, machine: &str, at: &str| {
+        format!(
+            "---\nnode: {node}\nlabels: {{pool: gold}}\nmachine: {{systemUUID: {machine}}}\n\
+             history: [{{generation: 1, at: '{at}', labels: {{pool: {machine}}}}}]\n"
+        )
+    };
+    let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+    let file = format!("{}{}---\nend: true\n", of(&old, "m-old", first), of(&new, "m-new", second));
+    ensure!(s.plugin_reading(&file, &["import", "--yes"])?.code == Some(0));
+    let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
+    refuses(s, &rename, &["something is stored of node", "--replace"])?;
+    assert!(s.record(&old).await?.is_some());
+    s.patch_record(&old, json!({"metadata": {"annotations": {"example.com/why": "moved"}}})).await?;
+    does(s, &[&rename[..], &["--replace"]].concat())?;
+    let record = s.record(&new).await?.context("a record")?;
+    assert_eq!(record.more.machine.system_uuid.as_deref(), Some("m-old"));
+    let past: Vec<_> = record.more.history.iter().map(|version| version.labels["pool"].as_str()).collect();
+    assert_eq!(past, ["m-old", "m-new"], "{record:?}");
+    let annotations = s.config_map(&new).await?.context("a record")?.metadata.annotations.context("some")?;
+    assert_eq!(annotations.get("example.com/why").map(String::as_str), Some("moved"));
+
+    // Prepared for two nodes, the same: it is not this one's.
+    let (a, b) = (s.node("a"), s.node("b"));
+    for node in [&a, &b] {
+        does(s, &["set", node, "pool=gold", "--yes"])?;
+    }
+    refuses(s, &["rename", &a, &b, "--yes"], &["something is stored of node"])?;
+    assert!(s.record(&a).await?.is_some());
+    Ok(())
+}
+
+pub async fn a_node_that_would_be_given_nothing_is_told_of(s: &Scenario) -> Result<()> {
+    let (old, ignored, marked) = (s.node("old"), s.node("ignored"), s.node("marked"));
+    departed(s, &old, &labels([("pool", "gold")])).await?;
+    s.create_as(&ignored, json!({"metadata": {"annotations": {"label-storage/ignore": "true"}}})).await?;
+    let said = does(s, &["rename", &old, &ignored, "--dry-run"])?;
+    ensure!(
+        said.contains("has the annotation label-storage/ignore") && !said.contains("the restorer"),
+        "{said}"
+    );
+    s.create(&marked, Labels::new()).await?;
+    let uid = s.get(&marked).await?.metadata.uid.context("a uid")?;
+    s.annotate(&marked, [(RESTORED, Some(uid.as_str()))]).await?;
+    refuses(s, &["rename", &old, &marked, "--yes"], &["kubectl annotate node", "label-storage/restored-"])?;
+    assert!(s.record(&old).await?.is_some() && s.record(&marked).await?.is_none());
+    Ok(())
 }

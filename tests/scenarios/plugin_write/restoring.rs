@@ -115,3 +115,43 @@ pub async fn a_fence_is_passed_only_where_a_person_says_so(s: &Scenario) -> Resu
     does(s, &[&args[..], &["--other-machine"]].concat())?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await
 }
+
+pub async fn all_that_is_stored_can_be_given_over_what_a_node_has(s: &Scenario) -> Result<()> {
+    let flags = ["--include-annotations", "note", "--include-taints", "dedicated"];
+    let (node, storer) = (s.node("a"), s.storer(&flags)?);
+    let of = |what: &str| {
+        let taint = json!({"key": "dedicated", "value": what, "effect": "NoSchedule"});
+        json!({"metadata": {"labels": {"pool": what}, "annotations": {"note": what}}, "spec": {"taints": [taint]}})
+    };
+    s.create_as(&node, of("stored")).await?;
+    let kept =
+        labels([("annotation:note", "stored"), ("pool", "stored"), ("taint:NoSchedule:dedicated", "stored")]);
+    s.eventually_stored(&node, kept).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    drop(storer);
+    s.create_as(&node, of("own")).await?;
+    // It was restored once, from something older, and has a marker.
+    let uid = s.get(&node).await?.metadata.uid.unwrap_or_default();
+    for marker in [None, Some(format!("{uid}/0")), Some(format!("{uid}/99"))] {
+        s.annotate(&node, [("note", Some("own")), (RESTORED, marker.as_deref())]).await?;
+        s.patch(&node, json!({"spec": of("own")["spec"]})).await?;
+        s.label(&node, [("pool", Some("own"))]).await?;
+        let said = does(s, &["restore", &node, "--overwrite", "--yes"])?;
+        has_lines(
+            &said,
+            &[
+                "  +annotation:note=stored",
+                "  +pool=stored",
+                "  -taint:NoSchedule:dedicated=own",
+                "  +taint:NoSchedule:dedicated=stored",
+            ],
+        )?;
+        assert_eq!(s.labels(&node).await?, labels([("pool", "stored")]));
+        assert_eq!(s.annotations(&node).await?, labels([("note", "stored")]));
+        let taints = s.get(&node).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let values: Vec<_> = taints.iter().map(|taint| taint.value.as_deref()).collect();
+        assert_eq!(values, [Some("stored")]);
+    }
+    Ok(())
+}

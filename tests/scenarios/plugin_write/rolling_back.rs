@@ -74,3 +74,73 @@ pub async fn where_there_is_nothing_to_go_back_to_it_is_said(s: &Scenario) -> Re
     assert_eq!(s.labels(&node).await?, Labels::new());
     Ok(())
 }
+
+pub async fn what_a_version_could_not_tell_of_is_left_alone(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    // A version by rules that keep some labels and nothing else.
+    let storer = s.storer(&["--exclude-labels", "zone,rack"])?;
+    let content = json!({
+        "metadata": {"labels": {"pool": "gold", "zone": "a", "rack": "1"}, "annotations": {"example.com/owner": "me"}},
+        "spec": {"unschedulable": true, "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]},
+    });
+    s.create_as(&node, content).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    drop(storer);
+    // All of it is kept, and then the rules have no more of the zone.
+    let all =
+        ["--include-annotations", "example.com/*", "--include-taints", "*", "--cordon", "--history", "9"];
+    let storer = s.storer(&all)?;
+    let kept = labels([
+        ("pool", "silver"),
+        ("zone", "a"),
+        ("rack", "1"),
+        ("annotation:example.com/owner", "me"),
+        ("cordon:", "true"),
+        ("taint:NoSchedule:dedicated", "gpu"),
+    ]);
+    s.eventually_stored(&node, kept.clone()).await?;
+    let generation = generation_of(s, &node, &labels([("pool", "gold")])).await?;
+    drop(storer);
+    let rules = s.file("rules.yaml");
+    std::fs::write(
+        &rules,
+        "{labels: {exclude: [zone]}, annotations: {include: [example.com/*]}, taints: {include: ['*']}, cordon: true, history: 9}",
+    )?;
+    let rules = rules.to_str().context("a path")?;
+    let rollback = ["rollback", node.as_str(), "--to", &generation, "--yes", "--config", rules];
+    let left = [
+        "  ! annotation:example.com/owner is left alone: that version has no annotations at all",
+        "  ! cordon: is left alone: that version does not say whether the node was cordoned",
+        "  ! taint:NoSchedule:dedicated is left alone: that version has no taints at all",
+        "  ! zone is left alone: the rules do not keep it",
+    ];
+    let said = does(s, &[&rollback[..], &["--dry-run"]].concat())?;
+    has_lines(&said, &[&["  -pool=silver", "  +pool=gold", "  -rack=1"][..], &left].concat())?;
+    does(s, &rollback)?;
+    assert_eq!(s.labels(&node).await?, labels([("pool", "gold"), ("zone", "a")]));
+    let found = s.get(&node).await?;
+    let spec = found.spec.context("a spec")?;
+    let taints = spec.taints.unwrap_or_default();
+    assert!(spec.unschedulable == Some(true) && taints.iter().any(|taint| taint.key == "dedicated"));
+    assert_eq!(s.annotations(&node).await?.get("example.com/owner").map(String::as_str), Some("me"));
+
+    // And while it is away.
+    let _storer = s.storer(&all)?;
+    let now = kept.into_iter().filter(|(name, _)| name != "rack").chain(labels([("pool", "gold")])).collect();
+    s.eventually_stored(&node, now).await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    does(s, &["set", &node, "pool=bronze", "--yes", "--config", rules])?;
+    let generation = generation_of(s, &node, &labels([("pool", "gold")])).await?;
+    let said = does(s, &["rollback", &node, "--to", &generation, "--yes", "--config", rules])?;
+    has_lines(&said, &[&["  -pool=bronze", "  +pool=gold"][..], &left].concat())?;
+    let record = s.record(&node).await?.context("a record")?;
+    let names: Vec<_> = record.labels.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["annotation:example.com/owner", "cordon:", "pool", "taint:NoSchedule:dedicated", "zone"]
+    );
+    Ok(())
+}

@@ -86,7 +86,7 @@ pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> 
     // No storer hears of this, until one comes and is told of all that has happened since the last one was there.
     s.label(&node, [("pool", Some("bronze"))]).await?;
     s.delete(&node).await?;
-    let told = s.plugin(&["set", &node, "pool=silver", "--yes"])?;
+    let told = s.plugin(&["set", &node, "pool=silver", "--yes", "--force"])?;
     ensure!(told.code == Some(0) && told.out.contains("no storer has noted yet"), "{told:?}");
     let (storer, _restorer) = s.pair()?;
     s.eventually_departed(&node).await?;
@@ -135,5 +135,46 @@ pub async fn what_nothing_can_have_is_bad_usage(s: &Scenario) -> Result<()> {
     refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is said twice"])?;
     refuses(s, &["set", "No_Name", "a=b", "--yes"], &["is not the name of a node"])?;
     assert!(s.config_map(&s.node("a")).await?.is_none());
+    Ok(())
+}
+
+pub async fn what_a_node_said_last_is_waited_for_before_it_is_set(s: &Scenario) -> Result<()> {
+    let (node, other) = (s.node("a"), s.node("b"));
+    let kept = labels([("pool", "gold")]);
+    super::stored(s, &node, &kept).await?;
+    super::stored(s, &other, &kept).await?;
+    // No storer hears of this.
+    s.label(&node, [("owner", Some("me"))]).await?;
+    s.delete(&node).await?;
+    let args = ["set", node.as_str(), "pool=silver", "--yes", "-n", &s.namespace].map(str::to_owned);
+    let waiting = s.run_binary("plugin", &args, Some(s.sandbox.kubeconfig().to_owned()))?;
+    s.eventually("it says that it waits", true, async || Ok(waiting.has_logged(&["waiting", "storer"])))
+        .await?;
+    assert_eq!(s.record(&node).await?.context("a record")?.labels, kept, "it is not set yet");
+    let _storer = s.storer(&[])?;
+    assert_eq!(waiting.exit().await?.code(), 0, "{}", waiting.log());
+    let record = s.record(&node).await?.context("a record")?;
+    assert_eq!(record.labels, labels([("pool", "silver"), ("owner", "me")]), "what it said last is there");
+    Ok(())
+}
+
+pub async fn without_a_storer_nothing_is_set_nor_rolled_back_nor_renamed(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    super::stored(s, &node, &labels([("pool", "gold")])).await?;
+    s.delete(&node).await?;
+    let before = s.config_map(&node).await?;
+    let commands =
+        [&["set", &node, "pool=silver"][..], &["rollback", &node, "--to", "1"], &["rename", &node, "other"]];
+    let all = commands.map(|args| {
+        let args: Vec<_> =
+            [args, &["--yes", "-n", &s.namespace]].concat().into_iter().map(str::to_owned).collect();
+        s.run_binary("plugin", &args, Some(s.sandbox.kubeconfig().to_owned()))
+    });
+    for process in all {
+        let process = process?;
+        assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
+        assert!(process.has_logged(&["error: no storer has noted yet", "--force"]), "{}", process.log());
+    }
+    assert_eq!(s.config_map(&node).await?, before);
     Ok(())
 }

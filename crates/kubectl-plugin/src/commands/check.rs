@@ -16,7 +16,7 @@ mod nodes;
 mod records;
 mod rights;
 mod rules;
-mod sets;
+pub(crate) mod sets;
 
 use std::sync::Arc;
 

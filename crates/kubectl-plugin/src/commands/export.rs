@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use label_storage::Record;
 use label_storage::rules::Selector;
 use label_storage_runtime::records::Found;
+use label_storage_runtime::shutdown::Shutdown;
 use tempfile::NamedTempFile;
 
-use self::document::Document;
+use self::document::{Document, Tags};
 use crate::Ended;
 use crate::cluster::Cluster;
+use crate::progress::{Progress, Unit};
 
 /// The document that ends an export. A file without it was cut off.
 pub(crate) const END: &str = "end: true";
@@ -34,7 +36,7 @@ const TOLD: usize = 20;
     what stands in it is what `import` stores. The last document says that the file is whole. A record that can't be read is left out, \
     is named on stderr, and makes the exit code 3.")]
 pub struct Args {
-    /// Write to this file, which is replaced only when all is written [default: stdout]
+    /// Write to this file, which is replaced only when all is written; - is stdout [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -52,23 +54,31 @@ pub struct Args {
     #[arg(long)]
     departed: bool,
 
-    /// Also what the labels were before
+    /// Leave out what the labels were before
     #[arg(long)]
-    history: bool,
+    no_history: bool,
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
+    // From here on Ctrl-C is waited for, so that nothing is left behind.
+    let shutdown = Shutdown::on_signals()?;
     // Before the work is done: whether it can be written at all.
-    let target = args.file.clone().map(Target::new).transpose()?;
+    let file = args.file.clone().filter(|path| path.as_os_str() != "-");
+    let target = file.map(Target::new).transpose()?;
     let spool = tempfile::tempfile().context("can't make a temporary file")?;
     let export = Arc::new(Mutex::new(Export::new(args, spool)));
     let each = Arc::clone(&export);
-    let list = cluster.record_source().allowing(PATIENCE);
+    let mut progress = Progress::new("read", Unit::Of("records"), None);
+    let list = cluster.tagged_record_source().allowing(PATIENCE);
     let list = list.list(move |object| {
+        progress.step(1);
         let name = object.name.clone();
         each.lock().unwrap_or_else(PoisonError::into_inner).add(&name, &Found::from(object));
     });
-    list.await?;
+    tokio::select! {
+        listed = list => { listed?; }
+        () = shutdown.requested() => bail!("interrupted: nothing was written"),
+    }
     let mut export = export.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = export.failed.take() {
         return Err(error.context("can't write a temporary file"));
@@ -148,7 +158,7 @@ impl Export {
         match &found.content {
             Ok(decoded) if self.wants(&decoded.record) => {
                 if self.failed.is_none() {
-                    self.failed = self.write(&decoded.record).err();
+                    self.failed = self.write(&decoded.record, &Tags::of(&found.config_map)).err();
                 }
             }
             Ok(_) => (),
@@ -167,8 +177,8 @@ impl Export {
         is_departed && !record.is_empty() && self.args.selector.matches(&record.labels)
     }
 
-    fn write(&mut self, record: &Record) -> Result<()> {
-        let yaml = Document::of(record, self.args.history).to_yaml()?;
+    fn write(&mut self, record: &Record, tags: &Tags) -> Result<()> {
+        let yaml = Document::of(record, tags, !self.args.no_history).to_yaml()?;
         write!(self.spool, "---\n{yaml}")?;
         if !yaml.ends_with('\n') {
             writeln!(self.spool)?;

@@ -5,7 +5,6 @@
 
 mod imported;
 mod pieces;
-mod progress;
 mod reading;
 mod survey;
 mod writing;
@@ -24,7 +23,10 @@ use self::writing::Written;
 use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
-use crate::confirm::{Answer, confirm};
+use crate::confirm::{Answer, confirm, confirm_beside_stdin};
+
+/// Stands where the incarnation of an imported record would: no Node has it, and a person sees where the record comes from.
+pub(crate) const NOBODY: &str = "imported";
 
 /// So much that is wrong, or in the way, is told one by one.
 const TOLD: usize = 20;
@@ -41,7 +43,7 @@ const TOLD: usize = 20;
     An import that was interrupted can be run again: what is stored as the file says is not written again."
 )]
 pub struct Args {
-    /// Read this file [default: stdin]
+    /// Read this file; - is stdin [default: stdin]
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -66,7 +68,8 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     };
     let name = file.as_ref().map_or_else(|| "stdin".to_owned(), |path| path.display().to_string());
     let spool = Arc::new(spool.with_context(|| format!("can't read {name}"))?);
-    let read = reading::read(&spool).with_context(|| format!("can't read {name}"))?;
+    let read =
+        reading::read(&spool, &cluster.rules.identity).with_context(|| format!("can't read {name}"))?;
     let documents = match read {
         Reading::Whole(documents) => documents,
         Reading::Wrong { problems, more } => {
@@ -85,12 +88,16 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     if let Some(obstacle) = survey.obstacle() {
         bail!("{obstacle}");
     }
-    let todo = survey.todo();
+    let todo = survey.into_todo();
     if todo.is_empty() {
         return Ok(Ended::Well);
     }
-    match confirm(args.change, &format!("Write {} records to namespace {}?", todo.len(), cluster.namespace))?
-    {
+    let question = format!("Write {} records to namespace {}?", todo.len(), cluster.namespace);
+    let answer = match file {
+        Some(_) => confirm(args.change, &question)?,
+        None => confirm_beside_stdin(args.change, &question)?,
+    };
+    match answer {
         Answer::Go => (),
         Answer::OnlyShow => return Ok(Ended::Well),
         Answer::No => return Ok(Ended::Declined),
@@ -103,21 +110,21 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
 /// How far it came.
 fn report(written: &Written) -> Result<Ended> {
     eprintln!("{written}");
-    for (node, why) in written.left.iter().take(TOLD) {
+    for (node, why) in &written.left_first {
         eprintln!("left alone: {node}: {why}");
     }
-    if let Some(more) = written.left.len().checked_sub(TOLD).filter(|more| *more > 0) {
+    if let Some(more) = written.left.checked_sub(written.left_first.len()).filter(|more| *more > 0) {
         eprintln!("left alone: and {more} more");
     }
     if let Some(why) = &written.stopped {
         bail!("{why}: {} records are not written; run the same import again to go on", written.unwritten);
     }
-    if written.left.is_empty() {
+    if written.left == 0 {
         Ok(Ended::Well)
     } else {
         bail!(
             "{} records were left alone; run the same import again to see what is to be done about them",
-            written.left.len()
+            written.left
         )
     }
 }

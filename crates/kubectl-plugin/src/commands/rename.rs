@@ -1,19 +1,21 @@
 //! Gives the record of a Node to another name.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use anyhow::{Result, bail};
+use label_storage::node::{IGNORE, RESTORED};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::rules::IdentityBy;
-use label_storage::{Node, Record, ResourceVersion, Rules};
+use label_storage::{Node, Record, ResourceVersion, Rules, Uid};
 use label_storage_runtime::records;
 
 use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::commands::import::NOBODY;
 use crate::find::Found;
 use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
+use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
 /// Flags of `rename`.
@@ -31,7 +33,7 @@ pub struct Args {
     #[arg(long)]
     pub replace: bool,
 
-    /// Also while a node of the old name is there
+    /// Also while a node of the old name is there, or no storer notes that it is gone: what it was given last may be lost then
     #[arg(long)]
     pub force: bool,
 
@@ -51,12 +53,29 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         bail!("{} and {} are one name", args.old, args.new);
     }
     let change = args.change;
-    carry_out(cluster, change, "Rename this?", &[Rename { args, has_waited: Cell::new(false) }]).await
+    carry_out(cluster, change, "Rename this?", &[Rename::new(args)]).await
 }
 
 struct Rename {
     args: Args,
-    has_waited: Cell<bool>,
+    wait: Wait,
+    planned: RefCell<Option<Planned>>,
+}
+
+/// What was last planned.
+struct Planned {
+    /// Under the old name.
+    source: Record,
+    /// Under the new one.
+    renamed: Record,
+    /// And what was shown of that.
+    outlook: Outlook,
+}
+
+impl Rename {
+    fn new(args: Args) -> Self {
+        Self { wait: Wait::new(args.force), planned: RefCell::new(None), args }
+    }
 }
 
 impl Deed for Rename {
@@ -68,10 +87,7 @@ impl Deed for Rename {
         let Args { old, new, .. } = &self.args;
         let done = format!("record of node/{old} renamed to node/{new}");
         let theirs = cluster.find(new).await?;
-        let mut found = cluster.find(old).await?;
-        if !self.has_waited.replace(true) {
-            found = cluster.once_departed(found).await?;
-        }
+        let found = cluster.once_departed(cluster.find(old).await?, &self.wait).await?;
         let Some(moved) = &found.record else {
             if tries > 0 && theirs.record.is_some() {
                 let outlook = Outlook::new(format!("nothing is stored of node {old} any more"));
@@ -86,10 +102,31 @@ impl Deed for Rename {
             );
         }
         let existing = theirs.record.as_ref().map(usable).transpose()?;
-        // It was done, but for the end of it.
-        let is_there_already =
-            existing.is_some_and(|existing| existing.uid == record.uid && existing.labels == record.labels);
-        if existing.is_some() && !is_there_already && !self.args.replace {
+        if let Some(node) = &theirs.node
+            && node.restored_from() == Some(u64::MAX)
+        {
+            bail!(
+                "node {new} is marked as restored from whatever is stored, so it would be given nothing: \
+                 `kubectl annotate node {new} {RESTORED}-` takes that off"
+            );
+        }
+        // It was done, but for the end of it: by an attempt before this one, or by another rename.
+        let planned = self.planned.take().filter(|planned| {
+            let is_there = existing.is_some_and(|existing| holds_all(existing, &planned.renamed));
+            tries > 0 && is_there && holds_all(&planned.source, record)
+        });
+        if let Some(planned) = planned {
+            let outlook = planned.outlook.clone();
+            self.planned.replace(Some(planned));
+            return Ok(Plan { outlook, writes: vec![Write::delete(moved)?], done });
+        }
+        let is_of_its_own = |uid: &&Uid| uid.as_str() != NOBODY;
+        let is_half_done = existing.is_some_and(|existing| {
+            existing.uid.as_ref().filter(is_of_its_own) == record.uid.as_ref()
+                && record.uid.is_some()
+                && holds_all(existing, record)
+        });
+        if existing.is_some() && !is_half_done && !self.args.replace {
             bail!(
                 "something is stored of node {new} already: `kubectl label-storage get {new}` shows it, --replace replaces it"
             );
@@ -101,23 +138,40 @@ impl Deed for Rename {
         let mut outlook = show(old, new, record, existing);
         notes(&mut outlook, old, &theirs, &found, record, &cluster.rules);
         let mut writes = Vec::new();
-        match (&theirs.record, existing) {
-            _ if is_there_already => (),
+        let renamed = match (&theirs.record, existing) {
+            _ if is_half_done => None,
             (Some(config_map), Some(existing)) => {
-                writes.push(Write::replace(
-                    &replaced(existing, record, &theirs, seen, &cluster.rules),
-                    config_map,
-                )?);
+                let (replaced, lost) = replaced(existing, record, &theirs, seen, &cluster.rules);
+                if lost > 0 {
+                    outlook.note(format!(
+                        "of both histories, the {lost} oldest versions go: the rules keep {}",
+                        cluster.rules.history
+                    ));
+                }
+                writes.push(Write::replace(&replaced, config_map, Some(&moved.config_map))?);
+                Some(replaced)
             }
             _ => {
                 let renamed = renamed(record, new, &theirs, seen);
                 writes.push(Write::create(&renamed, Some(&moved.config_map))?);
+                Some(renamed)
             }
-        }
+        };
         // Last, so that whatever happens in between there are two, and not none.
         writes.push(Write::delete(moved)?);
+        let planned = |renamed| Planned { source: record.clone(), renamed, outlook: outlook.clone() };
+        self.planned.replace(renamed.map(planned));
         Ok(Plan { outlook, writes, done })
     }
+}
+
+/// Whether nothing would be lost of a record if this one alone were left: all but its name, and what every write of it changes.
+fn holds_all(this: &Record, other: &Record) -> bool {
+    let (mine, theirs) = (&this.more, &other.more);
+    this.labels == other.labels
+        && (&mine.machine, &mine.withheld, &mine.history)
+            == (&theirs.machine, &theirs.withheld, &theirs.history)
+        && this.leftovers == other.leftovers
 }
 
 fn usable(found: &records::Found) -> Result<&Record> {
@@ -136,31 +190,31 @@ fn renamed(record: &Record, new: &str, theirs: &Found, seen: Option<ResourceVers
     renamed.generation = generation;
     renamed.labels_generation = Some(generation);
     renamed.node_version = renamed.node_version.max(seen);
-    // How long a record is kept counts anew under a new name.
-    renamed.departed_at = None;
+    // How long a record is kept counts anew under a new name, and no storer has anything to say of that Node.
+    renamed.departed_at = seen.map(|_| jiff::Timestamp::now());
     renamed
 }
 
-/// The record in the place of another, which goes into the history.
+/// The record in the place of another, which goes into the history; and how many versions of both there is no room for.
 fn replaced(
     existing: &Record,
     record: &Record,
     theirs: &Found,
     seen: Option<ResourceVersion>,
     rules: &Rules,
-) -> Record {
-    let now = jiff::Timestamp::now();
-    let edited = existing.edited(record.labels.clone(), record.more.withheld.clone(), seen, now, rules);
-    let generation = generation_beyond(record.generation.max(existing.generation), theirs);
-    let mut renamed = renamed(record, &existing.node, theirs, seen);
-    renamed.node_version = edited.node_version.max(renamed.node_version);
-    renamed.generation = generation;
-    renamed.labels_generation = Some(generation);
-    renamed.captured_at = edited.captured_at;
-    renamed.more.history = edited.more.history;
-    renamed.leftovers.data.extend(existing.leftovers.data.clone());
-    renamed.leftovers.binary_data.extend(existing.leftovers.binary_data.clone());
-    renamed
+) -> (Record, usize) {
+    let mut replaced = renamed(record, &existing.node, theirs, seen);
+    replaced.more.history = existing.history_under(record, rules);
+    let newest = replaced.more.history.last().map_or(0, |version| version.generation);
+    replaced.generation = generation_beyond(record.generation.max(existing.generation).max(newest), theirs);
+    replaced.labels_generation = Some(replaced.generation);
+    replaced.node_version = existing.node_version.max(replaced.node_version);
+    replaced.captured_at = Some(jiff::Timestamp::now());
+    replaced.leftovers.data.extend(existing.leftovers.data.clone());
+    replaced.leftovers.binary_data.extend(existing.leftovers.binary_data.clone());
+    let unbounded = Rules { history: usize::MAX, ..rules.clone() };
+    let lost = existing.history_under(record, &unbounded).len() - replaced.more.history.len();
+    (replaced, lost)
 }
 
 /// Beyond what the Node of the new name has been restored from, if it is there: or it would count as restored.
@@ -182,12 +236,16 @@ fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Out
 fn notes(outlook: &mut Outlook, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
     if found.node.is_some() {
         outlook.note(format!("node {old} is there: the storer makes a new record of what it has"));
-    } else if record.uid.is_some() && record.departed_at.is_none() {
+    } else if found.is_departing() {
         outlook.note(NOT_DEPARTED);
     }
     let Some(node) = &theirs.node else { return };
     let name = &node.name;
-    if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
+    if node.is_ignored() {
+        outlook.note(format!(
+            "node {name} has the annotation {IGNORE}: it is given nothing of this until that is removed"
+        ));
+    } else if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
         outlook.note(format!(
             "node {name} is another machine, and the rules have a fence: `kubectl label-storage restore {name} --other-machine`"
         ));

@@ -41,7 +41,7 @@ pub struct Args {
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let rules = rules(&cluster.rules, &args)?;
-    let restore = |node| Restore { node, rules: rules.clone() };
+    let restore = |node| Restore { node, rules: rules.clone(), overwrite: args.overwrite };
     let deeds: Vec<_> = each_once(args.nodes).into_iter().map(restore).collect();
     carry_out(cluster, args.change, "Restore this?", &deeds).await
 }
@@ -62,6 +62,7 @@ fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
 struct Restore {
     node: String,
     rules: Rules,
+    overwrite: bool,
 }
 
 impl Deed for Restore {
@@ -76,7 +77,7 @@ impl Deed for Restore {
         let Some(node) = &found.node else {
             bail!(
                 "node {name} is not there: it is restored when it returns; \
-                 `kubectl label-storage set {name} KEY=VALUE` outlook what it will return with"
+                 `kubectl label-storage set {name} KEY=VALUE` says what it will return with"
             );
         };
         let record = match found.stored() {
@@ -88,7 +89,7 @@ impl Deed for Restore {
             }
         };
         cluster.require_uncontested(&found).await?;
-        let (plan, is_again) = plan(node, record, &self.rules);
+        let (plan, is_again) = plan(node, record, &self.rules, self.overwrite);
         let patch = match (plan.reason, plan.patch) {
             (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
             (Reason::Ignored, _) => {
@@ -116,15 +117,16 @@ impl Deed for Restore {
 }
 
 /// What the restorer would do if it had never had to do with this Node: what was removed since is given again, if it is still stored. Says
-/// whether that is so.
-fn plan(node: &Node, record: &Record, rules: &Rules) -> (restore::Plan, bool) {
+/// whether it had. What it has given a Node counts for more than a record, so that is forgotten, too, where the Node is to be overwritten.
+fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restore::Plan, bool) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
-    if !matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored) {
+    let is_again = matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored);
+    if !is_again && !overwrite {
         return (plan, false);
     }
     let node = Node { marker: None, ..node.clone() };
     let record = Record { uid: None, ..record.clone() };
-    (plan_restore(&node, Stored::Record(&record), rules, false), true)
+    (plan_restore(&node, Stored::Record(&record), rules, false), is_again)
 }
 
 fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Outlook {
@@ -161,4 +163,32 @@ fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) 
         outlook.note(format!("{} is withheld: {why}", withheld.name));
     }
     outlook
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use label_storage::Labels;
+
+    use super::*;
+
+    #[test]
+    fn what_is_overwritten_does_not_depend_on_what_the_node_was_given_before() {
+        let labels = |pool: &str| Labels::from([("pool".to_owned(), pool.to_owned())]);
+        let node = |uid: &str, pool: &str, marker: Option<&str>| {
+            let marker = marker.map(str::to_owned);
+            Node::new("a".to_owned(), uid.to_owned(), "7", labels(pool), marker).expect("a node")
+        };
+        let mut record = Record::of(&node("u0", "gold", None), Timestamp::UNIX_EPOCH);
+        (record.generation, record.labels_generation) = (5, Some(5));
+        let rules = Rules { conflicts: "*=record".parse().expect("a rule"), ..Rules::default() };
+        // Never restored, restored from an older record, from this one, and the one that it was made from.
+        for (uid, marker, again) in
+            [("u1", None, false), ("u1", Some("u1/3"), false), ("u1", Some("u1/5"), true), ("u0", None, true)]
+        {
+            let (plan, is_again) = plan(&node(uid, "silver", marker), &record, &rules, true);
+            let restored = plan.patch.map(|patch| patch.restored);
+            assert_eq!((restored, is_again), (Some(labels("gold")), again), "{uid} {marker:?}");
+        }
+    }
 }

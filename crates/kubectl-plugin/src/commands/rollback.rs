@@ -1,17 +1,16 @@
 //! Brings an earlier version of a Node's labels back.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 use label_storage::kept::Kept;
 use label_storage::node::KEEP;
 use label_storage::record::{Version, Withheld};
-use label_storage::restore::{Reason, decide};
+use label_storage::restore::{Reason, decide, is_never_kept};
+use label_storage::rules::Trust;
 use label_storage::rules::patterns::{Kind, MACHINE_FACTS, Patterns};
-use label_storage::rules::{Trust, never};
 use label_storage::store::Stored;
-use label_storage::{Node, Record, ResourceVersion};
+use label_storage::{Node, Record, ResourceVersion, Rules};
 use label_storage_runtime::patch::Body;
 use label_storage_runtime::records;
 
@@ -19,7 +18,7 @@ use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
+use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
 /// Flags of `rollback`.
@@ -37,6 +36,10 @@ pub struct Args {
     #[arg(long)]
     pub trust: bool,
 
+    /// Also where no storer notes that the node is gone: what it was given last may be lost then
+    #[arg(long)]
+    pub force: bool,
+
     /// Whether to ask.
     #[command(flatten)]
     pub change: Change,
@@ -44,12 +47,12 @@ pub struct Args {
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let change = args.change;
-    carry_out(cluster, change, "Roll this back?", &[Rollback { args, has_waited: Cell::new(false) }]).await
+    carry_out(cluster, change, "Roll this back?", &[Rollback { wait: Wait::new(args.force), args }]).await
 }
 
 struct Rollback {
     args: Args,
-    has_waited: Cell<bool>,
+    wait: Wait,
 }
 
 impl Deed for Rollback {
@@ -59,10 +62,7 @@ impl Deed for Rollback {
 
     async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
         let name = &self.args.node;
-        let mut found = cluster.find_known(name).await?;
-        if !self.has_waited.replace(true) {
-            found = cluster.once_departed(found).await?;
-        }
+        let found = cluster.once_departed(cluster.find_known(name).await?, &self.wait).await?;
         let (Some(config_map), Stored::Record(record)) = (&found.record, found.stored()) else {
             let what = found.record.as_ref().and_then(records::Found::complaint);
             match what {
@@ -99,6 +99,41 @@ fn version(record: &Record, generation: u64) -> Result<&Version> {
     bail!("generation {generation} is not stored of node {name}: there are {}", all.join(", "));
 }
 
+/// What a version can tell of. A storer writes down what its rules have it keep at that time, and not by which rules: what it lacks may have
+/// been missing on the Node, or may not have been looked at.
+struct Covered<'a> {
+    rules: &'a Rules,
+    keep: Option<Patterns>,
+    has_annotations: bool,
+    has_taints: bool,
+}
+
+impl<'a> Covered<'a> {
+    fn by(version: &Version, rules: &'a Rules, keep: Option<Patterns>) -> Self {
+        let has =
+            |is: fn(Kept<'_>) -> bool| version.labels.keys().filter_map(|name| Kept::parse(name)).any(is);
+        Self {
+            rules,
+            keep,
+            has_annotations: has(|kept| matches!(kept, Kept::Annotation(key) if key != KEEP)),
+            has_taints: has(|kept| matches!(kept, Kept::Taint { .. })),
+        }
+    }
+
+    /// Why it can't be told that something was missing then, though the version does not have it.
+    fn why_not(&self, name: &str, kept: Kept<'_>) -> Option<&'static str> {
+        match kept {
+            _ if !self.rules.keeps(name, self.keep.as_ref()) => Some("the rules do not keep it"),
+            // It is always looked at.
+            Kept::Annotation(KEEP) => None,
+            Kept::Annotation(_) if !self.has_annotations => Some("that version has no annotations at all"),
+            Kept::Taint { .. } if !self.has_taints => Some("that version has no taints at all"),
+            Kept::Cordon => Some("that version does not say whether the node was cordoned"),
+            _ => None,
+        }
+    }
+}
+
 impl Rollback {
     fn is_distrusted(&self, kept: Kept<'_>, cluster: &Cluster) -> bool {
         kept.is_trust() && cluster.rules.trust == Trust::SameMachine && !self.args.trust
@@ -121,9 +156,7 @@ impl Rollback {
         let facts = Patterns::of(Kind::Label, [MACHINE_FACTS])?;
         let is_ours = |kept: Kept<'_>| match kept {
             Kept::Label(key) => !facts.matches(key),
-            Kept::Annotation(key) => key == KEEP || !never::is_machine_annotation(key),
-            Kept::Taint { key, .. } => !never::is_lifecycle_taint(key),
-            Kept::Cordon => true,
+            _ => !is_never_kept(kept),
         };
         let mut edits = BTreeMap::new();
         for (name, value) in &version.labels {
@@ -143,13 +176,17 @@ impl Rollback {
         }
         // What nobody ever stored stays.
         let past = record.more.history.iter().flat_map(|version| version.labels.keys());
-        let known = record.labels.keys().chain(past).filter(|name| !version.labels.contains_key(*name));
-        for name in known {
+        let known: BTreeSet<_> = record.labels.keys().chain(past).collect();
+        let covered = Covered::by(version, &cluster.rules, node.keep_patterns());
+        for name in known.into_iter().filter(|name| !version.labels.contains_key(*name)) {
             let Some(kept) = Kept::parse(name).filter(|kept| is_ours(*kept)) else { continue };
-            if let Some(own) = node.value_of(kept)
-                && edits.insert(name.clone(), None).is_none()
-            {
-                outlook.changes(name, Some(own), None);
+            let Some(own) = node.value_of(kept) else { continue };
+            match covered.why_not(name, kept) {
+                Some(why) => outlook.note(format!("{name} is left alone: {why}")),
+                None => {
+                    outlook.changes(name, Some(own), None);
+                    edits.insert(name.clone(), None);
+                }
             }
         }
         let mut writes = Vec::new();
@@ -174,6 +211,13 @@ impl Rollback {
         let mut labels = version.labels.clone();
         let mut withheld = record.more.withheld.clone();
         let mut notes = Vec::new();
+        let covered = Covered::by(version, &cluster.rules, record.keep_patterns());
+        for (name, value) in record.labels.iter().filter(|(name, _)| !version.labels.contains_key(*name)) {
+            if let Some(why) = Kept::parse(name).and_then(|kept| covered.why_not(name, kept)) {
+                notes.push(format!("{name} is left alone: {why}"));
+                labels.insert(name.clone(), value.clone());
+            }
+        }
         // The record may have gone through several machines since, and none is to have what another was trusted with.
         let distrusted = labels.extract_if(.., |name, value| {
             record.labels.get(name) != Some(value)
@@ -200,7 +244,7 @@ impl Rollback {
             if record.uid.is_some() && record.departed_at.is_none() {
                 outlook.note(NOT_DEPARTED);
             }
-            writes.push(Write::replace(&edited, found)?);
+            writes.push(Write::replace(&edited, found, None)?);
         }
         Ok(Plan { outlook, writes, done: format!("record of node/{name} rolled back") })
     }

@@ -1,13 +1,11 @@
-//! Outlook what a Node that is away will come back with.
+//! Changes what a Node that is away will come back with.
 
-use std::cell::Cell;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use label_storage::kept::Kept;
-use label_storage::node::KEEP;
-use label_storage::restore::{Reason, decide};
-use label_storage::rules::{IdentityBy, Trust, never};
+use label_storage::restore::{Reason, decide, is_never_kept};
+use label_storage::rules::{IdentityBy, Trust};
 use label_storage::store::Stored;
 use label_storage::{Node, Record};
 use label_storage_runtime::records;
@@ -17,7 +15,7 @@ use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::find::Found;
 use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Whereabouts};
+use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
 
 /// Flags of `set`.
@@ -34,6 +32,10 @@ pub struct Args {
     /// What a node that has never been there will be known by, where that is not its name: such as systemUUID=VALUE
     #[arg(long, value_name = "KIND=VALUE")]
     pub identity: Option<String>,
+
+    /// Also where no storer notes that the node is gone: what it was given last may be lost then
+    #[arg(long)]
+    pub force: bool,
 
     /// Whether to ask.
     #[command(flatten)]
@@ -71,12 +73,7 @@ impl FromStr for Edit {
                 _ => format!("{value:?} is no value that {name} can have"),
             });
         }
-        let is_never = match kept {
-            Kept::Annotation(key) => key != KEEP && never::is_machine_annotation(key),
-            Kept::Taint { key, .. } => never::is_lifecycle_taint(key),
-            Kept::Label(_) | Kept::Cordon => false,
-        };
-        if is_never && value.is_some() {
+        if value.is_some() && is_never_kept(kept) {
             return Err(format!("{name} is never given back: it tells of a machine's present state"));
         }
         Ok(Self { name: name.to_owned(), value: value.map(str::to_owned) })
@@ -99,12 +96,12 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         }
     }
     let change = args.change;
-    carry_out(cluster, change, "Change this?", &[Set { args, has_waited: Cell::new(false) }]).await
+    carry_out(cluster, change, "Change this?", &[Set { wait: Wait::new(args.force), args }]).await
 }
 
 struct Set {
     args: Args,
-    has_waited: Cell<bool>,
+    wait: Wait,
 }
 
 impl Deed for Set {
@@ -114,10 +111,8 @@ impl Deed for Set {
 
     async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
         let name = &self.args.node;
-        let mut found = cluster.find(self.args.identity.as_ref().unwrap_or(name)).await?;
-        if !self.has_waited.replace(true) {
-            found = cluster.once_departed(found).await?;
-        }
+        let found = cluster.find(self.args.identity.as_ref().unwrap_or(name)).await?;
+        let found = cluster.once_departed(found, &self.wait).await?;
         if let Some(Err(error)) = found.record.as_ref().map(|found| &found.content) {
             bail!("the record of node {name} can't be used: {error}");
         }
@@ -159,7 +154,7 @@ impl Deed for Set {
         let mut writes = Vec::new();
         if !is_same {
             writes.push(match &found.record {
-                Some(found) => Write::replace(&edited, found)?,
+                Some(found) => Write::replace(&edited, found, None)?,
                 None => Write::create(&edited, None)?,
             });
         }
@@ -197,9 +192,7 @@ impl Set {
                 outlook
                     .note("the node is there, to be restored: it may be given what was stored before this");
             }
-            Some(record) if record.uid.is_some() && record.departed_at.is_none() => {
-                outlook.note(NOT_DEPARTED);
-            }
+            Some(_) if found.is_departing() => outlook.note(NOT_DEPARTED),
             Some(_) => (),
         }
         let is_given = |edit: &&Edit| edit.value.is_some();

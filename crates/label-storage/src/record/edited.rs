@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{More, Record, Withheld};
+use super::{More, Record, Version, Withheld};
 use crate::{Labels, ResourceVersion, Rules};
 
 impl Record {
@@ -52,5 +52,67 @@ impl Record {
         edited.more.history = history;
         edited.labels = labels;
         edited
+    }
+    /// The past of this record once another, which has a past of its own, takes its place: that of both, and what this one holds, as it came
+    /// about. The oldest go where there are more than the rules keep. Generations grow with it, so that each names one version: those of one
+    /// record say nothing about the other's.
+    pub fn history_under(&self, other: &Self, rules: &Rules) -> Vec<Version> {
+        let mut history = self.more.history.clone();
+        for version in &other.more.history {
+            let is_same = |its: &Version| its.at == version.at && its.labels == version.labels;
+            if !history.iter().any(is_same) {
+                let at = history.iter().position(|its| its.at > version.at).unwrap_or(history.len());
+                history.insert(at, version.clone());
+            }
+        }
+        // That has been so until now, whenever it was read.
+        if self.labels != other.labels && !self.labels.is_empty() {
+            let of = self.labels_generation.unwrap_or(self.generation);
+            history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
+        }
+        let too_many = history.len().saturating_sub(rules.history);
+        history.drain(..too_many);
+        let mut least = 0;
+        for version in &mut history {
+            version.generation = version.generation.max(least);
+            least = version.generation.saturating_add(1);
+        }
+        history
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(value: &str) -> Labels {
+        Labels::from([("pool".to_owned(), value.to_owned())])
+    }
+
+    fn version(generation: u64, at: i64, value: &str) -> Version {
+        let at = Timestamp::from_second(at).ok();
+        Version { generation, at, labels: labels(value) }
+    }
+
+    fn record(generation: u64, at: i64, value: &str, history: Vec<Version>) -> Record {
+        let Version { at, labels, .. } = version(generation, at, value);
+        let mut record = Record::awaiting("a", None);
+        (record.generation, record.captured_at, record.labels) = (generation, at, labels);
+        record.more.history = history;
+        record
+    }
+
+    #[test]
+    fn two_pasts_become_one_in_the_order_of_time_and_each_generation_names_one_version() {
+        let rules = Rules { history: 20, ..Rules::default() };
+        let mine = record(3, 40, "mine", vec![version(1, 10, "a"), version(2, 30, "b")]);
+        let other = record(3, 50, "other", vec![version(1, 10, "a"), version(2, 20, "c")]);
+        let all = [version(1, 10, "a"), version(2, 20, "c"), version(3, 30, "b"), version(4, 40, "mine")];
+        assert_eq!(mine.history_under(&other, &rules), all);
+        let few = Rules { history: 2, ..rules };
+        assert_eq!(mine.history_under(&other, &few), [version(2, 30, "b"), version(3, 40, "mine")]);
+        // What is the same is no past.
+        let same = record(9, 50, "mine", Vec::new());
+        assert_eq!(mine.history_under(&same, &few), mine.more.history);
     }
 }

@@ -108,6 +108,11 @@ async fn one<D: Daemon>(look: &Look, daemon: &str, findings: &mut Vec<Finding>) 
 
 /// What its pods are told, as the daemon itself would read it: the environment first, then the flags, which win.
 fn flags<D: Daemon>(daemon: &str, container: &Container) -> Result<Common, String> {
+    told_as::<D>(daemon, container).map(|daemon| daemon.common().clone())
+}
+
+/// The same, with what one daemon alone is told.
+pub(crate) fn told_as<D: Daemon>(daemon: &str, container: &Container) -> Result<D, String> {
     let command = D::command();
     let mut words = vec![daemon.to_owned()];
     for variable in container.env.iter().flatten() {
@@ -128,7 +133,7 @@ fn flags<D: Daemon>(daemon: &str, container: &Container) -> Result<Common, Strin
     let read = |matches: ArgMatches| D::from_arg_matches(&matches);
     let read = command.try_get_matches_from(words).and_then(read);
     match read {
-        Ok(daemon) => Ok(daemon.common().clone()),
+        Ok(daemon) => Ok(daemon),
         Err(error) => Err(error.to_string().lines().next().unwrap_or_default().replace("error: ", "")),
     }
 }

@@ -7,11 +7,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::kept::Kept;
-use label_storage::record::{Version, Withheld};
+use label_storage::record::{MANAGED_BY, Version, Withheld};
+use label_storage::rules::never;
 use label_storage::{Labels, Record};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
+
+/// How kubectl remembers what it has made the whole object of.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A text, and where it stands.
 type Text = Spanned<String>;
@@ -75,10 +80,16 @@ struct SetAside {
     system_uuid: Option<Text>,
 }
 
-/// What else is in the record.
+/// What else is in the record, and on it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rest {
+    /// On the ConfigMap itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    labels: Option<Texts>,
+    /// On the ConfigMap itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotations: Option<Texts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<Texts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +123,7 @@ pub(crate) struct Problem {
 
 impl Document {
     /// What an export shows of a record.
-    pub(crate) fn of(record: &Record, with_history: bool) -> Self {
+    pub(crate) fn of(record: &Record, tags: &Tags, with_history: bool) -> Self {
         let kept = Sorted::of(&record.labels);
         let machine = &record.more.machine;
         let of_machine = OfMachine {
@@ -120,8 +131,13 @@ impl Document {
             system_uuid: machine.system_uuid.as_deref().map(text),
         };
         let withheld: Vec<_> = record.more.withheld.iter().map(SetAside::of).collect();
-        let (data, binary_data) = (texts(&record.leftovers.data), record.leftovers.binary_data.clone());
-        let binary_data = (!binary_data.is_empty()).then_some(binary_data);
+        let binary_data = record.leftovers.binary_data.clone();
+        let leftovers = Rest {
+            labels: texts(&tags.labels),
+            annotations: texts(&tags.annotations),
+            data: texts(&record.leftovers.data),
+            binary_data: (!binary_data.is_empty()).then_some(binary_data),
+        };
         let history: Vec<_> = record.more.history.iter().filter(|_| with_history).map(Past::of).collect();
         Self {
             node: text(&record.node),
@@ -135,7 +151,7 @@ impl Document {
             generation: Some(record.generation),
             machine: (!machine.is_unknown()).then_some(of_machine),
             withheld: (!withheld.is_empty()).then_some(withheld),
-            leftovers: (!record.leftovers.is_empty()).then_some(Rest { data, binary_data }),
+            leftovers: (!record.leftovers.is_empty() || !tags.is_empty()).then_some(leftovers),
             history: (!history.is_empty()).then_some(history),
         }
     }
@@ -152,8 +168,46 @@ impl Document {
     }
 }
 
+/// What people have put on the ConfigMap of a record, for purposes of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tags {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Tags {
+    /// Those of this ConfigMap.
+    pub(crate) fn of(config_map: &ConfigMap) -> Self {
+        let meta = &config_map.metadata;
+        let theirs = |all: &Option<BTreeMap<String, String>>| {
+            let theirs = all.iter().flatten().filter(|(key, _)| !Self::is_ours(key));
+            theirs.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        Self { labels: theirs(&meta.labels), annotations: theirs(&meta.annotations) }
+    }
+
+    /// Whether the daemons write it themselves, or it tells of the very object that it is on.
+    fn is_ours(key: &str) -> bool {
+        key == MANAGED_BY.0 || key.starts_with(never::OURS) || key == LAST_APPLIED
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+
+    /// Puts them on a ConfigMap, where they replace those of the same keys.
+    pub(crate) fn put_on(&self, config_map: &mut ConfigMap) {
+        let meta = &mut config_map.metadata;
+        for (on, theirs) in [(&mut meta.labels, &self.labels), (&mut meta.annotations, &self.annotations)] {
+            if !theirs.is_empty() {
+                on.get_or_insert_default().extend(theirs.clone());
+            }
+        }
+    }
+}
+
 /// A number that is the same for two records which give the same back to the same Node. When they were written, and how often, is no
-/// difference.
+/// difference, and neither is what people have put on the ConfigMap.
 pub(crate) fn fingerprint(record: &Record) -> u64 {
     let mut hasher = DefaultHasher::new();
     let (more, leftovers) = (&record.more, &record.leftovers);

@@ -1,11 +1,9 @@
 //! What an import makes of a record: one that belongs to nobody, and that no marker is newer than.
 
 use jiff::Timestamp;
-use label_storage::record::Version;
-use label_storage::{Node, Record, ResourceVersion, Uid};
+use label_storage::{Node, Record, ResourceVersion, Rules, Uid};
 
-/// Stands where the incarnation would: no Node has it, and a person sees where the record comes from.
-const NOBODY: &str = "imported";
+use super::NOBODY;
 
 /// The record to write: what the file says, over what there was.
 ///
@@ -21,30 +19,24 @@ pub(super) fn imported(
     before: Option<&Record>,
     node: Option<&Node>,
     now: Timestamp,
-    history: usize,
+    rules: &Rules,
 ) -> Record {
     let mut record = file.clone();
     record.uid = Uid::new(NOBODY);
     record.node_version = Some(before.and_then(|before| before.node_version).unwrap_or(ResourceVersion(0)));
     record.departed_at = node.is_none().then_some(now);
     record.captured_at.get_or_insert(now);
+    if let Some(before) = before {
+        // What was there can be brought back, and what was there before.
+        record.more.history = before.history_under(file, rules);
+    }
     let marker = node.and_then(Node::restored_from).unwrap_or(0);
-    let least = marker.max(before.map_or(0, |before| before.generation));
+    let newest = record.more.history.last().map_or(0, |version| version.generation);
+    let least = marker.max(newest).max(before.map_or(0, |before| before.generation));
     if least > 0 {
         record.generation = record.generation.max(least.saturating_add(1));
     }
     record.labels_generation = Some(record.generation);
-    if let Some(before) = before {
-        // What was there can be brought back.
-        record.more.history.clone_from(&before.more.history);
-        if !before.labels.is_empty() && before.labels != record.labels {
-            let generation = before.labels_generation.unwrap_or(before.generation);
-            let labels = before.labels.clone();
-            record.more.history.push(Version { generation, at: before.captured_at, labels });
-        }
-        let too_many = record.more.history.len().saturating_sub(history);
-        record.more.history.drain(..too_many);
-    }
     record
 }
 
@@ -52,9 +44,10 @@ pub(super) fn imported(
 mod tests {
     use std::time::Duration;
 
+    use label_storage::record::Version;
     use label_storage::restore;
     use label_storage::store::{self, Circumstances, Sighting, Stored};
-    use label_storage::{Labels, Rules, plan_restore, plan_store};
+    use label_storage::{Labels, plan_restore, plan_store};
 
     use super::*;
 
@@ -93,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_backup_is_kept_for_the_whole_retention_however_old_it_is() {
-        let record = imported(&file(labels([("a", "1")])), None, None, now(), 3);
+        let record = imported(&file(labels([("a", "1")])), None, None, now(), &Rules::default());
         assert_eq!(record.departed_at, Some(now()));
         assert_eq!(stores(Sighting::Gone, &record), store::Reason::Away);
         let returned = node("9", Labels::new(), None);
@@ -107,7 +100,7 @@ mod tests {
             let (own, lost) = (labels([("a", "1")]), labels([("a", "1"), ("lost", "found")]));
             let living = node("9", own.clone(), marker);
             let before = Record::of(&living, now());
-            let record = imported(&file(lost), Some(&before), Some(&living), now(), 3);
+            let record = imported(&file(lost), Some(&before), Some(&living), now(), &Rules::default());
             if marker == Some("u1") {
                 // It names no generation, so it is good for all; then nothing is written.
                 assert_eq!(restores(&living, &record), restore::Reason::AlreadyRestored);
@@ -127,21 +120,34 @@ mod tests {
     fn a_deletion_that_was_stored_before_does_not_undo_an_import() {
         let deleted = node("9", labels([("a", "old")]), None);
         let before = Record { departed_at: Some(now()), ..Record::of(&deleted, now()) };
-        let record = imported(&file(labels([("a", "new")])), Some(&before), None, now(), 3);
+        let record = imported(&file(labels([("a", "new")])), Some(&before), None, now(), &Rules::default());
         assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::ViewOlderThanRecord);
         assert!(record.generation > before.generation);
         // One that nobody has stored yet loses nothing.
-        let record = imported(&file(labels([("b", "new")])), None, None, now(), 3);
+        let record = imported(&file(labels([("b", "new")])), None, None, now(), &Rules::default());
         assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::LeftUnrestored);
     }
 
     #[test]
     fn history_is_as_long_as_the_rules_say() {
         let mut before = Record::of(&node("9", labels([("a", "0")]), None), now());
+        let rules = Rules { history: 2, ..Rules::default() };
         for value in ["1", "2", "3"] {
-            before = imported(&file(labels([("a", value)])), Some(&before), None, now(), 2);
+            before = imported(&file(labels([("a", value)])), Some(&before), None, now(), &rules);
         }
         let values: Vec<_> = before.more.history.iter().map(|version| version.labels["a"].as_str()).collect();
         assert_eq!((values, before.generation), (vec!["1", "2"], 4));
+        // That of the file is history, too.
+        let mut with_history = file(labels([("a", "4")]));
+        with_history.more.history =
+            vec![Version { generation: 1, at: None, labels: labels([("a", "file")]) }];
+        let after = imported(&with_history, Some(&before), None, now(), &Rules { history: 9, ..rules });
+        let versions: Vec<_> = after
+            .more
+            .history
+            .iter()
+            .map(|version| (version.generation, version.labels["a"].as_str()))
+            .collect();
+        assert_eq!((versions, after.generation), (vec![(1, "file"), (2, "1"), (3, "2"), (4, "3")], 5));
     }
 }

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 8 << 20;
 pub(super) struct Place {
     /// In bytes, from the beginning of the file.
     offset: u64,
-    bytes: usize,
+    pub(super) bytes: usize,
     /// The line that it begins on, from 1.
     pub(super) line: u64,
 }

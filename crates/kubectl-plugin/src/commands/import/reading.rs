@@ -1,35 +1,42 @@
 //! The first pass: everything is checked, and of each document the little is kept that the comparison needs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 
 use label_storage::Record;
 use label_storage::name::record_name;
+use label_storage::rules::IdentityBy;
 
 use super::TOLD;
 use super::pieces::{self, Piece, Pieces, Place};
 use crate::commands::export::END;
-use crate::commands::export::document::{Document, Problem, fingerprint};
+use crate::commands::export::document::{Document, Problem, Tags, fingerprint};
+use crate::progress::{Progress, Unit};
 
-/// A document that is as it should be.
-#[derive(Debug, Clone)]
+/// A document that is as it should be: what is needed of it, which is little, and where the rest is.
+#[derive(Debug)]
 pub(super) struct Checked {
-    /// The Node's name.
-    pub(super) node: String,
-    /// The ConfigMap's.
-    pub(super) config_map: String,
     pub(super) place: Place,
     /// See [`fingerprint`].
     pub(super) fingerprint: u64,
-    /// What it is filed under is no name: which kind of thing it is.
-    pub(super) identity: Option<String>,
+    /// Whether a Node would look where its record is.
+    pub(super) is_looked_for: bool,
+}
+
+/// All documents of a file.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    pub(super) all: Vec<Checked>,
+    /// Which of them goes into the ConfigMap of this name.
+    pub(super) names: HashMap<Box<str>, u32>,
 }
 
 /// A file that was read to its end.
 pub(super) enum Reading {
     /// All that it has.
-    Whole(Vec<Checked>),
+    Whole(Documents),
     /// It can't be imported.
     Wrong {
         /// The first ones.
@@ -39,10 +46,10 @@ pub(super) enum Reading {
     },
 }
 
-/// Reads and checks all documents of a file.
-pub(super) fn read(file: &File) -> io::Result<Reading> {
-    let mut all = Vec::new();
-    let mut seen: HashMap<String, u64> = HashMap::new();
+/// Reads and checks all documents of a file, for a cluster where Nodes are known by this.
+pub(super) fn read(file: &File, identity: &IdentityBy) -> io::Result<Reading> {
+    let mut progress = Progress::new("checked", Unit::Bytes, Some(file.metadata()?.len()));
+    let mut documents = Documents::default();
     let (mut problems, mut more) = (Vec::new(), 0);
     let mut wrong = |line: u64, what: String| {
         if problems.len() < TOLD { problems.push(Problem { line, what }) } else { more += 1 }
@@ -51,6 +58,7 @@ pub(super) fn read(file: &File) -> io::Result<Reading> {
     for piece in Pieces::new(file) {
         let piece = piece?;
         last_line = piece.place.line;
+        progress.step(piece.place.bytes as u64);
         if end.is_some() {
             wrong(
                 piece.place.line,
@@ -61,13 +69,18 @@ pub(super) fn read(file: &File) -> io::Result<Reading> {
             end = Some(piece.place.line);
             continue;
         }
-        match check(&piece) {
-            Ok(checked) => match seen.insert(checked.config_map.clone(), checked.place.line) {
-                Some(first) => wrong(
-                    checked.place.line,
-                    format!("{} stands on line {first} already: remove one of the two", checked.node),
-                ),
-                None => all.push(checked),
+        match check(&piece, identity) {
+            Ok((checked, record)) => match documents.names.entry(record_name(record.filed_under()).into()) {
+                Entry::Occupied(first) => {
+                    let first = documents.all.get(*first.get() as usize).map_or(0, |first| first.place.line);
+                    let what =
+                        format!("{} stands on line {first} already: remove one of the two", record.node);
+                    wrong(checked.place.line, what);
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(u32::try_from(documents.all.len()).map_err(io::Error::other)?);
+                    documents.all.push(checked);
+                }
             },
             Err(found) => found.into_iter().for_each(|problem| {
                 wrong(piece.place.line + problem.line - 1, problem.what);
@@ -80,11 +93,11 @@ pub(super) fn read(file: &File) -> io::Result<Reading> {
         );
         wrong(last_line, what);
     }
-    Ok(if problems.is_empty() { Reading::Whole(all) } else { Reading::Wrong { problems, more } })
+    Ok(if problems.is_empty() { Reading::Whole(documents) } else { Reading::Wrong { problems, more } })
 }
 
 /// The record of a document that was read before.
-pub(super) fn record_at(file: &File, place: Place) -> anyhow::Result<Record> {
+pub(super) fn record_at(file: &File, place: Place) -> anyhow::Result<(Record, Tags)> {
     let text = pieces::read_at(file, place)?;
     let wrong =
         |problem: &Problem| anyhow::anyhow!("line {}: {}", place.line + problem.line - 1, problem.what);
@@ -100,23 +113,21 @@ fn is_end(piece: &Piece) -> bool {
     lines.eq([END])
 }
 
-fn check(piece: &Piece) -> Result<Checked, Vec<Problem>> {
+fn check(piece: &Piece, identity: &IdentityBy) -> Result<(Checked, Record), Vec<Problem>> {
     let problem = |what: &str| vec![Problem { line: 1, what: what.to_owned() }];
     let text = piece.text.as_deref().ok_or_else(|| {
         problem("this document is larger than any record, or no UTF-8: correct or remove it")
     })?;
-    let record = Document::parse(text).map_err(|problem| vec![problem])?.record()?;
+    let (record, _) = Document::parse(text).map_err(|problem| vec![problem])?.record()?;
     if record.is_empty() {
         return Err(problem("nothing would come back with this node: write labels, or remove the document"));
     }
-    let identity = record.more.identity.as_deref().and_then(|identity| identity.split_once('='));
-    Ok(Checked {
-        config_map: record_name(record.filed_under()),
-        place: piece.place,
-        fingerprint: fingerprint(&record),
-        identity: identity.map(|(kind, _)| kind.to_owned()),
-        node: record.node,
-    })
+    let by = record.more.identity.as_deref().and_then(|identity| Some(identity.split_once('=')?.0));
+    let is_looked_for = match identity {
+        IdentityBy::Name => by.is_none(),
+        other => by.is_some_and(|by| by == other.to_string()),
+    };
+    Ok((Checked { place: piece.place, fingerprint: fingerprint(&record), is_looked_for }, record))
 }
 
 #[cfg(test)]

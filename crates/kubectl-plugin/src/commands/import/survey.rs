@@ -6,21 +6,31 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::ListParams;
+use label_storage::name::record_name;
+use label_storage::record::{MANAGED_BY, Unreadable};
 use label_storage::restore::Reason;
 use label_storage::rules::IdentityBy;
 use label_storage::store::Stored;
 use label_storage::{Node, Record, ResourceVersion, Rules, plan_restore};
+use label_storage_runtime::call;
 use label_storage_runtime::eyes::{Eyes, Sight};
 use label_storage_runtime::records::Found;
 
 use super::TOLD;
 use super::imported::imported;
-use super::reading::{Checked, record_at};
+use super::reading::{Checked, Documents, record_at};
 use crate::cluster::Cluster;
 use crate::commands::export::PATIENCE;
 use crate::commands::export::document::fingerprint;
+use crate::progress::{Progress, Unit};
+
+/// So many are asked for at once of what may be anything.
+const PAGE: u32 = 500;
 
 /// What may be overwritten.
 #[derive(Debug, Clone, Copy)]
@@ -30,12 +40,14 @@ pub(super) struct Options {
 }
 
 /// A document, and what there is where it would go.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Entry {
     pub(super) document: Checked,
     pub(super) there: There,
     /// Whether the Node is there, and what the import would do for it.
     pub(super) life: Life,
+    /// The name that the Node is there under, where that is another than the document has: it may be known by something else.
+    pub(super) alias: Option<Box<str>>,
 }
 
 /// What there is under a record's name.
@@ -48,7 +60,7 @@ pub(super) enum There {
     /// Another, at this version.
     Differs(ResourceVersion),
     /// One that can't be read, for this reason: a person has to look.
-    Unreadable(String),
+    Unreadable(Box<str>),
 }
 
 /// Whether the Node is there.
@@ -72,62 +84,90 @@ pub(super) struct Survey {
     changes: Vec<String>,
     options: Options,
     identity: IdentityBy,
+    file: Arc<File>,
 }
 
 impl Survey {
     /// Compares all documents with what there is.
     pub(super) async fn make(
         cluster: &Cluster,
-        documents: Vec<Checked>,
+        documents: Documents,
         file: Arc<File>,
         options: Options,
     ) -> Result<Self> {
-        let names = documents.iter().enumerate();
-        let names: HashMap<_, _> = names.map(|(at, document)| (document.config_map.clone(), at)).collect();
+        let Documents { all, names } = documents;
         let names = Arc::new(names);
-        let new = |document| Entry { document, there: There::Nothing, life: Life::Absent };
+        let new = |document| Entry { document, there: There::Nothing, life: Life::Absent, alias: None };
         let survey = Self {
-            entries: documents.into_iter().map(new).collect(),
+            entries: all.into_iter().map(new).collect(),
             changes: Vec::new(),
             options,
             identity: cluster.rules.identity.clone(),
+            file,
         };
         let survey = Arc::new(Mutex::new(survey));
 
-        let (each, known, spool) = (Arc::clone(&survey), Arc::clone(&names), Arc::clone(&file));
+        let (each, known) = (Arc::clone(&survey), Arc::clone(&names));
+        let mut progress = Progress::new("compared", Unit::Of("records"), None);
         let records = cluster.record_source().allowing(PATIENCE);
         let listed = records.list(move |object| {
-            let Some(&at) = known.get(&object.name) else { return };
-            let found = Found::from(object);
-            each.lock().unwrap_or_else(PoisonError::into_inner).compare(at, &found, &spool);
+            progress.step(1);
+            let Some(&at) = known.get(object.name.as_str()) else { return };
+            each.lock().unwrap_or_else(PoisonError::into_inner).compare(at, &Found::from(object));
         });
         listed.await?;
+        Self::find_strangers(cluster, &names, &survey).await?;
 
         let each = Arc::clone(&survey);
         let eyes = cluster.eyes(Sight::WhatIsThere);
+        let mut progress = Progress::new("compared", Unit::Of("nodes"), None);
         let nodes = cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE);
         let listed = nodes.list(move |object| {
+            progress.step(1);
             let Ok(node) = eyes.node(object) else { return };
             if node.extras.is_unidentified {
                 return;
             }
-            let Some(&at) = names.get(&label_storage::name::record_name(node.filed_under())) else { return };
-            each.lock().unwrap_or_else(PoisonError::into_inner).meet(at, &node, &file, &eyes);
+            let Some(&at) = names.get(record_name(node.filed_under()).as_str()) else { return };
+            each.lock().unwrap_or_else(PoisonError::into_inner).meet(at, &node, &eyes);
         });
         listed.await?;
-        let mut survey = survey.lock().unwrap_or_else(PoisonError::into_inner);
-        let empty = Self { entries: Vec::new(), changes: Vec::new(), options, identity: IdentityBy::Name };
-        Ok(std::mem::replace(&mut survey, empty))
+        let survey = Arc::into_inner(survey).context("the lists are over")?;
+        Ok(survey.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn compare(&mut self, at: usize, found: &Found, file: &File) {
-        let Some(entry) = self.entries.get_mut(at) else { return };
+    /// What is in a record's place and is none: no list of records has it.
+    async fn find_strangers(
+        cluster: &Cluster,
+        names: &HashMap<Box<str>, u32>,
+        survey: &Arc<Mutex<Self>>,
+    ) -> Result<()> {
+        let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let mut params =
+            ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1)).limit(PAGE);
+        loop {
+            let page = call::one("list configmaps", config_maps.list_metadata(&params)).await?;
+            for name in page.items.iter().filter_map(|stranger| stranger.metadata.name.as_deref()) {
+                let mut survey = survey.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(entry) = names.get(name).and_then(|at| survey.entries.get_mut(*at as usize)) {
+                    entry.there = There::Unreadable(Unreadable::Foreign(name.to_owned()).to_string().into());
+                }
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn compare(&mut self, at: u32, found: &Found) {
+        let Some(entry) = self.entries.get_mut(at as usize) else { return };
         entry.there = match &found.content {
-            Err(error) => There::Unreadable(error.to_string()),
+            Err(error) => There::Unreadable(error.to_string().into()),
             Ok(decoded) if fingerprint(&decoded.record) == entry.document.fingerprint => There::Same,
             Ok(decoded) => {
                 if self.changes.len() < TOLD
-                    && let Ok(record) = record_at(file, entry.document.place)
+                    && let Ok((record, _)) = record_at(&self.file, entry.document.place)
                 {
                     self.changes.push(change(&decoded.record, &record));
                 }
@@ -137,13 +177,23 @@ impl Survey {
     }
 
     /// Takes note of a Node that is there.
-    fn meet(&mut self, at: usize, node: &Node, file: &File, eyes: &Eyes) {
-        let Some(entry) = self.entries.get_mut(at) else { return };
-        entry.life = match record_at(file, entry.document.place) {
-            _ if !self.options.include_living => Life::Lacks,
-            Ok(record) => life(node, &imported(&record, None, Some(node), Timestamp::now(), 0), &eyes.rules),
-            Err(_) => Life::Lacks,
-        };
+    fn meet(&mut self, at: u32, node: &Node, eyes: &Eyes) {
+        let Some(entry) = self.entries.get_mut(at as usize) else { return };
+        entry.life = Life::Lacks;
+        if !self.options.include_living {
+            return;
+        }
+        if let Ok((record, _)) = record_at(&self.file, entry.document.place) {
+            let next = imported(&record, None, Some(node), Timestamp::now(), &eyes.rules);
+            entry.life = life(node, &next, &eyes.rules);
+            entry.alias = (record.node != node.name).then(|| node.name.as_str().into());
+        }
+    }
+
+    /// The Node of a document, by name.
+    fn node(&self, entry: &Entry) -> String {
+        let record = record_at(&self.file, entry.document.place);
+        record.map_or_else(|_| format!("line {}", entry.document.place.line), |(record, _)| record.node)
     }
 
     /// Why nothing is imported, if anything is in the way.
@@ -158,7 +208,7 @@ impl Survey {
             return Some(format!("nothing was changed: a record is in the way that can't be read: {why}"));
         }
         let (first, count) = (in_the_way.first()?, in_the_way.len());
-        let names: Vec<_> = in_the_way.iter().take(TOLD).map(|entry| entry.document.node.as_str()).collect();
+        let names: Vec<_> = in_the_way.iter().take(TOLD).map(|entry| self.node(entry)).collect();
         let more =
             if count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
         let line = first.document.place.line;
@@ -170,9 +220,10 @@ impl Survey {
     }
 
     /// What is to be written.
-    pub(super) fn todo(&self) -> Vec<Entry> {
-        let is_todo = |entry: &&Entry| matches!(self.fate(entry), Fate::New | Fate::Changed);
-        self.entries.iter().filter(is_todo).cloned().collect()
+    pub(super) fn into_todo(mut self) -> Vec<Entry> {
+        let entries = std::mem::take(&mut self.entries);
+        let is_todo = |entry: &Entry| matches!(self.fate(entry), Fate::New | Fate::Changed);
+        entries.into_iter().filter(is_todo).collect()
     }
 
     fn fate(&self, entry: &Entry) -> Fate {
@@ -197,7 +248,7 @@ impl Survey {
     /// Shows what would be done.
     pub(super) fn print(&self) -> Result<()> {
         io::stdout().lock().write_all(self.to_text().as_bytes())?;
-        let strangers = self.entries.iter().filter(|entry| !self.is_looked_for(entry)).count();
+        let strangers = self.entries.iter().filter(|entry| !entry.document.is_looked_for).count();
         if strangers > 0 {
             eprintln!(
                 "warning: {strangers} records are filed otherwise than by {}, as the rules have it here: no node will find them",
@@ -207,22 +258,13 @@ impl Survey {
         Ok(())
     }
 
-    /// Whether a Node would look where the record is.
-    fn is_looked_for(&self, entry: &Entry) -> bool {
-        let kind = match &self.identity {
-            IdentityBy::Name => None,
-            other => Some(other.to_string()),
-        };
-        entry.document.identity == kind
-    }
-
     fn to_text(&self) -> String {
         let mut text = String::new();
         let of = |fate: Fate| self.entries.iter().filter(move |entry| self.fate(entry) == fate);
         let count = |fate: Fate| of(fate).count();
         for (mark, fate) in [("+", Fate::New), ("skipped, its node is there:", Fate::Living)] {
             for entry in of(fate).take(TOLD) {
-                _ = writeln!(text, "{mark} {}", entry.document.node);
+                _ = writeln!(text, "{mark} {}", self.node(entry));
             }
             if let Some(more) = count(fate).checked_sub(TOLD).filter(|more| *more > 0) {
                 _ = writeln!(text, "{mark} and {more} more");
@@ -230,7 +272,7 @@ impl Survey {
         }
         for entry in of(Fate::Refused).take(TOLD) {
             let Life::Refused(why) = entry.life else { continue };
-            _ = writeln!(text, "skipped, its node would not be given it ({why}): {}", entry.document.node);
+            _ = writeln!(text, "skipped, its node would not be given it ({why}): {}", self.node(entry));
         }
         if count(Fate::Changed) + count(Fate::InTheWay) > 0 {
             self.changes.iter().for_each(|change| text += change);

@@ -11,9 +11,8 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
-use kube::api::PostParams;
-use label_storage_runtime::call::{self, Error, Kind};
+use label_storage::Record;
+use label_storage_runtime::call::{Error, Kind};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::limiter::Limiter;
 use label_storage_runtime::nodes::Nodes;
@@ -22,15 +21,14 @@ use label_storage_runtime::records::{Found, Records};
 use label_storage_runtime::shutdown::Shutdown;
 use label_storage_runtime::source::Source;
 
+use super::TOLD;
 use super::imported::imported;
-use super::progress::Progress;
 use super::reading::record_at;
 use super::survey::{Entry, Life, Options, There, life};
 use crate::cluster::Cluster;
-use crate::commands::export::document::fingerprint;
-
-/// Who the API server remembers as the writer.
-const FIELD_MANAGER: &str = "kubectl-label-storage";
+use crate::commands::export::document::{Tags, fingerprint};
+use crate::progress::{Progress, Unit};
+use crate::write::Write;
 
 /// So many records are written at the same time, at most.
 const IN_FLIGHT: usize = 16;
@@ -50,8 +48,10 @@ pub(super) struct Written {
     pub(super) replaced: usize,
     /// As the file says already, when it was their turn.
     pub(super) same: usize,
-    /// Those that were left alone when it was their turn, and why.
-    pub(super) left: Vec<(String, String)>,
+    /// Those that were left alone when it was their turn.
+    pub(super) left: usize,
+    /// The first of them, and why.
+    pub(super) left_first: Vec<(String, String)>,
     /// Why it did not come to the end, if it did not.
     pub(super) stopped: Option<String>,
     /// How many it did not come to.
@@ -61,7 +61,16 @@ pub(super) struct Written {
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { created, replaced, same, left, .. } = self;
-        write!(f, "{created} created, {replaced} replaced, {same} the same, {} left alone", left.len())
+        write!(f, "{created} created, {replaced} replaced, {same} the same, {left} left alone")
+    }
+}
+
+impl Written {
+    fn leave(&mut self, node: String, why: String) {
+        self.left += 1;
+        if self.left_first.len() < TOLD {
+            self.left_first.push((node, why));
+        }
     }
 }
 
@@ -70,7 +79,8 @@ enum Outcome {
     Created,
     Replaced,
     Same,
-    Left(String),
+    /// The Node, and why.
+    Left(String, String),
 }
 
 struct Turn {
@@ -87,59 +97,63 @@ pub(super) async fn write_all(
     shutdown: &Shutdown,
 ) -> Written {
     let writer = Writer::new(cluster, file, options, shutdown);
-    let mut progress = Progress::new(todo.len());
-    let mut todo: VecDeque<_> = todo.into_iter().map(|entry| Turn { entry, tries: 0 }).collect();
+    let mut progress = Progress::new("written", Unit::Of("records"), Some(todo.len() as u64));
+    let mut fresh = todo.into_iter();
+    let mut again = VecDeque::new();
     let mut written = Written::default();
     let mut limiter = Limiter::new(IN_FLIGHT);
     let mut in_flight = FuturesUnordered::new();
     let mut progressed_at = Instant::now();
     loop {
         let may_begin = written.stopped.is_none() && !shutdown.is_requested();
-        while may_begin && limiter.has_room(in_flight.len(), Instant::now()) {
-            let Some(turn) = todo.pop_front() else { break };
+        // Read once: between two looks at the clock a pause may end, and then nobody would wait for its end, nor for anything else.
+        let now = Instant::now();
+        while may_begin && limiter.has_room(in_flight.len(), now) {
+            let next = || fresh.next().map(|entry| Turn { entry, tries: 0 });
+            let Some(turn) = again.pop_front().or_else(next) else { break };
             in_flight.push(writer.turn(turn));
         }
-        let is_over = !may_begin || todo.is_empty();
+        let is_over = !may_begin || (again.is_empty() && fresh.len() == 0);
         if in_flight.is_empty() && is_over {
             break;
         }
-        let resumes = limiter.paused_until().filter(|_| !is_over).map(tokio::time::Instant::from_std);
+        let resumes = limiter.paused_until().filter(|until| !is_over && *until > now);
         let (turn, began, outcome) = tokio::select! {
             Some(done) = in_flight.next() => done,
-            () = sleep_until(resumes), if resumes.is_some_and(|until| until > tokio::time::Instant::now()) => continue,
+            () = sleep_until(resumes) => continue,
             () = shutdown.requested(), if may_begin => continue,
             () = shutdown.aborted() => break,
         };
         let Some(outcome) = outcome else {
-            todo.push_front(turn);
+            again.push_front(turn);
             continue;
         };
         limiter.note(began, outcome.as_ref().err(), Instant::now());
         match outcome {
             Ok(outcome) => {
                 progressed_at = Instant::now();
-                progress.step();
+                progress.step(1);
                 match outcome {
                     Outcome::Created => written.created += 1,
                     Outcome::Replaced => written.replaced += 1,
                     Outcome::Same => written.same += 1,
-                    Outcome::Left(why) => written.left.push((turn.entry.document.node, why)),
+                    Outcome::Left(node, why) => written.leave(node, why),
                 }
             }
             Err(error) => match error.kind {
                 Kind::Moved if turn.tries >= ATTEMPTS => {
-                    written.left.push((turn.entry.document.node, error.to_string()));
+                    written.leave(writer.node(&turn.entry), error.to_string());
                 }
                 // One that can't be written is no reason to leave out the others; a right that is missing is.
                 Kind::Refused if !matches!(error.code, None | Some(401 | 403)) => {
-                    written.left.push((turn.entry.document.node, error.to_string()));
+                    written.leave(writer.node(&turn.entry), error.to_string());
                 }
                 Kind::Refused => {
-                    todo.push_front(turn);
+                    again.push_front(turn);
                     written.stopped.get_or_insert(error.to_string());
                 }
                 kind => {
-                    todo.push_front(turn);
+                    again.push_front(turn);
                     let patience = if kind == Kind::NotConnected { CONNECTING } else { PATIENCE };
                     if progressed_at.elapsed() > patience {
                         written.stopped.get_or_insert(error.to_string());
@@ -148,16 +162,16 @@ pub(super) async fn write_all(
             },
         }
     }
-    written.unwritten = todo.len() + in_flight.len();
+    written.unwritten = again.len() + fresh.len() + in_flight.len();
     if shutdown.is_requested() && written.unwritten > 0 {
         written.stopped.get_or_insert("interrupted".to_owned());
     }
     written
 }
 
-async fn sleep_until(until: Option<tokio::time::Instant>) {
+async fn sleep_until(until: Option<Instant>) {
     match until {
-        Some(until) => tokio::time::sleep_until(until).await,
+        Some(until) => tokio::time::sleep_until(until.into()).await,
         None => std::future::pending().await,
     }
 }
@@ -203,11 +217,12 @@ impl<'a> Writer<'a> {
     /// One attempt at one record. After a failure it begins with a read: nobody knows whether the write before had an effect.
     async fn attempt(&self, entry: &Entry, tries: u32) -> Result<Outcome, Error> {
         let refuse = |error: anyhow::Error| Error::refused("read the file", format!("{error:#}"));
-        let record = record_at(self.file, entry.document.place).map_err(refuse)?;
+        let (record, tags) = record_at(self.file, entry.document.place).map_err(refuse)?;
+        let left = |why: &str| Ok(Outcome::Left(record.node.clone(), why.to_owned()));
         let is_new = entry.there == There::Nothing;
         let found = if is_new && tries == 0 { None } else { self.records.get(record.filed_under()).await? };
         let before = match found.as_ref().map(|found| &found.content) {
-            Some(Err(error)) => return Ok(Outcome::Left(error.to_string())),
+            Some(Err(error)) => return left(&error.to_string()),
             Some(Ok(before)) if fingerprint(&before.record) == entry.document.fingerprint => {
                 // It may well have been written by the attempt before, and who asks wants to know what is there now.
                 return Ok(if tries > 0 && is_new { Outcome::Created } else { Outcome::Same });
@@ -219,47 +234,46 @@ impl<'a> Writer<'a> {
         match (&entry.there, version) {
             (There::Nothing, None) => (),
             (There::Differs(seen), Some(version)) if *seen == version && self.options.replace => (),
-            (_, Some(_)) => {
-                return Ok(Outcome::Left("it was changed meanwhile, and was not overwritten".to_owned()));
-            }
-            (_, None) => return Ok(Outcome::Left("it was deleted meanwhile".to_owned())),
+            (_, Some(_)) => return left("it was changed meanwhile, and was not overwritten"),
+            (_, None) => return left("it was deleted meanwhile"),
         }
         let node = match entry.life {
             Life::Absent => None,
-            _ => self
-                .nodes
-                .get(&entry.document.node)
-                .await?
-                .filter(|node| node.filed_under() == record.filed_under()),
+            _ => {
+                let node = self.nodes.get(entry.alias.as_deref().unwrap_or(&record.node)).await?;
+                node.filter(|node| node.filed_under() == record.filed_under())
+            }
         };
         let rules = &self.cluster.rules;
-        let next = imported(&record, before, node.as_ref(), Timestamp::now(), rules.history);
+        let next = imported(&record, before, node.as_ref(), Timestamp::now(), rules);
         match node.as_ref().map(|node| life(node, &next, rules)) {
             Some(Life::Whole) => return Ok(Outcome::Same),
-            Some(Life::Refused(why)) => {
-                return Ok(Outcome::Left(format!("its node would not be given it: {why}")));
-            }
+            Some(Life::Refused(why)) => return left(&format!("its node would not be given it: {why}")),
             _ => (),
         }
-        let is_absent = before.is_none();
-        let mut config_map = found.map(|found| found.config_map).unwrap_or_default();
-        next.encode_into(&mut config_map).map_err(|error| Error::refused("encode the record", error))?;
-        self.write(&config_map, is_absent).await
+        self.write(&next, &tags, found).await
     }
 
-    async fn write(&self, config_map: &ConfigMap, is_new: bool) -> Result<Outcome, Error> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let api: &Api<ConfigMap> = self.records.api();
-        let name = config_map.metadata.name.as_deref().unwrap_or_default();
-        if !is_new {
-            call::one("replace configmap", api.replace(name, &params, config_map)).await?;
+    async fn write(&self, next: &Record, tags: &Tags, found: Option<Found>) -> Result<Outcome, Error> {
+        let unwritable = |error| Error::refused("encode the record", error);
+        if let Some(mut found) = found {
+            tags.put_on(&mut found.config_map);
+            Write::replace(next, &found, None).map_err(unwritable)?.send(self.cluster).await?;
             return Ok(Outcome::Replaced);
         }
-        match call::one("create configmap", api.create(&params, config_map)).await {
-            Ok(_) => Ok(Outcome::Created),
+        let mut model = ConfigMap::default();
+        tags.put_on(&mut model);
+        match Write::create(next, Some(&model)).map_err(unwritable)?.send(self.cluster).await {
+            Ok(()) => Ok(Outcome::Created),
             // There is no such namespace, and there will be none the next time.
             Err(error) if error.code == Some(404) => Err(Error { kind: Kind::Refused, code: None, ..error }),
             Err(error) => Err(error),
         }
+    }
+
+    /// The Node of a document, by name.
+    fn node(&self, entry: &Entry) -> String {
+        let record = record_at(self.file, entry.document.place);
+        record.map_or_else(|_| format!("line {}", entry.document.place.line), |(record, _)| record.node)
     }
 }

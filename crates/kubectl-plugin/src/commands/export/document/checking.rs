@@ -4,26 +4,24 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use label_storage::kept::Kept;
-use label_storage::node::Machine;
+use label_storage::kept::{Kept, MAX_ANNOTATIONS};
+use label_storage::node::{MAX_IDENTITY, Machine};
 use label_storage::record::{Leftovers, More, Version, Withheld};
 use label_storage::{Labels, Record, label};
 use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter, Spanned};
 
-use super::{Document, Past, Problem, Sorted, Taint, Text, Texts, fingerprint};
+use crate::find::is_name;
 
-/// The longest name of a machine: as the daemons have it.
-const MAX_MACHINE: usize = 1024;
+use super::{Document, Past, Problem, Sorted, Tags, Taint, Text, Texts, fingerprint};
+
 /// More writes than any record sees. Above it there would be no room for the next.
 const MAX_GENERATION: u64 = i64::MAX as u64;
-/// All that an object's annotations may have, keys and values together.
-const MAX_ANNOTATIONS: usize = 256 << 10;
 
 impl Document {
     /// The record that it is, of no incarnation, or all that is wrong with it.
-    pub(crate) fn record(&self) -> Result<Record, Vec<Problem>> {
+    pub(crate) fn record(&self) -> Result<(Record, Tags), Vec<Problem>> {
         let mut wrong = Wrong::default();
-        if !label::is_key(&format!("{}/x", self.node.value)) {
+        if !is_name(&self.node.value) {
             wrong.at(&self.node, "no node can have this name");
         }
         if let Some(identity) = self.identity.as_ref().filter(|identity| !identity.value.contains('=')) {
@@ -83,14 +81,41 @@ impl Document {
                 binary_data: leftovers.and_then(|rest| rest.binary_data.clone()).unwrap_or_default(),
             },
         };
+        let tags = self.tags(&mut wrong);
         if wrong.0.is_empty() {
-            self.try_out(&record, &mut wrong);
+            self.try_out(&record, &tags, &mut wrong);
         }
-        if wrong.0.is_empty() { Ok(record) } else { Err(wrong.0) }
+        if wrong.0.is_empty() { Ok((record, tags)) } else { Err(wrong.0) }
+    }
+
+    /// What stands there for the ConfigMap itself.
+    fn tags(&self, wrong: &mut Wrong) -> Tags {
+        let leftovers = self.leftovers.as_ref();
+        let labels = leftovers.and_then(|rest| rest.labels.as_ref());
+        let annotations = leftovers.and_then(|rest| rest.annotations.as_ref());
+        for (key, value) in labels.into_iter().chain(annotations).flatten() {
+            if Tags::is_ours(key) {
+                wrong.at(value, format!("{key:?} is written by the daemons themselves: remove it"));
+            }
+        }
+        for (key, value) in labels.into_iter().flatten() {
+            if !(label::is_key(key) && label::is_value(&value.value)) {
+                wrong.at(
+                    value,
+                    format!("leftovers: a ConfigMap can't have the label {key:?} with this value"),
+                );
+            }
+        }
+        for (key, value) in annotations.into_iter().flatten() {
+            if !label::is_annotation_key(key) {
+                wrong.at(value, format!("leftovers: a ConfigMap can't have the annotation {key:?}"));
+            }
+        }
+        Tags { labels: plain(labels), annotations: plain(annotations) }
     }
 
     /// Writes it and reads it again, as the daemons do: what they would read otherwise is no record.
-    fn try_out(&self, record: &Record, wrong: &mut Wrong) {
+    fn try_out(&self, record: &Record, tags: &Tags, wrong: &mut Wrong) {
         let whole = self.identity.as_ref().unwrap_or(&self.node);
         if record.generation > MAX_GENERATION {
             wrong.at(whole, "its generation is too large: remove that line");
@@ -103,13 +128,17 @@ impl Document {
             }
         }
         let mut config_map = ConfigMap::default();
+        tags.put_on(&mut config_map);
         if let Err(error) = record.encode_into(&mut config_map) {
             wrong.at(whole, error);
             return;
         }
         let annotations = config_map.metadata.annotations.iter().flatten();
         if annotations.map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_ANNOTATIONS {
-            wrong.at(whole, "too much of it is withheld: a ConfigMap can't hold the list of it");
+            wrong.at(
+                whole,
+                "too much of it is withheld, or has annotations of its own: a ConfigMap can't hold them",
+            );
             return;
         }
         let read = match Record::decode(&config_map) {
@@ -201,7 +230,7 @@ impl Wrong {
 
     fn machine(&mut self, written: Option<&Text>) -> Option<String> {
         let written = written?;
-        if written.value.is_empty() || written.value.len() > MAX_MACHINE {
+        if written.value.is_empty() || written.value.len() > MAX_IDENTITY {
             self.at(written, "no machine can have this name: correct it, or remove the line");
         }
         Some(written.value.clone())

@@ -164,7 +164,7 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 fn read(yaml: &str) -> Result<Record, Vec<Problem>> {
-    Document::parse(yaml).map_err(|problem| vec![problem])?.record()
+    Ok(Document::parse(yaml).map_err(|problem| vec![problem])?.record()?.0)
 }
 
 /// What is wrong with a document, with the lines.
@@ -177,7 +177,7 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read(record in record()) {
-        let yaml = Document::of(&record, true).to_yaml().expect("YAML");
+        let yaml = Document::of(&record, &Tags::default(), true).to_yaml().expect("YAML");
         prop_assert!(!yaml.lines().any(|line| line.starts_with("---")), "{}", yaml);
         prop_assert_eq!(read(&yaml), Ok(record), "{}", yaml);
     }
@@ -187,7 +187,7 @@ proptest! {
         let key = ["node", "identity", "labels", "annotations", "taints", "machine", "withheld", "history"][place];
         // It is a record or it is not, and every record can be written and is read again as it is.
         if let Ok(record) = read(&format!("node: a\n{key}: {text}\n")) {
-            let yaml = Document::of(&record, true).to_yaml().expect("YAML");
+            let yaml = Document::of(&record, &Tags::default(), true).to_yaml().expect("YAML");
             prop_assert_eq!(read(&yaml), Ok(record), "{}", yaml);
         }
     }
@@ -221,6 +221,10 @@ withheld:
   value: gold
   systemUUID: 8a3f
 leftovers:
+  labels:
+    team: a
+  annotations:
+    example.com/why: moved here
   data:
     -NOT-a-label: kept
   binaryData:
@@ -231,9 +235,9 @@ history:
   labels:
     example.com/pool: silver
 ";
-    let record = read(yaml).expect("a record");
-    assert_eq!(Document::of(&record, true).to_yaml().expect("YAML"), yaml);
-    let without = Document::of(&record, false).to_yaml().expect("YAML");
+    let (record, tags) = Document::parse(yaml).expect("YAML").record().expect("a record");
+    assert_eq!(Document::of(&record, &tags, true).to_yaml().expect("YAML"), yaml);
+    let without = Document::of(&record, &tags, false).to_yaml().expect("YAML");
     assert_eq!(format!("{without}{}", &yaml[yaml.find("history").expect("one")..]), yaml);
 }
 
@@ -269,6 +273,12 @@ fn what_is_wrong_is_told_with_its_line() {
         ("node: a\nlabels: {a: b}\nwithheld:\n- {name: a, value: c}\n", vec![(4, "second time")]),
         ("node: a\nleftovers: {data: {pool: gold}}\n", vec![(1, "belongs there")]),
         ("node: a\nleftovers: {data: {'a b': gold}}\n", vec![(1, "can't have the key")]),
+        ("node: a\nleftovers: {labels: {a b: c}}\n", vec![(2, "can't have the label \"a b\"")]),
+        ("node: a\nleftovers: {annotations: {a b: c}}\n", vec![(2, "can't have the annotation")]),
+        (
+            "node: a\nleftovers: {annotations: {label-storage/node: b}}\n",
+            vec![(2, "by the daemons themselves")],
+        ),
         ("node: a\nleftovers: {binaryData: {a: '?'}}\n", vec![(2, "can't be read")]),
         ("node: a\ngeneration: 18446744073709551615\nlabels: {a: b}\n", vec![(1, "too large")]),
         ("node: a\nlabels: {a: b\n", vec![(2, "can't be read")]),

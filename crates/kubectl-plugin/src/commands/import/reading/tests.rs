@@ -1,7 +1,7 @@
 use super::*;
 
 fn read_text(text: &str) -> Reading {
-    read(&pieces::spool(text.as_bytes()).expect("a file")).expect("a file")
+    read(&pieces::spool(text.as_bytes()).expect("a file"), &IdentityBy::Name).expect("a file")
 }
 
 fn problems(text: &str) -> Vec<(u64, String)> {
@@ -16,14 +16,20 @@ fn problems(text: &str) -> Vec<(u64, String)> {
 #[test]
 fn a_whole_file_is_read_and_found_again() {
     let text = "# head\n---\nnode: a\nlabels: {a: b}\n---\nnode: b\nidentity: label:x=y\nlabels: {a: c}\n---\n# the end\nend: true\n";
-    let file = pieces::spool(text.as_bytes()).expect("a file");
-    let Reading::Whole(all) = read(&file).expect("a file") else { panic!("{:?}", problems(text)) };
-    let short: Vec<_> =
-        all.iter().map(|one| (one.node.as_str(), one.place.line, one.identity.as_deref())).collect();
-    assert_eq!(short, [("a", 3, None), ("b", 6, Some("label:x"))]);
-    for one in &all {
-        let record = record_at(&file, one.place).expect("a record");
-        assert_eq!((&record.node, fingerprint(&record)), (&one.node, one.fingerprint));
+    for (by, looked_for) in [("name", [true, false]), ("label:x", [false, true])] {
+        let file = pieces::spool(text.as_bytes()).expect("a file");
+        let by = by.parse().expect("an identity");
+        let Reading::Whole(documents) = read(&file, &by).expect("a file") else {
+            panic!("{:?}", problems(text))
+        };
+        let short: Vec<_> = documents.all.iter().map(|one| (one.place.line, one.is_looked_for)).collect();
+        assert_eq!(short, [(3, looked_for[0]), (6, looked_for[1])]);
+        for (name, at) in [("a", 0), ("b", 1)] {
+            let one = &documents.all[at];
+            let (record, _) = record_at(&file, one.place).expect("a record");
+            assert_eq!((record.node.as_str(), fingerprint(&record)), (name, one.fingerprint));
+            assert_eq!(documents.names.get(record_name(record.filed_under()).as_str()), Some(&(at as u32)));
+        }
     }
 }
 
