@@ -45,7 +45,7 @@ pub(super) async fn names(kind: Kind, before: &[String], start: &str) -> Vec<Str
 fn global(before: &[String]) -> Option<Global> {
     // A flag at the end still waits for its value.
     let before = match before {
-        [before @ .., flag] if flag.starts_with('-') => before,
+        [before @ .., flag] if flag.starts_with('-') && !flag.contains('=') => before,
         before => before,
     };
     let words = std::iter::once("kubectl-label_storage").chain(before.iter().map(String::as_str));
