@@ -19,7 +19,7 @@ use crate::scenario::{Labels, PATIENCE, Scenario, TERMINAL, labels};
 
 /// A terminal: what a person sits at, and what a program has of it.
 pub fn terminal() -> Result<(File, File, String)> {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&terminal)?;
     unlockpt(&terminal)?;
     let path = ptsname(&terminal, Vec::new())?.to_str()?.to_owned();
@@ -123,12 +123,12 @@ pub async fn nothing_is_changed_before_the_answer_is_yes(s: &Scenario) -> Result
         assert!(said.contains("-pool=gold"), "{said}");
         assert_eq!(s.config_map(&node).await?, before);
     }
-    // Ctrl-C.
+    // Ended by a signal, as by Ctrl-C. Not that one: where tests run in the background of a shell, it is ignored.
     let mut dialogue = Dialogue::with(s, &["forget", &node])?;
     dialogue.is_asked()?;
-    kill_process(Pid::from_child(&dialogue.child), Signal::INT)?;
+    kill_process(Pid::from_child(&dialogue.child), Signal::TERM)?;
     let status = dialogue.child.wait()?;
-    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
     assert_eq!(s.config_map(&node).await?, before);
 
     let mut dialogue = Dialogue::with(s, &["forget", &node])?;
