@@ -39,6 +39,7 @@ mod lies;
 mod monitoring;
 mod ownership;
 mod plugin_check;
+mod plugin_explain;
 mod plugin_get;
 mod plugin_port;
 mod plugin_status;
@@ -256,15 +257,16 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             flags_count_for_more_than_the_file
             while_rules_change_nothing_is_lost
             a_bad_file_at_the_start_is_one_line_and_exit_code_2;
+        plugin_explain:
+            explain_says_who_does_what_and_why
+            explain_names_the_rules_that_have_a_part_in_it
+            explain_does_not_go_by_clocks_that_disagree;
         plugin_get:
             get_shows_what_is_stored_and_how_it_stands
             get_says_what_can_not_be_shown
             several_records_of_one_name_are_told_apart
             diff_shows_node_against_record
             history_shows_each_version_against_the_next
-            explain_says_who_does_what_and_why
-            explain_names_the_rules_that_have_a_part_in_it
-            explain_does_not_go_by_clocks_that_disagree
             who_reads_slowly_or_not_at_all_holds_up_no_list
             what_others_wrote_can_not_forge_what_is_shown;
         retaining:

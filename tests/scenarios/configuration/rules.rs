@@ -86,32 +86,36 @@ pub fn what() -> Vec<Example> {
             ("annotation:example.com/owner", "team-a"),
             ("annotation:csi.volume.kubernetes.io/nodeid", "{new}"),
         ]),
-        example("taints", "{taints: {include: [dedicated, 'example.com/*']}}")
-            .registers(
-                "a",
-                &[
-                    ("taint:NoSchedule:dedicated", "gpu"),
-                    ("taint:NoExecute:dedicated", "cpu"),
-                    ("taint:PreferNoSchedule:example.com/old", ""),
-                    ("taint:NoSchedule:other", "x"),
-                    ("taint:NoExecute:node.kubernetes.io/unreachable", ""),
-                ],
-            )
-            .stored(&[
+        example(
+            "taints",
+            "{taints: {include: [dedicated, 'example.com/*'], exclude: [example.com/draining]}}",
+        )
+        .registers(
+            "a",
+            &[
                 ("taint:NoSchedule:dedicated", "gpu"),
                 ("taint:NoExecute:dedicated", "cpu"),
                 ("taint:PreferNoSchedule:example.com/old", ""),
-            ])
-            .written("taint-COLON-NoSchedule-COLON-dedicated", "gpu")
-            .leaves("a")
-            // What somebody else has put there meanwhile stays.
-            .registers("a", &[("taint:NoExecute:node.kubernetes.io/not-ready", "")])
-            .has(&[
-                ("taint:NoExecute:node.kubernetes.io/not-ready", ""),
-                ("taint:NoSchedule:dedicated", "gpu"),
-                ("taint:NoExecute:dedicated", "cpu"),
-                ("taint:PreferNoSchedule:example.com/old", ""),
-            ]),
+                ("taint:NoSchedule:other", "x"),
+                ("taint:NoSchedule:example.com/draining", ""),
+                ("taint:NoExecute:node.kubernetes.io/unreachable", ""),
+            ],
+        )
+        .stored(&[
+            ("taint:NoSchedule:dedicated", "gpu"),
+            ("taint:NoExecute:dedicated", "cpu"),
+            ("taint:PreferNoSchedule:example.com/old", ""),
+        ])
+        .written("taint-COLON-NoSchedule-COLON-dedicated", "gpu")
+        .leaves("a")
+        // What somebody else has put there meanwhile stays.
+        .registers("a", &[("taint:NoExecute:node.kubernetes.io/not-ready", "")])
+        .has(&[
+            ("taint:NoExecute:node.kubernetes.io/not-ready", ""),
+            ("taint:NoSchedule:dedicated", "gpu"),
+            ("taint:NoExecute:dedicated", "cpu"),
+            ("taint:PreferNoSchedule:example.com/old", ""),
+        ]),
         example("cordon", "{cordon: true}")
             .registers("a", &[("pool", "gold"), ("cordon:", "true")])
             .stored(&[("pool", "gold"), ("cordon:", "true")])
@@ -185,7 +189,7 @@ pub fn whose() -> Vec<Example> {
             ]),
         example(
             "conflicts",
-            "{taints: {include: [dedicated]}, conflicts: [{keys: [pool], wins: record}, \
+            "{taints: {include: [dedicated]}, conflicts: [{keys: [pool], wins: record}, {keys: [example.com/zone], wins: node}, \
              {keys: ['taint:NoSchedule:dedicated', 'example.com/*'], wins: report}]}",
         )
         .registers(
@@ -193,7 +197,7 @@ pub fn whose() -> Vec<Example> {
             &[
                 ("pool", "gold"),
                 ("example.com/rack", "7"),
-                ("zone", "1"),
+                ("example.com/zone", "1"),
                 ("kept", "1"),
                 ("taint:NoSchedule:dedicated", "gpu"),
             ],
@@ -201,7 +205,7 @@ pub fn whose() -> Vec<Example> {
         .stored(&[
             ("pool", "gold"),
             ("example.com/rack", "7"),
-            ("zone", "1"),
+            ("example.com/zone", "1"),
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "gpu"),
         ])
@@ -211,14 +215,14 @@ pub fn whose() -> Vec<Example> {
             &[
                 ("pool", "default"),
                 ("example.com/rack", "8"),
-                ("zone", "2"),
+                ("example.com/zone", "2"),
                 ("taint:NoSchedule:dedicated", "cpu"),
             ],
         )
         .has(&[
             ("pool", "gold"),
             ("example.com/rack", "8"),
-            ("zone", "2"),
+            ("example.com/zone", "2"),
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "cpu"),
         ])
@@ -228,7 +232,7 @@ pub fn whose() -> Vec<Example> {
         .stored(&[
             ("pool", "gold"),
             ("example.com/rack", "8"),
-            ("zone", "2"),
+            ("example.com/zone", "2"),
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "cpu"),
         ])
@@ -236,7 +240,7 @@ pub fn whose() -> Vec<Example> {
         .remembered(&[&[
             ("pool", "gold"),
             ("example.com/rack", "7"),
-            ("zone", "1"),
+            ("example.com/zone", "1"),
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "gpu"),
         ]])
@@ -245,7 +249,7 @@ pub fn whose() -> Vec<Example> {
         .stored(&[
             ("pool", "silver"),
             ("example.com/rack", "8"),
-            ("zone", "2"),
+            ("example.com/zone", "2"),
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "cpu"),
         ]),
