@@ -82,7 +82,7 @@ pub(super) fn rules(
     lines.extend(set_aside(case));
     lines.extend(retention(case, at));
     lines.push(
-        "Flags that the daemons were started with count for more, and can't be seen from here.".to_owned(),
+        "Flags of the daemons count for more: those in their StatefulSets are known here, all others are not.".to_owned(),
     );
     lines
 }
