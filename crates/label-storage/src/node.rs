@@ -245,8 +245,7 @@ impl Node {
         let mut marker = self.marker.as_deref()?.split('/');
         let is_own = marker.next() == Some(self.uid.as_str());
         let source = marker.next().unwrap_or_default();
-        let (generation, record) =
-            source.split_once('@').map_or((source, ""), |(generation, at)| (generation, at));
+        let (generation, record) = source.split_once('@').unwrap_or((source, ""));
         match generation.parse() {
             Ok(generation) => (is_own && record == self.record_digest()).then_some(generation),
             Err(_) => is_own.then_some(u64::MAX),

@@ -340,12 +340,17 @@ impl Record {
         Self { generation, labels_generation, more, leftovers, ..next }
     }
 
+    /// What the labels are, for when they were.
+    fn present(&self) -> Version {
+        let generation = self.labels_generation.unwrap_or(self.generation);
+        Version { generation, at: self.captured_at, labels: self.labels.clone() }
+    }
+
     /// What the labels were before, once this is over.
     fn history_after(&self, has_changed: bool, rules: &Rules) -> Vec<Version> {
         let mut history = self.more.history.clone();
         if has_changed && !self.labels.is_empty() {
-            let of = self.labels_generation.unwrap_or(self.generation);
-            history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
+            history.push(self.present());
         }
         let too_many = history.len().saturating_sub(rules.history);
         history.drain(..too_many);

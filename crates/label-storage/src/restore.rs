@@ -222,9 +222,9 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
 /// The marker, with a name for each that was withheld as long as there is room for them.
 fn marker(node: &Node, generation: u64, withheld: &[Withheld], room: Room) -> Option<String> {
     let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
-    let short = || node.marker_for(generation, [("many", EVERYTHING)]);
-    let markers = [node.marker_for(generation, names), short()];
-    markers.into_iter().find(|marker| room.takes_marker(marker))
+    let fits = |marker: &String| room.takes_marker(marker);
+    let short = || Some(node.marker_for(generation, [("many", EVERYTHING)])).filter(fits);
+    Some(node.marker_for(generation, names)).filter(fits).or_else(short)
 }
 
 /// How much may still come to a Node's annotations. One too many would have the API server refuse the whole patch.

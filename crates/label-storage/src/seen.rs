@@ -36,12 +36,15 @@ impl Rules {
     /// Where the record of a Node is to be found, given all of the Node that [`needs_whole_nodes`](Self::needs_whole_nodes) asks for.
     pub fn filing(&self, node: &Node) -> Filing {
         let machine = &node.extras.machine;
-        // Kernels and firmware do not agree on upper and lower case.
-        let system_uuid = machine.system_uuid.as_ref().map(|uuid| uuid.to_ascii_lowercase());
+        let system_uuid;
         let (kind, value) = match &self.identity {
             IdentityBy::Name => return Filing::ByName,
             IdentityBy::ProviderId => ("providerID".to_owned(), machine.provider_id.as_deref()),
-            IdentityBy::SystemUuid => ("systemUUID".to_owned(), system_uuid.as_deref()),
+            IdentityBy::SystemUuid => {
+                // Kernels and firmware do not agree on upper and lower case.
+                system_uuid = machine.system_uuid.as_ref().map(|uuid| uuid.to_ascii_lowercase());
+                ("systemUUID".to_owned(), system_uuid.as_deref())
+            }
             IdentityBy::Label(key) => (format!("label:{key}"), node.value_of(Kept::Label(key))),
             IdentityBy::Annotation(key) => {
                 (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))

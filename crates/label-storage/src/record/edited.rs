@@ -67,8 +67,7 @@ impl Record {
         }
         // That has been so until now, whenever it was read.
         if self.labels != other.labels && !self.labels.is_empty() {
-            let of = self.labels_generation.unwrap_or(self.generation);
-            history.push(Version { generation: of, at: self.captured_at, labels: self.labels.clone() });
+            history.push(self.present());
         }
         let too_many = history.len().saturating_sub(rules.history);
         history.drain(..too_many);

@@ -246,30 +246,14 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-    use label_storage::ResourceVersion;
-    use label_storage_runtime::lease::Claim;
-
     use super::*;
+    use crate::liveness;
 
     fn held(daemon: &str, index: u32, replicas: u32, holder: Option<&str>, seconds: i64) -> Held {
-        let renewed_at = Timestamp::now() - SignedDuration::from_secs(seconds);
-        Held {
-            name: format!("label-storage.{daemon}.{index}-of-{replicas}"),
-            daemon: daemon.to_owned(),
-            index,
-            replicas: NonZeroU32::new(replicas).expect("not zero"),
-            scope: String::new(),
-            claim: Claim {
-                holder: holder.map(str::to_owned),
-                home: holder.and_then(|holder| holder.rsplit_once('-')?.1.parse().ok()),
-                position: None,
-                steady_since: None,
-                renewed_at: Some(renewed_at),
-            },
-            acquired_at: None,
-            version: Some(ResourceVersion(7)),
-        }
+        let renewed_at = Timestamp::now().as_second() - seconds;
+        let mut held = liveness::tests::held(daemon, (index, replicas), holder, renewed_at);
+        held.claim.home = holder.and_then(|holder| holder.rsplit_once('-')?.1.parse().ok());
+        held
     }
 
     fn states(leases: &[Held]) -> Vec<(String, &'static str)> {
