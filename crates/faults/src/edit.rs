@@ -4,9 +4,9 @@ mod frames;
 mod list;
 mod status;
 
-pub(crate) use frames::Doubled;
+pub(crate) use frames::{Frames, doubled};
 pub(crate) use list::without_a_third;
-pub(crate) use status::{expired_event, status};
+pub(crate) use status::{expired_event, is_expired, status};
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};

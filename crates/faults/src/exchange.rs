@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -17,7 +18,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
 use kube::Client;
 
-use crate::edit::{self, Doubled, Format};
+use crate::edit::{self, Format, Frames};
 use crate::fault::{Class, Fault};
 use crate::recordings::{Answer, Question, Recordings};
 use crate::request::{Request, Verb};
@@ -36,6 +37,18 @@ impl Reset {
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Reset>;
 
+/// An event in the life of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// It is asked for.
+    Asked,
+    /// It is answered 410, by the server or in its place, and the client is about to read that.
+    Expired,
+}
+
+/// Is told what happens to watches.
+pub(crate) type Witness = Arc<dyn Fn(&Request, Watched) + Send + Sync>;
+
 /// What all connections have in common.
 pub(crate) struct Exchange {
     /// Speaks to the real server, as nobody in particular.
@@ -43,6 +56,8 @@ pub(crate) struct Exchange {
     script: Mutex<Box<dyn Script>>,
     counts: Mutex<BTreeMap<Class, u64>>,
     recordings: Mutex<Recordings>,
+    late_arrivals: Arc<AtomicUsize>,
+    pub(crate) witness: OnceLock<Witness>,
 }
 
 /// A panic elsewhere does not make what is in there wrong.
@@ -57,7 +72,13 @@ impl Exchange {
             script: Mutex::new(Box::new(script)),
             counts: Mutex::default(),
             recordings: Mutex::default(),
+            late_arrivals: Arc::default(),
+            witness: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn late_arrivals(&self) -> usize {
+        self.late_arrivals.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_script(&self, script: impl Script) {
@@ -74,11 +95,21 @@ impl Exchange {
         }
     }
 
+    fn tell(&self, request: &Request, watched: Watched) {
+        if request.verb == Verb::Watch
+            && let Some(witness) = self.witness.get()
+        {
+            witness(request, watched);
+        }
+    }
+
     /// Answers a request, or resets the connection that it came over.
     pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Result<Response<Body>, Reset> {
         let (mut head, body) = request.into_parts();
         let body = body.collect().await.map_err(Reset::because)?.to_bytes();
-        let request = Request::new(&head.method, &head.uri, &body);
+        let client = take_client(&mut head.uri);
+        let request = Request { client, ..Request::new(&head.method, &head.uri, &body) };
+        self.tell(&request, Watched::Asked);
         let fault = lock(&self.script).fault(&request);
         let fault = if fault.applies_to(request.verb) { fault } else { Fault::None };
         let question = Question::new(&head);
@@ -89,19 +120,37 @@ impl Exchange {
         }
         let format = Format::asked_for(&head.headers);
         match fault {
-            Fault::None => self.pass(head, body, question, request.verb).await,
+            Fault::None => self.pass(head, body, question, request).await,
             Fault::Latency(pause) => {
                 tokio::time::sleep(pause).await;
-                self.pass(head, body, question, request.verb).await
+                self.pass(head, body, question, request).await
             }
             Fault::Stale => match recorded {
                 Some(Answer { status, headers, body }) => Ok(response(status, headers, full(body))),
-                None => self.pass(head, body, question, request.verb).await,
+                None => self.pass(head, body, question, request).await,
             },
             Fault::ResetBefore => Err(Reset::because("before the request")),
             Fault::BlackHole => std::future::pending().await,
-            Fault::Status { code, retry_after } => refusal(format, code, retry_after),
-            Fault::ExpiredWatch => Ok(made_up(format, 200, edit::expired_event(format))),
+            Fault::Late(pause) => {
+                let (client, request) = (self.client.clone(), passed_on(head, body));
+                let arrivals = Arc::clone(&self.late_arrivals);
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    let _ = client.send(request).await;
+                    arrivals.fetch_add(1, Ordering::Relaxed);
+                });
+                std::future::pending().await
+            }
+            Fault::Status { code, retry_after } => {
+                if code == StatusCode::GONE.as_u16() {
+                    self.tell(&request, Watched::Expired);
+                }
+                refusal(format, code, retry_after)
+            }
+            Fault::ExpiredWatch => {
+                self.tell(&request, Watched::Expired);
+                Ok(made_up(format, 200, edit::expired_event(format)))
+            }
             Fault::ResetAfter => {
                 self.send(head, body).await?;
                 Err(Reset::because("after the request"))
@@ -124,7 +173,8 @@ impl Exchange {
             }
             Fault::DuplicateEvents => {
                 head.headers.remove(ACCEPT_ENCODING);
-                Ok(doubled(self.send(head, body).await?))
+                let answer = self.send(head, body).await?;
+                Ok(self.watch(answer, request, true))
             }
             Fault::SilentWatch => {
                 let (head, body) = self.send(head, body).await?.into_parts();
@@ -144,9 +194,13 @@ impl Exchange {
         head: Parts,
         body: Bytes,
         question: Question,
-        verb: Verb,
+        request: Request,
     ) -> Result<Response<Body>, Reset> {
         let answer = self.send(head, body).await?;
+        let verb = request.verb;
+        if verb == Verb::Watch {
+            return Ok(self.watch(answer, request, false));
+        }
         let is_telling = matches!(answer.status(), StatusCode::OK | StatusCode::NOT_FOUND);
         if !is_telling || !lock(&self.recordings).wants(&question, verb) {
             return Ok(streamed(answer));
@@ -156,19 +210,67 @@ impl Exchange {
         Ok(response(answer.status, answer.headers, full(answer.body)))
     }
 
-    /// Sends a request to the server.
-    async fn send(&self, mut head: Parts, body: Bytes) -> Result<Response<kube::client::Body>, Reset> {
-        for of_this_connection in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
-            head.headers.remove(of_this_connection);
+    /// Passes a watch on as it comes in, or every event of it twice.
+    fn watch(
+        &self,
+        answer: Response<kube::client::Body>,
+        request: Request,
+        is_doubled: bool,
+    ) -> Response<Body> {
+        if answer.status() == StatusCode::GONE {
+            self.tell(&request, Watched::Expired);
         }
-        head.version = http::Version::HTTP_11;
-        let request = http::Request::from_parts(head, kube::client::Body::from(body));
-        let mut answer = self.client.send(request).await.map_err(Reset::because)?;
+        if answer.status() != StatusCode::OK {
+            return streamed(answer);
+        }
+        let (head, body) = answer.into_parts();
+        let (format, witness) = (Format::of(&head.headers), self.witness.get().cloned());
+        let mut frames = Frames::new(format);
+        let chunks = chunks(body).map_ok(move |chunk| {
+            let events = frames.push(&chunk);
+            // A server that has forgotten a version says so in an event.
+            if let Some(witness) = &witness
+                && events.iter().any(|event| edit::is_expired(format, event))
+            {
+                witness(&request, Watched::Expired);
+            }
+            if is_doubled { edit::doubled(&events) } else { chunk }
+        });
+        response(head.status, head.headers, stream_body(chunks))
+    }
+
+    /// Sends a request to the server.
+    async fn send(&self, head: Parts, body: Bytes) -> Result<Response<kube::client::Body>, Reset> {
+        let mut answer = self.client.send(passed_on(head, body)).await.map_err(Reset::because)?;
         for of_this_connection in [CONNECTION, TRANSFER_ENCODING] {
             answer.headers_mut().remove(of_this_connection);
         }
         Ok(answer)
     }
+}
+
+/// A request as the server is to see it.
+fn passed_on(mut head: Parts, body: Bytes) -> http::Request<kube::client::Body> {
+    for of_this_connection in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+        head.headers.remove(of_this_connection);
+    }
+    head.version = http::Version::HTTP_11;
+    http::Request::from_parts(head, kube::client::Body::from(body))
+}
+
+/// The prefix of the path of a client with a kubeconfig of its own; its name follows.
+pub(crate) const CLIENT: &str = "/as/";
+
+/// Takes the client's name out of the path.
+fn take_client(uri: &mut Uri) -> String {
+    let named = uri.path_and_query().and_then(|path| path.as_str().strip_prefix(CLIENT)?.split_once('/'));
+    let Some((client, Ok(path))) =
+        named.map(|(client, path)| (client.to_owned(), format!("/{path}").parse()))
+    else {
+        return String::new();
+    };
+    *uri = path;
+    client
 }
 
 fn response(status: StatusCode, headers: HeaderMap, body: Body) -> Response<Body> {
@@ -256,14 +358,4 @@ async fn partial(answer: Response<kube::client::Body>) -> Result<Response<Body>,
     let body = edit::without_a_third(Format::of(&headers), &body).map_err(Reset::because)?;
     headers.remove(CONTENT_LENGTH);
     Ok(response(status, headers, full(body.into())))
-}
-
-fn doubled(answer: Response<kube::client::Body>) -> Response<Body> {
-    if answer.status() != StatusCode::OK {
-        return streamed(answer);
-    }
-    let (head, body) = answer.into_parts();
-    let mut events = Doubled::new(Format::of(&head.headers));
-    let chunks = chunks(body).map_ok(move |chunk| events.push(&chunk));
-    response(head.status, head.headers, stream_body(chunks))
 }

@@ -22,6 +22,8 @@ pub enum Fault {
     Shortened,
     /// Nothing is ever answered, and the server never sees it.
     BlackHole,
+    /// Nothing is ever answered, and the server sees it after this long, whatever became of who sent it.
+    Late(Duration),
     /// This is answered instead of the server, which never sees it.
     Status {
         /// The HTTP status.
@@ -58,6 +60,7 @@ impl Fault {
             Self::Truncated => Class::Truncated,
             Self::Shortened => Class::Shortened,
             Self::BlackHole => Class::BlackHole,
+            Self::Late(_) => Class::Late,
             Self::Status { code, .. } => Class::Status(code),
             Self::StatusAfter(code) => Class::StatusAfter(code),
             Self::EmptyList => Class::EmptyList,
@@ -122,6 +125,7 @@ pub enum Class {
     Truncated,
     Shortened,
     BlackHole,
+    Late,
     Status(u16),
     StatusAfter(u16),
     EmptyList,
@@ -141,6 +145,7 @@ impl fmt::Display for Class {
             Self::Truncated => "reset in the middle of the answer",
             Self::Shortened => "half an answer",
             Self::BlackHole => "black hole",
+            Self::Late => "late",
             Self::Status(code) => return f.pad(&format!("{code} instead")),
             Self::StatusAfter(code) => return f.pad(&format!("{code} after it was applied")),
             Self::EmptyList => "empty list",

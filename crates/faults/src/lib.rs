@@ -22,6 +22,7 @@ mod recordings;
 mod request;
 mod script;
 
+pub use exchange::Watched;
 pub use fault::{Class, Fault};
 pub use proxy::Proxy;
 pub use request::{Request, Verb};

@@ -19,13 +19,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::exchange::Exchange;
+use crate::exchange::{CLIENT, Exchange, Watched};
 use crate::fault::Class;
+use crate::request::Request;
 use crate::script::Script;
 
 /// Stands before an API server. Dropped, it ends, and all connections through it.
 pub struct Proxy {
     kubeconfig: PathBuf,
+    upstream: Kubeconfig,
+    server: String,
     exchange: Arc<Exchange>,
     orders: Arc<watch::Sender<Order>>,
     serving: AbortHandle,
@@ -47,10 +50,12 @@ impl Proxy {
         let upstream = Kubeconfig::read_from(upstream_kubeconfig)
             .with_context(|| format!("can't read {}", upstream_kubeconfig.display()))?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        write(kubeconfig, &redirected(&upstream, &format!("http://{}", listener.local_addr()?)))
+        let server = format!("http://{}", listener.local_addr()?);
+        write(kubeconfig, &redirected(&upstream, &server))
             .with_context(|| format!("can't write {}", kubeconfig.display()))?;
 
-        let mut config = Config::from_custom_kubeconfig(upstream, &KubeConfigOptions::default()).await?;
+        let mut config =
+            Config::from_custom_kubeconfig(upstream.clone(), &KubeConfigOptions::default()).await?;
         // Each daemon says itself who it is.
         config.auth_info = AuthInfo {
             client_certificate: config.auth_info.client_certificate,
@@ -64,12 +69,27 @@ impl Proxy {
         let orders = Arc::new(watch::Sender::new(Order::Pass));
         let serving = tokio::spawn(accept(listener, Arc::clone(&exchange), Arc::clone(&orders)));
         let serving = serving.abort_handle();
-        Ok(Self { kubeconfig: kubeconfig.to_owned(), exchange, orders, serving })
+        Ok(Self { kubeconfig: kubeconfig.to_owned(), upstream, server, exchange, orders, serving })
     }
 
     /// For a daemon that is to go through here.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Writes a kubeconfig by which the requests of this client can be told from those of the others.
+    pub fn kubeconfig_of(&self, client: &str) -> Result<PathBuf> {
+        let mut file = self.kubeconfig.clone().into_os_string();
+        file.push(format!("-{client}"));
+        let server = format!("{}{CLIENT}{client}", self.server);
+        write(Path::new(&file), &redirected(&self.upstream, &server))
+            .with_context(|| format!("can't write {}", file.display()))?;
+        Ok(file.into())
+    }
+
+    /// Has this told of every watch from now on. There can be only one, and it must not block.
+    pub fn set_witness(&self, witness: impl Fn(&Request, Watched) + Send + Sync + 'static) {
+        let _ = self.exchange.witness.set(Arc::new(witness));
     }
 
     /// Has another script decide from now on.
@@ -80,6 +100,11 @@ impl Proxy {
     /// How many faults there were so far, of each class.
     pub fn counts(&self) -> BTreeMap<Class, u64> {
         self.exchange.counts()
+    }
+
+    /// How many requests have come to the server late so far.
+    pub fn late_arrivals(&self) -> usize {
+        self.exchange.late_arrivals()
     }
 
     /// Resets all connections that there are.

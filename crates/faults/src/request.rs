@@ -32,6 +32,8 @@ impl Verb {
 /// A request, as a [`Script`](crate::Script) sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// The client that asks, if it uses a [kubeconfig of its own](crate::Proxy::kubeconfig_of); empty otherwise.
+    pub client: String,
     /// What is to be done.
     pub verb: Verb,
     /// With what, as in `nodes` or `configmaps`; empty where the path names no resource, as `/version` does.
@@ -74,6 +76,7 @@ impl Request {
         };
         let name = if verb == Verb::Create { name.or_else(|| name_in(body)) } else { name };
         Self {
+            client: String::new(),
             verb,
             resource: part(0).unwrap_or_default(),
             namespace: namespace.map(str::to_owned),
@@ -81,6 +84,11 @@ impl Request {
             subresource: part(2),
             query,
         }
+    }
+
+    /// The version that a watch is to go on from.
+    pub fn resource_version(&self) -> Option<u64> {
+        self.query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="))?.parse().ok()
     }
 
     /// Whether it is this, done with one of those.

@@ -4,28 +4,26 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::Format;
 
-/// Passes every event on twice.
-pub(crate) struct Doubled {
+/// Splits a stream into events, each with what delimits it.
+pub(crate) struct Frames {
     format: Format,
     /// An event of which the rest is still to come.
     begun: BytesMut,
 }
 
-impl Doubled {
+impl Frames {
     pub(crate) fn new(format: Format) -> Self {
         Self { format, begun: BytesMut::new() }
     }
 
-    /// Takes what came in, and gives what is to be passed on of it.
-    pub(crate) fn push(&mut self, chunk: &[u8]) -> Bytes {
+    /// Takes what came in, and gives the events that are complete now.
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<Bytes> {
         self.begun.extend_from_slice(chunk);
-        let mut passed = BytesMut::new();
+        let mut complete = Vec::new();
         while let Some(length) = self.length().filter(|length| *length <= self.begun.len()) {
-            let frame = self.begun.split_to(length);
-            passed.extend_from_slice(&frame);
-            passed.extend_from_slice(&frame);
+            complete.push(self.begun.split_to(length).freeze());
         }
-        passed.freeze()
+        complete
     }
 
     /// How long the first event is, with what delimits it, if that is known.
@@ -40,13 +38,18 @@ impl Doubled {
     }
 }
 
+/// Passes every event on twice.
+pub(crate) fn doubled(events: &[Bytes]) -> Bytes {
+    events.iter().flat_map(|event| [&event[..], &event[..]]).collect::<Vec<_>>().concat().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn doubled(format: Format, input: &[u8], chunk: usize) -> Vec<u8> {
-        let mut doubled = Doubled::new(format);
-        input.chunks(chunk).flat_map(|chunk| doubled.push(chunk)).collect()
+        let mut frames = Frames::new(format);
+        input.chunks(chunk).flat_map(|chunk| super::doubled(&frames.push(chunk))).collect()
     }
 
     #[test]

@@ -48,6 +48,25 @@ pub(crate) fn expired_event(format: Format) -> Vec<u8> {
     }
 }
 
+/// True if this event, with what delimits it, ends a watch with 410.
+pub(crate) fn is_expired(format: Format, event: &[u8]) -> bool {
+    match format {
+        Format::Json => serde_json::from_slice::<Value>(event)
+            .is_ok_and(|event| event["type"] == "ERROR" && event["object"]["code"] == 410),
+        Format::Protobuf => expired_in_protobuf(event).unwrap_or(false),
+    }
+}
+
+fn expired_in_protobuf(event: &[u8]) -> Option<bool> {
+    let event = WatchEvent::decode(event.get(4..)?).ok()?;
+    if event.r#type != "ERROR" {
+        return Some(false);
+    }
+    let envelope = event.object?.raw;
+    let envelope = Unknown::decode(envelope.strip_prefix(MAGIC)?).ok()?;
+    Some(Status::decode(&*envelope.raw).ok()?.code == 410)
+}
+
 fn json(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Value {
     json!({
         "kind": "Status",
@@ -161,6 +180,7 @@ mod tests {
     fn an_expired_watch_says_so_in_its_last_event() {
         for (format, wire_format) in FORMATS {
             let event = expired_event(format);
+            assert!(is_expired(format, &event));
             let frame = match format {
                 Format::Protobuf => {
                     assert_eq!(event[..4], u32::try_from(event.len() - 4).expect("short").to_be_bytes());
@@ -174,6 +194,23 @@ mod tests {
                 panic!("another event");
             };
             assert_eq!((status.code, &*status.reason), (410, "Expired"));
+        }
+    }
+
+    #[test]
+    fn an_event_that_says_anything_else_has_not_expired() {
+        let refused = WatchEvent {
+            r#type: "ERROR".to_owned(),
+            object: Some(RawExtension { raw: status(Format::Protobuf, 500, None) }),
+        };
+        let added = WatchEvent { r#type: "ADDED".to_owned(), ..refused.clone() };
+        for event in [refused, added].map(|event| event.encode_to_vec()) {
+            assert!(!is_expired(Format::Protobuf, &[&[0; 4][..], &event].concat()));
+        }
+        for event in
+            [r#"{"type": "ERROR", "object": {"code": 500}}"#, r#"{"type": "ADDED", "object": {}}"#, "{"]
+        {
+            assert!(!is_expired(Format::Json, event.as_bytes()), "{event}");
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::fault::Fault;
 
 const ASKED: wire::Asked<'_> = wire::Asked { content: wire::Content::ConfigMap, annotations: &|_| false };
 
-/// Answers every request with its number, and a watch with an event, and then another when it is told to.
+/// Answers every request with its number, and a watch with an event, and then another when it is told to. Has forgotten version 5.
 struct Server {
     seen: AtomicUsize,
     more: watch::Sender<bool>,
@@ -61,7 +61,9 @@ impl Server {
             .map(|item| serde_json::json!({"metadata": {"name": format!("n{item}")}}))
             .collect();
         let list = serde_json::json!({"kind": "ConfigMapList", "metadata": {"resourceVersion": number.to_string()}, "items": items});
-        let chunks = if uri.contains("watch=true") {
+        let chunks = if uri.contains("resourceVersion=5") {
+            stream::iter([Bytes::from(crate::edit::expired_event(crate::edit::Format::Json))]).boxed()
+        } else if uri.contains("watch=true") {
             let second = async move {
                 let _ = more.wait_for(|more| *more).await;
                 event(2)
@@ -101,11 +103,7 @@ impl Stage {
         let proxied = folder.path().join("proxied");
         let proxy = Proxy::start(&upstream, &proxied, move |_: &crate::Request| fault).await;
         let proxy = proxy.expect("a proxy");
-        let config = Kubeconfig::read_from(proxy.kubeconfig()).expect("a kubeconfig");
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let mut config = config.expect("a configuration");
-        config.default_retry = false;
-        let client = Client::try_from(config).expect("a client");
+        let client = client(proxy.kubeconfig()).await;
         Self { server, proxy, client, _folder: folder }
     }
 
@@ -126,6 +124,14 @@ impl Stage {
         let listed = wire::read_list(wire::Format::Json, &ASKED, &body[..], each).ok()?;
         Some((names, listed.resource_version))
     }
+}
+
+async fn client(kubeconfig: &Path) -> Client {
+    let config = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("a configuration");
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
 }
 
 fn names(numbers: &[usize]) -> Vec<String> {
@@ -222,6 +228,38 @@ async fn a_watch_repeats_itself_or_expires() {
     assert!(
         matches!(wire::read_event(wire::Format::Json, &ASKED, body.trim_ascii_end()), Ok(wire::Event::Error(status)) if status.code == 410)
     );
+}
+
+#[tokio::test]
+async fn who_asked_for_a_watch_and_from_where_is_told_and_whether_it_had_expired() {
+    let mut stage = Stage::new(Fault::None).await;
+    stage.client = client(&stage.proxy.kubeconfig_of("a-0").expect("a kubeconfig")).await;
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    stage.proxy.set_witness(move |request, watched| {
+        let _ = told.send((request.client.clone(), request.resource_version(), watched));
+    });
+    stage.server.more.send_replace(true);
+    let asked = |version| ("a-0".to_owned(), Some(version), Watched::Asked);
+    let expired = |version| ("a-0".to_owned(), Some(version), Watched::Expired);
+    for (fault, version, expected) in [
+        (Fault::None, 4, vec![asked(4)]),
+        (Fault::None, 5, vec![asked(5), expired(5)]),
+        (Fault::DuplicateEvents, 5, vec![asked(5), expired(5)]),
+        (Fault::ExpiredWatch, 6, vec![asked(6), expired(6)]),
+        (Fault::Status { code: 410, retry_after: None }, 7, vec![asked(7), expired(7)]),
+        (Fault::Status { code: 500, retry_after: None }, 8, vec![asked(8)]),
+        // The client can't read that it had.
+        (Fault::Shortened, 5, vec![asked(5)]),
+    ] {
+        stage.proxy.set_script(move |_: &crate::Request| fault);
+        let uri = format!("/api/v1/nodes?watch=true&resourceVersion={version}");
+        let _ = stage.body(&uri).await;
+        let told: Vec<_> = std::iter::from_fn(|| tells.try_recv().ok()).collect();
+        assert_eq!(told, expected, "{fault:?} {version}");
+    }
+    stage.proxy.set_script(|_: &crate::Request| Fault::None);
+    assert!(stage.list().await.is_some());
+    assert!(tells.try_recv().is_err(), "a list is no watch");
 }
 
 /// Nothing comes of these but silence, which is told from an answer that is late by the answers to others.
