@@ -51,6 +51,7 @@ pub(crate) fn node(name: &str) -> Node {
 /// A record of generation 4, made from version 10 of the given incarnation, without labels.
 pub(crate) fn record(node: &str, incarnation: &str) -> Record {
     Record {
+        config_map: None,
         node: node.to_owned(),
         uid: Some(uid(incarnation)),
         node_version: Some(ResourceVersion(10)),

@@ -72,14 +72,6 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// The key that rules are about.
-    pub fn key(self) -> &'a str {
-        match self {
-            Self::Label(key) | Self::Annotation(key) | Self::Taint { key, .. } => key,
-            Self::Cordon => "",
-        }
-    }
-
     /// Whether whoever trusts the Node may do so because of it: then another machine of the same name is not to have it.
     pub fn is_trust(self) -> bool {
         // As the API server tells them: `example.com.node-restriction.kubernetes.io/fips` is one, too.

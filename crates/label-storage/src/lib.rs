@@ -16,9 +16,11 @@
 //! - [`kept`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
 //! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
+//! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`]: where a watch is resumed.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
+pub mod final_labels;
 #[cfg(test)]
 mod fixtures;
 pub mod kept;
@@ -26,6 +28,7 @@ pub mod key;
 pub mod label;
 pub mod name;
 pub mod node;
+pub mod position;
 pub mod record;
 pub mod restore;
 pub mod rules;
@@ -38,6 +41,7 @@ mod together;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};
+pub use position::Position;
 pub use record::Record;
 pub use restore::plan_restore;
 pub use rules::Rules;

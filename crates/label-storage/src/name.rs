@@ -124,4 +124,18 @@ mod tests {
         let name = record_name(&node);
         assert!(!name.contains(".-") && !name.contains("-."), "{name}");
     }
+
+    #[test]
+    fn a_name_is_cut_between_characters_and_fills_what_there_is() {
+        let head = |node: &str| {
+            let name = record_name(node);
+            assert!(name.len() <= 253, "{name}");
+            let (head, hash) = name.rsplit_once('-').expect("a hash");
+            assert_eq!(hash, hex_sha256(node));
+            head[SHORTENED_PREFIX.len()..].to_owned()
+        };
+        assert_eq!(head(&"n".repeat(253)), "n".repeat(169));
+        assert_eq!(head(&"ä".repeat(126)), "ä".repeat(84));
+        assert_eq!(head(&format!("n{}", "ä".repeat(125))), format!("n{}", "ä".repeat(84)));
+    }
 }

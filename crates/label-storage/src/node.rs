@@ -3,12 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use xxhash_rust::xxh3::xxh3_64;
+use crate::summary::{RecordId, RestoredFrom};
+use crate::{Labels, Record};
 
-use crate::Labels;
-
-/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>`, which record that
-/// was where it is not filed under the Node's name: `@<digest>`, and what it withheld, if anything: `/<why>:<name>,<why>:<name>`.
+/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>@<ConfigMap uid>`, and
+/// what it withheld, if anything: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
 /// The name that stands for all that a Node lacks of its record, where there is no room to name each.
 pub const EVERYTHING: &str = "*";
@@ -237,24 +236,17 @@ impl Node {
         self.extras.annotations.get(key).map(String::as_str)
     }
 
-    /// The generation of the record that the restorer has given this incarnation back, if it has: that of a record
-    /// that can't be older than any where the marker does not say. A marker that names another uid was copied from
-    /// an earlier incarnation (a Node re-created from saved YAML) and says nothing. Nor does one that was made from another record
-    /// than the one which the Node is filed under now: generations of two records can't be compared.
-    pub fn restored_from(&self) -> Option<u64> {
+    /// The record that this incarnation was restored from, if it was. A marker that names another uid was copied from an earlier
+    /// incarnation (a Node re-created from saved YAML) and counts as none, and so does one without a generation.
+    pub fn restored_from(&self) -> Option<RestoredFrom> {
         let mut marker = self.marker.as_deref()?.split('/');
         let is_own = marker.next() == Some(self.uid.as_str());
-        let source = marker.next().unwrap_or_default();
+        let source = marker.next().filter(|_| is_own)?;
         let (generation, record) = source.split_once('@').unwrap_or((source, ""));
-        match generation.parse() {
-            Ok(generation) => (is_own && record == self.record_digest()).then_some(generation),
-            Err(_) => is_own.then_some(u64::MAX),
-        }
-    }
-
-    /// Stands for what the record is filed under, where that is not the Node's name.
-    fn record_digest(&self) -> String {
-        self.extras.identity.as_ref().map(|it| format!("{:016x}", xxh3_64(it.as_bytes()))).unwrap_or_default()
+        Some(RestoredFrom {
+            record: Uid::new(record).as_ref().map(RecordId::of),
+            generation: generation.parse().ok()?,
+        })
     }
 
     /// The names of what the restorer has not given this incarnation back, though its record had it; or [`EVERYTHING`].
@@ -265,23 +257,23 @@ impl Node {
             .filter_map(|entry| entry.split_once(':').map(|(_, name)| name))
     }
 
-    /// The marker that says: restored, from this generation of the record, but for what is named with the reason.
+    /// The marker that says: restored from this record, but for what is named with the reason.
     pub fn marker_for<'a>(
         &self,
-        generation: u64,
+        record: &Record,
         withheld: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> String {
         let list: Vec<_> = withheld.into_iter().map(|(why, name)| format!("{why}:{name}")).collect();
         let list = if list.is_empty() { String::new() } else { format!("/{}", list.join(",")) };
-        let record = self.record_digest();
-        let at = if record.is_empty() { "" } else { "@" };
-        format!("{}/{generation}{at}{record}{list}", self.uid)
+        let at = record.config_map.as_ref().map(|uid| format!("@{uid}")).unwrap_or_default();
+        format!("{}/{}{at}{list}", self.uid, record.generation)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
 
     fn read(name: &str, uid: &str, version: &str) -> Result<Node, Error> {
         let labels = [("k".to_owned(), "v".to_owned())].into();
@@ -297,60 +289,64 @@ mod tests {
         }
     }
 
+    /// A record of this generation, in this ConfigMap.
+    fn record(config_map: &str, generation: u64) -> Record {
+        Record { generation, config_map: Uid::new(config_map), ..fixtures::record("a", "u0") }
+    }
+
     #[test]
-    fn only_a_marker_with_the_nodes_own_uid_counts() {
+    fn only_a_marker_with_the_nodes_own_uid_and_a_generation_counts() {
         let node = read("a", "u1", "7").expect("a good node");
-        assert_eq!(node.marker_for(9, []), "u1/9");
-        for (marker, restored_from) in [
-            (Some("u1/3"), Some(3)),
-            (Some("u1/3/withheld"), Some(3)),
-            (Some("u1"), Some(u64::MAX)),
-            (Some("u1/x"), Some(u64::MAX)),
-            (Some("u2/3"), None),
-            (Some("u11/3"), None),
+        assert_eq!(node.marker_for(&record("c1", 9), []), "u1/9@c1");
+        for (marker, generation) in [
+            (Some("u1/3@c1"), Some(3)),
+            (Some("u1/3@c1/withheld"), Some(3)),
+            (Some("u1"), None),
+            (Some("u1/"), None),
+            (Some("u1/x@c1"), None),
+            (Some("u2/3@c1"), None),
+            (Some("u11/3@c1"), None),
             (Some(""), None),
-            (Some("/3"), None),
+            (Some("/3@c1"), None),
             (None, None),
         ] {
             let node = Node { marker: marker.map(str::to_owned), ..node.clone() };
-            assert_eq!(node.restored_from(), restored_from, "{marker:?}");
+            assert_eq!(node.restored_from().map(|it| it.generation), generation, "{marker:?}");
         }
     }
 
     #[test]
-    fn a_marker_holds_for_the_record_that_it_was_made_from() {
-        let filed = |identity: Option<&str>| {
-            let mut node = read("a", "u1", "7").expect("a good node");
-            node.extras.identity = identity.map(str::to_owned);
-            node
-        };
-        let identities = [None, Some("label:slot=7"), Some("label:slot=8")];
-        for made_for in identities {
-            let marker = filed(made_for).marker_for(5, [("never", "x")]);
-            for identity in identities {
-                let node = Node { marker: Some(marker.clone()), ..filed(identity) };
+    fn a_marker_holds_for_the_config_map_that_it_was_made_from() {
+        let node = read("a", "u1", "7").expect("a good node");
+        for made_from in ["c1", "c2"] {
+            let marker = node.marker_for(&record(made_from, 5), [("never", "x")]);
+            let node = Node { marker: Some(marker.clone()), ..node.clone() };
+            for (config_map, generation) in [("c1", 5), ("c1", 6), ("c2", 4), ("c2", 5)] {
+                let mut record = record(config_map, generation);
+                record.labels_generation = Some(generation);
                 assert_eq!(
-                    node.restored_from(),
-                    (identity == made_for).then_some(5),
-                    "{marker} {identity:?}"
+                    record.summary().is_restored_to(&node.summary()),
+                    config_map == made_from && generation <= 5,
+                    "{marker} {config_map} {generation}"
                 );
-                assert_eq!(node.withheld().count(), usize::from(identity == made_for));
             }
         }
+        let unnamed = Node { marker: Some("u1/9".to_owned()), ..node };
+        assert!(!record("c1", 5).summary().is_restored_to(&unnamed.summary()), "it names no ConfigMap");
     }
 
     #[test]
     fn a_marker_names_what_was_withheld() {
         let node = read("a", "u1", "7").expect("a good node");
         let names = ["node-restriction.kubernetes.io/tier", "taint:NoSchedule:example.com/x"];
-        let marker = node.marker_for(9, names.map(|name| ("other-machine", name)));
+        let marker = node.marker_for(&record("c1", 9), names.map(|name| ("other-machine", name)));
         assert_eq!(
             marker,
-            "u1/9/other-machine:node-restriction.kubernetes.io/tier,other-machine:taint:NoSchedule:example.com/x"
+            "u1/9@c1/other-machine:node-restriction.kubernetes.io/tier,other-machine:taint:NoSchedule:example.com/x"
         );
         let marked = |marker: &str| Node { marker: Some(marker.to_owned()), ..node.clone() };
         assert_eq!(marked(&marker).withheld().collect::<Vec<_>>(), names);
-        assert_eq!(marked(&marker).restored_from(), Some(9));
+        assert_eq!(marked(&marker).restored_from().map(|it| it.generation), Some(9));
         for marker in ["u1/9", "u1", "u2/9/why:name", "u1/9/", "u1/9/name"] {
             assert_eq!(marked(marker).withheld().count(), 0, "{marker}");
         }

@@ -1,16 +1,17 @@
 //! The record: one ConfigMap for each Node, readable and editable by people, and therefore hostile until checked.
 
 mod config_map;
+mod damage;
 mod edited;
 mod history;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
 use self::config_map::{Entry, read_entry};
+pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
 use crate::kept::Kept;
 use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
@@ -48,6 +49,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// What is stored of one Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// The uid of the ConfigMap that it was read from; `None` before it is written.
+    pub config_map: Option<Uid>,
     /// The Node's full name.
     pub node: String,
     /// The incarnation that the labels were read from. `None` where they were read from none (a person wrote them down for a Node
@@ -132,94 +135,12 @@ impl Leftovers {
     }
 }
 
-/// A record that was read, and what was wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoded {
-    /// All that could be used.
-    pub record: Record,
-    /// What could not, for a person to see.
-    pub damage: Vec<Damage>,
-}
-
-/// One thing in a record that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Damage {
-    /// An annotation that should be there is not, or does not say what it should.
-    Annotation(&'static str),
-    /// An entry of `data` whose key no label has.
-    Key(String),
-    /// An entry of `data` whose value no label has.
-    Value(String),
-    /// An entry of `binaryData`: labels are text.
-    Binary(String),
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Annotation(name) => write!(f, "annotation {name} is missing or unusable"),
-            Self::Key(key) => write!(f, "data key {key:?} is no label key"),
-            Self::Value(key) => write!(f, "the value of data key {key:?} is none that it can have"),
-            Self::Binary(key) => write!(f, "binaryData {key:?} is no label"),
-        }
-    }
-}
-
-/// Why a ConfigMap can't be read as a record at all. It is left for a person, never overwritten.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// Somebody else's ConfigMap is in the way.
-    #[error(
-        "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, put the label back; \
-         if it is not, move it to another name"
-    )]
-    Foreign(String),
-    /// The record says that it belongs to another Node than its own name does.
-    #[error(
-        "configmap {record} says in its annotation label-storage/node that it belongs to node {node:?}: correct or remove that annotation"
-    )]
-    AnotherNode {
-        /// The ConfigMap.
-        record: String,
-        /// The Node that it names.
-        node: String,
-    },
-    /// The ConfigMap's name is shortened, and the annotation with the full name is gone.
-    #[error(
-        "configmap {0} does not say which node it belongs to: put its name into the annotation label-storage/node"
-    )]
-    NoNode(String),
-    /// What it says that it is filed under is not what its name says.
-    #[error(
-        "configmap {record} says in its annotation label-storage/identity that it is filed under {identity:?}, which would have another \
-         name: correct that annotation"
-    )]
-    AnotherIdentity {
-        /// The ConfigMap.
-        record: String,
-        /// What it names.
-        identity: String,
-    },
-}
-
-/// The labels of a Node do not fit into a ConfigMap.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the labels of node {node}, and what else its record holds, need {bytes} bytes, and a configmap takes {MAX_BYTES}: remove \
-     some of them; until then the record stays as it is"
-)]
-pub struct TooLarge {
-    /// The Node.
-    pub node: String,
-    /// The size of its keys and values.
-    pub bytes: usize,
-}
-
 impl Record {
     /// The first record of a Node, as it looks in this view.
     pub fn of(node: &Node, now: Timestamp) -> Self {
         let (identity, machine) = (node.extras.identity.clone(), node.extras.machine.clone().checked());
         Self {
+            config_map: None,
             node: node.name.clone(),
             uid: Some(node.uid.clone()),
             node_version: Some(node.version),
@@ -231,6 +152,14 @@ impl Record {
             more: More { identity, machine, ..More::default() },
             leftovers: Leftovers::default(),
         }
+    }
+
+    /// An empty record in the place of a Node's, which refuses any other create. It is older than whatever may be stored there.
+    pub fn tombstone(node: &Node, now: Timestamp) -> Self {
+        let mut tombstone = Self { uid: None, labels: Labels::new(), ..Self::of(node, now) };
+        tombstone.node_version = Some(ResourceVersion(0));
+        tombstone.more.machine = Machine::default();
+        tombstone
     }
 
     /// What it is filed under: see [`Node::filed_under`].
@@ -337,7 +266,8 @@ impl Record {
         }
         more.withheld.retain(|name, _| !next.labels.contains_key(name));
         more.history = self.history_after(changed, rules);
-        Self { generation, labels_generation, more, leftovers, ..next }
+        let config_map = self.config_map.clone();
+        Self { config_map, generation, labels_generation, more, leftovers, ..next }
     }
 
     /// What the labels are, for when they were.
@@ -357,9 +287,14 @@ impl Record {
         history
     }
 
+    /// The next generation of this record, and nothing else.
+    pub fn touched(&self) -> Self {
+        Self { generation: self.next_generation(), ..self.clone() }
+    }
+
     /// The next generation of this record, with the Node gone since `departed_at`, or back.
     pub fn with_departed_at(&self, departed_at: Option<Timestamp>) -> Self {
-        Self { generation: self.next_generation(), departed_at, ..self.clone() }
+        Self { departed_at, ..self.touched() }
     }
 
     /// Whether nothing is left in it that anyone could miss.

@@ -21,7 +21,7 @@ pub struct Plan {
 pub struct Patch {
     /// The incarnation that was read. The API server answers 422 where the Node is another by now.
     pub uid: Uid,
-    /// The version that was read. The API server answers 409 where the Node has changed since.
+    /// The version that was read. Sent along, it makes the API server answer 409 where the Node has changed since.
     pub version: ResourceVersion,
     /// What the Node is given, by name (see [`Kept`]): what the record has and it has not, and what it has otherwise though the
     /// record's word counts.
@@ -160,7 +160,6 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
         Stored::Unreadable => Reason::RecordUnreadable,
         Stored::Record(record) if record.is_of(node) => Reason::SameIncarnation,
         Stored::Record(record) if record.is_restored_to(node) => Reason::AlreadyRestored,
-        // A marker made from it could outlive it, and hold for the record that comes after it, whose generations begin anew.
         Stored::Record(record) if record.is_empty => Reason::NothingStored,
         Stored::Record(_) => Reason::Returned,
     }
@@ -210,7 +209,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
     patch.taints = taints(node, &patch);
-    let Some(marker) = marker(node, record.generation, &patch.withheld, room) else {
+    let Some(marker) = marker(node, record, &patch.withheld, room) else {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::NoRoom };
     };
     patch.marker = Some(marker);
@@ -220,11 +219,11 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
 }
 
 /// The marker, with a name for each that was withheld as long as there is room for them.
-fn marker(node: &Node, generation: u64, withheld: &[Withheld], room: Room) -> Option<String> {
+fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Option<String> {
     let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
     let fits = |marker: &String| room.takes_marker(marker);
-    let short = || Some(node.marker_for(generation, [("many", EVERYTHING)])).filter(fits);
-    Some(node.marker_for(generation, names)).filter(fits).or_else(short)
+    let short = || Some(node.marker_for(record, [("many", EVERYTHING)])).filter(fits);
+    Some(node.marker_for(record, names)).filter(fits).or_else(short)
 }
 
 /// How much may still come to a Node's annotations. One too many would have the API server refuse the whole patch.

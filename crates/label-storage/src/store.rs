@@ -1,11 +1,14 @@
 //! The storer's decision: what becomes of a record, given its Node.
 
+mod reason;
+
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::summary::{NodeSummary, RecordSummary};
-use crate::{Node, Record, Rules};
+pub use self::reason::Reason;
+use crate::summary::{LabelsDigest, NodeSummary, RecordSummary, UidDigest};
+use crate::{Node, Record, ResourceVersion, Rules};
 
 /// For how long a plan may be carried out after its Node was read. Later, the world may have moved on in ways that
 /// no guard on a write sees, so it is dropped and made anew.
@@ -72,6 +75,36 @@ pub struct Circumstances {
     /// Since when the time of day is known to go right. What it showed before may be a year off, so no retention counts
     /// from before.
     pub steady_since: Timestamp,
+    /// A Node that is gone, as this process has last seen it.
+    pub last_seen: Option<LastSeen>,
+    /// True if this process has sent a write of the record, at the very version that was read now, and does not know its outcome:
+    /// the API server may still carry it out.
+    pub in_doubt: bool,
+}
+
+/// A Node that is gone, as it was last seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastSeen {
+    /// Which incarnation it was.
+    pub uid: UidDigest,
+    /// Its version then: that of its deletion, if the watch has reported it.
+    pub version: ResourceVersion,
+    /// Its labels then.
+    pub labels: LabelsDigest,
+}
+
+impl Circumstances {
+    /// Nothing is known but the time of day.
+    pub fn at(now: Timestamp) -> Self {
+        Self {
+            now,
+            unchanged_for: Duration::ZERO,
+            retention: Duration::MAX,
+            steady_since: Timestamp::UNIX_EPOCH,
+            last_seen: None,
+            in_doubt: false,
+        }
+    }
 }
 
 /// What the storer should do, and why.
@@ -97,85 +130,6 @@ pub enum Action {
     Delete,
 }
 
-/// Why the storer does what it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The Node has labels and there is no record yet.
-    FirstSeen,
-    /// The Node has no labels and there is no record: none is needed.
-    NoLabels,
-    /// The record says what the Node says.
-    UpToDate,
-    /// The Node's labels differ from the record's, and the Node is right.
-    LabelsChanged,
-    /// The restorer has marked this incarnation: from here on the Node is right, and the record follows it.
-    Restored,
-    /// The record said that the Node is gone, and it is there.
-    NotGone,
-    /// A new incarnation that has not been restored: its labels are not the Node's word yet.
-    AwaitingRestore,
-    /// As [`AwaitingRestore`](Self::AwaitingRestore), and the record still said that the Node is gone.
-    Returned,
-    /// This view of the Node is older than the one that the record was made from.
-    ViewOlderThanRecord,
-    /// The ConfigMap can't be read: a person has to look.
-    RecordUnreadable,
-    /// The record has no labels left; it stays until no plan from before can be alive.
-    EmptyForNow,
-    /// The record has had no labels for long enough.
-    EmptyForGood,
-    /// The Node was deleted: these were its last labels.
-    LastWords,
-    /// The Node was deleted before it was restored: what it had goes over what the record has.
-    LeftUnrestored,
-    /// The Node is gone: from now on the retention counts.
-    Departed,
-    /// The Node is gone, and its record waits for it.
-    Away,
-    /// The Node has been gone for longer than the retention.
-    RetentionOver,
-    /// The Node is gone, and nothing is stored of it.
-    NothingStored,
-    /// A person has taken the Node out of all this. What was stored before that stays.
-    Ignored,
-    /// The rules have no record made of this Node.
-    NotSelected,
-    /// The Node does not have what its record would be filed under.
-    NoIdentity,
-    /// The Node was deleted, and was another machine than the one that the record is kept for.
-    OtherMachine,
-}
-
-impl Reason {
-    /// A word for logs and metrics; part of what users build upon, so it stays.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::FirstSeen => "first-seen",
-            Self::NoLabels => "no-labels",
-            Self::UpToDate => "up-to-date",
-            Self::LabelsChanged => "labels-changed",
-            Self::Restored => "restored",
-            Self::NotGone => "not-gone",
-            Self::AwaitingRestore => "awaiting-restore",
-            Self::Returned => "returned",
-            Self::ViewOlderThanRecord => "view-older-than-record",
-            Self::RecordUnreadable => "record-unreadable",
-            Self::EmptyForNow => "empty-for-now",
-            Self::EmptyForGood => "empty-for-good",
-            Self::LastWords => "last-words",
-            Self::LeftUnrestored => "left-unrestored",
-            Self::Departed => "departed",
-            Self::Away => "away",
-            Self::RetentionOver => "retention-over",
-            Self::NothingStored => "nothing-stored",
-            Self::Ignored => "ignored",
-            Self::NotSelected => "not-selected",
-            Self::NoIdentity => "no-identity",
-            Self::OtherMachine => "other-machine",
-        }
-    }
-}
-
 /// Decides what becomes of a record. Node and record are to be seen through the same rules (see [`Node::seen_through`]).
 ///
 /// | the Node | the record | what follows |
@@ -190,6 +144,8 @@ impl Reason {
 /// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
 /// | any other | empty | deleted, half a minute later |
 /// | there or deleted, and a person has said that it is to be ignored | any | left alone, but that it is not gone |
+///
+/// Where an earlier write may still arrive, even "left alone" is a write: one that raises the generation, or creates an empty record.
 ///
 /// Which Nodes are selected only counts where there is no record yet: one that exists follows its Node, so that what is removed from
 /// that stays removed.
@@ -224,13 +180,24 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
             Action::Replace(departed(record.merged(node, at.now, rules).trusted_as_in(record)))
         }
-        (Reason::Departed, _, Stored::Record(record)) => {
-            Action::Replace(record.with_departed_at(Some(at.now)))
-        }
+        (Reason::Departed, _, Stored::Record(record)) => Action::Replace(Record {
+            node_version: record.node_version.max(accounted_for(&record.summary(), at)),
+            ..record.with_departed_at(record.departed_at.or(Some(at.now)))
+        }),
         (Reason::EmptyForGood | Reason::RetentionOver, _, _) => Action::Delete,
         _ => Action::Nothing,
     };
-    Plan { action, reason }
+    match (action, node, stored) {
+        (Action::Nothing, _, Stored::Record(record)) if at.in_doubt => {
+            Plan { action: Action::Replace(record.touched()), reason: Reason::OutcomeUnknown }
+        }
+        (Action::Nothing, Sighting::Live(node) | Sighting::Deleted(node), _)
+            if at.in_doubt && matches!(reason, Reason::NoLabels | Reason::NotSelected) =>
+        {
+            Plan { action: Action::Create(Record::tombstone(node, at.now)), reason: Reason::OutcomeUnknown }
+        }
+        (action, _, _) => Plan { action, reason },
+    }
 }
 
 /// The decision itself, which summaries suffice for: [`plan_store`] makes a plan of it, and who watches a hundred
@@ -267,7 +234,12 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
 /// incarnation has been restored, so there was a record, and all its labels were removed since, or it was.
 pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<RecordSummary>) -> bool {
     let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
-    stored == Stored::Nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
+    let has_nothing = match stored {
+        Stored::Nothing => true,
+        Stored::Record(record) => record.is_empty && record.uid.is_none(),
+        Stored::Unreadable => false,
+    };
+    has_nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
 }
 
 /// Whether the last labels of a Node that was deleted have to be kept until they are stored, given the record as it was last
@@ -329,10 +301,18 @@ fn deleted(node: &NodeSummary, record: &RecordSummary) -> Reason {
     }
 }
 
+/// The version of a Node that is gone which a record accounts for: its labels are those that this incarnation had last. A departed record
+/// has this version, so that a repeated event of the deletion does not undo what a person does with the record.
+fn accounted_for(record: &RecordSummary, at: Circumstances) -> Option<ResourceVersion> {
+    let last = at.last_seen.filter(|last| record.uid == Some(last.uid) && record.labels == last.labels);
+    last.map(|last| last.version)
+}
+
 fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
     match record.departed_at {
         _ if record.is_empty => tombstone(at),
         None => Reason::Departed,
+        Some(_) if accounted_for(record, at) > record.node_version => Reason::Departed,
         Some(departed_at) if is_over(departed_at, at) => Reason::RetentionOver,
         Some(_) => Reason::Away,
     }

@@ -3,7 +3,7 @@
 //! Labels and uids are only ever compared with each other, so 128 bits stand for them. Two that differ have the same
 //! digest about as often as two machines make up the same UUID.
 
-use std::num::NonZeroU128;
+use std::num::{NonZeroU64, NonZeroU128};
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_128;
@@ -30,6 +30,37 @@ impl UidDigest {
     pub fn from_bits(bits: u128) -> Option<Self> {
         NonZeroU128::new(bits).map(Self)
     }
+}
+
+/// Stands for the uid of a ConfigMap. It is only compared with what one Node's marker names, so 64 bits are enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RecordId(NonZeroU64);
+
+impl RecordId {
+    /// For a ConfigMap of this uid.
+    pub fn of(uid: &Uid) -> Self {
+        let bits = uid.digest().to_bits();
+        Self(NonZeroU64::new(bits as u64 ^ (bits >> 64) as u64).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// For keeping it somewhere else.
+    pub fn to_bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The id that these are the bits of; `None` for zero, which no id has.
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        NonZeroU64::new(bits).map(Self)
+    }
+}
+
+/// The record that a Node was restored from, by the Node's own marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoredFrom {
+    /// The ConfigMap. Generations of two ConfigMaps can't be compared, also if one has taken the place of the other.
+    pub record: Option<RecordId>,
+    /// Its generation.
+    pub generation: u64,
 }
 
 /// Stands for a set of labels.
@@ -66,7 +97,7 @@ pub struct NodeSummary {
     /// All of its labels.
     pub labels: LabelsDigest,
     /// See [`Node::restored_from`].
-    pub restored_from: Option<u64>,
+    pub restored_from: Option<RestoredFrom>,
     /// What else counts.
     pub traits: Traits,
 }
@@ -87,6 +118,8 @@ pub struct Traits {
 /// A record, as far as a decision goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordSummary {
+    /// The ConfigMap that it is.
+    pub id: Option<RecordId>,
     /// The incarnation that the labels were read from.
     pub uid: Option<UidDigest>,
     /// The version of the Node that the labels were read from.
@@ -110,8 +143,9 @@ impl RecordSummary {
     /// Whether the restorer has given this Node what the record holds, by the Node's own marker. One that names an
     /// older generation was made from what the record held before: labels may have been stored since.
     pub fn is_restored_to(&self, node: &NodeSummary) -> bool {
-        node.restored_from
-            .is_some_and(|generation| self.labels_generation.is_none_or(|labels| generation >= labels))
+        node.restored_from.is_some_and(|from| {
+            from.record == self.id && self.labels_generation.is_none_or(|labels| from.generation >= labels)
+        })
     }
 }
 
@@ -177,6 +211,7 @@ impl Record {
     /// What a decision needs to know of it.
     pub fn summary(&self) -> RecordSummary {
         RecordSummary {
+            id: self.config_map.as_ref().map(RecordId::of),
             uid: self.uid.as_ref().map(Uid::digest),
             node_version: self.node_version,
             labels_generation: self.labels_generation,
@@ -193,6 +228,8 @@ mod tests {
 
     use super::*;
     use crate::fixtures::uid;
+
+    mod bits;
 
     #[test]
     fn a_uuid_is_its_own_digest_and_any_other_text_has_one_too() {

@@ -2,7 +2,6 @@
 //! functions and with the record written and read again between any two of them.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -190,8 +189,7 @@ enum Done {
 }
 
 fn circumstances() -> Circumstances {
-    let (now, steady_since) = (second(1000), second(0));
-    Circumstances { now, unchanged_for: Duration::ZERO, retention: Duration::MAX, steady_since }
+    Circumstances::at(second(1000))
 }
 
 /// A Node as somebody sees it who reads all of it, or its metadata.

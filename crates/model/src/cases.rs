@@ -12,7 +12,8 @@ pub struct Case {
 }
 
 /// Nothing may happen that is not said.
-const NONE: Left = Left { label: 0, unlabel: 0, delete: 0, kubelet: 0, copy: 0, crash: 0, lose: 0, late: 0 };
+const NONE: Left =
+    Left { label: 0, unlabel: 0, delete: 0, kubelet: 0, copy: 0, crash: 0, lose: 0, late: 0, edit: 0 };
 
 /// Two of each daemon that watch one Node, with one key.
 const TWO: Config = Config {
@@ -33,7 +34,7 @@ const POLLING: Config = Config { watch: false, ..TWO };
 const ONE: Config = Config { storers: 1, restorers: 1, ..TWO };
 
 /// What the tests look at, in less than a minute.
-pub const QUICK: [Case; 8] = [
+pub const QUICK: [Case; 13] = [
     Case {
         name: "watching; a label is changed and removed, the node re-created",
         config: Config { restorers: 1, left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
@@ -79,10 +80,34 @@ pub const QUICK: [Case; 8] = [
             ..ONE
         },
     },
+    Case {
+        name: "watching; a label is removed and set again, and a write arrives late",
+        config: Config { left: Left { label: 1, unlabel: 1, delete: 1, late: 1, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; two keys, a label is changed and removed, the node re-created twice",
+        config: Config { keys: 2, left: Left { label: 1, unlabel: 1, delete: 2, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; the node is re-created four times",
+        config: Config { left: Left { delete: 4, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; a person edits or deletes the record, and the storer hears of the deletion again",
+        config: Config {
+            resume: Resume::Any,
+            left: Left { label: 1, delete: 1, crash: 1, edit: 1, ..NONE },
+            ..ONE
+        },
+    },
+    Case {
+        name: "watching; several writes or their answers are lost",
+        config: Config { left: Left { label: 1, unlabel: 1, delete: 1, lose: 3, ..NONE }, ..ONE },
+    },
 ];
 
 /// What takes longer.
-pub const DEEP: [Case; 9] = [
+pub const DEEP: [Case; 11] = [
     Case {
         name: "watching; two of each daemon",
         config: Config { left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
@@ -133,6 +158,18 @@ pub const DEEP: [Case; 9] = [
         name: "watching; two nodes",
         config: Config { names: 2, left: Left { unlabel: 1, delete: 2, ..NONE }, ..ONE },
     },
+    Case {
+        name: "watching; re-created twice, and a write arrives late",
+        config: Config { left: Left { label: 1, unlabel: 1, delete: 2, late: 1, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; re-created twice, a person edits or deletes the record, and the storer is killed",
+        config: Config {
+            resume: Resume::Any,
+            left: Left { unlabel: 1, delete: 2, crash: 1, edit: 1, ..NONE },
+            ..ONE
+        },
+    },
 ];
 
 /// What it takes to see what a guard is for, and what is broken without it.
@@ -146,7 +183,24 @@ pub fn shown_by(guard: Guard) -> (Config, Property) {
             let left = Left { delete: 2, copy: 1, ..NONE };
             return (Config { left, without: Some(guard), ..POLLING }, Property::Lost);
         }
-        Guard::EmptyGivesNothing => (POLLING, Property::Lost),
+        Guard::RecordUid => {
+            let left = Left { label: 1, unlabel: 1, delete: 2, ..NONE };
+            return (Config { left, keys: 2, without: Some(guard), ..ONE }, Property::Lost);
+        }
+        Guard::InDoubt | Guard::Unsettled => {
+            let left = Left { label: 1, unlabel: 1, delete: 1, late: 1, ..NONE };
+            return (Config { left, without: Some(guard), ..ONE }, Property::Unheard);
+        }
+        Guard::DepartedVersion => {
+            let left = Left { delete: 1, crash: 1, edit: 1, ..NONE };
+            let config = Config { left, resume: Resume::Any, without: Some(guard), ..ONE };
+            return (config, Property::Lost);
+        }
+        Guard::Settled => {
+            let left = Left { delete: 1, crash: 1, edit: 1, ..NONE };
+            let config = Config { left, resume: Resume::Any, without: Some(guard), ..ONE };
+            return (config, Property::CameBack);
+        }
         Guard::ConfirmingGet => (POLLING, Property::CameBack),
         Guard::FreshRecord => (POLLING, Property::CameBack),
         Guard::Tombstone | Guard::PlanLifetime => (POLLING, Property::WentBack),

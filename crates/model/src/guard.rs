@@ -11,8 +11,8 @@ pub enum Guard {
     MarkWhole,
     /// A marker counts only with the Node's own uid: without, one that was copied along counts too
     OwnMarker,
-    /// An empty record marks nobody, and is waited for by nobody: without, it is restored like any other
-    EmptyGivesNothing,
+    /// A marker counts only for the ConfigMap that it was made from: without, also for the one that took its place
+    RecordUid,
     /// The storer reads the Node last: without, it plans from what it saw at any time
     ConfirmingGet,
     /// The restorer reads the record after it has seen the Node: without, before
@@ -35,4 +35,12 @@ pub enum Guard {
     KeepNone,
     /// A marker counts only if the labels have not changed since: without, always
     LabelsGeneration,
+    /// A storer that has no answer to a write makes another one, so that the first is refused: without, it goes on
+    InDoubt,
+    /// Final labels are kept where a write of the record may be under way: without, only if the record lacks them
+    Unsettled,
+    /// A departed record has the version of the deletion: without, only if it was made from the final labels
+    DepartedVersion,
+    /// A deletion that was dealt with before the position it resumed from is not dealt with again: without, it is
+    Settled,
 }

@@ -95,6 +95,10 @@ struct Own {
     /// A write arrives late, or twice
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     late: Option<u8>,
+
+    /// A person edits or deletes the record of a Node that is gone
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
+    edit: Option<u8>,
 }
 
 fn one_or_two(text: &str) -> Result<usize, String> {
@@ -113,9 +117,10 @@ impl Own {
             self.crash,
             self.lose,
             self.late,
+            self.edit,
         ];
         bounds.iter().any(Option::is_some).then(|| {
-            let [label, unlabel, delete, kubelet, copy, crash, lose, late] =
+            let [label, unlabel, delete, kubelet, copy, crash, lose, late, edit] =
                 bounds.map(Option::unwrap_or_default);
             Config {
                 names: self.names,
@@ -124,7 +129,7 @@ impl Own {
                 keys: self.keys,
                 watch: !self.poll,
                 resume: self.resume,
-                left: Left { label, unlabel, delete, kubelet, copy, crash, lose, late },
+                left: Left { label, unlabel, delete, kubelet, copy, crash, lose, late, edit },
                 without,
                 late_words: self.late_words,
             }
@@ -163,14 +168,14 @@ fn run(cases: &[Case], most: usize) -> std::io::Result<ExitCode> {
     for (number, Case { name, config }) in cases.iter().enumerate() {
         let Config { names, storers, restorers, keys, watch, resume, left, without, .. } = config;
         writeln!(out, "{}. {name}", number + 1)?;
-        let Left { label, unlabel, delete, kubelet, copy, crash, lose, late } = left;
+        let Left { label, unlabel, delete, kubelet, copy, crash, lose, late, edit } = left;
         writeln!(
             out,
             "   names {names}  storers {storers}  restorers {restorers}  keys {keys}  watch {watch}  resume {resume:?}"
         )?;
         writeln!(
             out,
-            "   label {label}  unlabel {unlabel}  delete {delete}  kubelet {kubelet}  copy {copy}  crash {crash}  lose {lose}  late {late}"
+            "   label {label}  unlabel {unlabel}  delete {delete}  kubelet {kubelet}  copy {copy}  crash {crash}  lose {lose}  late {late}  edit {edit}"
         )?;
         if let Some(guard) = without {
             writeln!(out, "   without {guard:?}")?;

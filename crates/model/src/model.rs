@@ -16,7 +16,7 @@ use std::fmt;
 
 use crate::guard::Guard;
 use crate::promise::Property;
-use crate::protocol::{Protocol, Sight};
+use crate::protocol::{Knows, Protocol, Sight};
 use crate::world::{
     Action, Deletion, EVENTS, KEYS, Left, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing,
     World,
@@ -142,7 +142,10 @@ impl Model {
 
     fn persons(&mut self, world: &World, at: usize, next: &mut Vec<Next>) {
         let mut push = |what, world| next.push((Step { name: at, who: Who::Person, what }, Ok(world)));
-        let Some(node) = world.names[at].node else { return self.creations(world, at, &mut push) };
+        let Some(node) = world.names[at].node else {
+            self.edits(world, at, &mut push);
+            return self.creations(world, at, &mut push);
+        };
         for key in 0..self.config.keys.min(KEYS) {
             let changes = [(1, SET[key][0]), (2, SET[key][1]), (0, UNSET[key])];
             for (value, what) in changes.into_iter().filter(|(value, _)| node.labels[key] != *value) {
@@ -174,12 +177,38 @@ impl Model {
             name.node_deleted(at, node, &self.protocol);
         }
         self.node_moves(name, |name, _| name.node = None);
+        name.deleted = self.config.watch.then_some(Node { version: name.version, marker: None, ..node });
         name.saved = node.marker.or(name.saved);
         if self.config.watch && usize::from(name.deletions) < EVENTS {
             let last = Node { version: name.version, ..node };
             let event = Deletion { last, since: [true; PROCESSES], is_old: false };
             name.events[usize::from(name.deletions)] = Some(event);
             name.deletions += 1;
+        }
+    }
+
+    /// A person edits the record of a Node that is gone, or deletes it: once it says that the Node is gone, and the storers have
+    /// written their positions down.
+    fn edits(&mut self, world: &World, at: usize, push: &mut impl FnMut(&'static str, World)) {
+        let name = &world.names[at];
+        let Some(record) = name.record.filter(|record| record.departed && world.left.edit > 0) else {
+            return;
+        };
+        if !self.rests(at, name) {
+            return;
+        }
+        let labels = [3 - record.labels[0].max(1), record.labels[1]];
+        let edited = Record { labels, ..record };
+        for (record, what) in [(None, "deletes the record"), (Some(edited), "edits the record")] {
+            let mut world = *world;
+            world.left.edit -= 1;
+            let name = &mut world.names[at];
+            name.record = record;
+            // A record that was deleted can't say which deletion it accounts for: here it takes the position in the Lease.
+            name.published = if record.is_none() { name.deletions } else { name.published };
+            name.record_is_edited(record.map(|record| record.labels));
+            self.record_moves(name);
+            push(what, world);
         }
     }
 
@@ -193,7 +222,7 @@ impl Model {
                 if is_copy && (saved.is_none() || world.left.copy == 0) {
                     continue;
                 }
-                (name.uids, name.version) = (name.uids + 1, name.version + 1);
+                (name.uids, name.version, name.deleted) = (name.uids + 1, name.version + 1, None);
                 name.node_created();
                 name.node =
                     Some(Node { uid: name.uids, version: name.version, labels: [0; KEYS], marker: saved });
@@ -226,7 +255,8 @@ impl Model {
         if let Some(write) = world.names[at].late_write {
             let mut world = *world;
             world.names[at].late_write = None;
-            if write.is_orphan || matches!(write.action, Action::Create(_)) {
+            let is_anothers = self.config.storers > 1 && matches!(write.action, Action::Create(_));
+            if write.is_orphan || is_anothers {
                 // Whoever heard of the deletion may have looked at the record already, and does not look again.
                 world.names[at].last_said = None;
             }
@@ -252,6 +282,9 @@ impl Model {
             if left.copy == 0 {
                 name.saved = None;
             }
+            if left.crash == 0 {
+                name.published = 0;
+            }
             let heard = name.storers.map(|storer| storer.heard).into_iter().min().unwrap_or(0);
             for event in &mut name.events[..usize::from(heard)] {
                 let is_repeatable = match resume {
@@ -272,6 +305,9 @@ impl Model {
             });
             for storer in &mut name.storers {
                 storer.is_aged &= storer.is_fresh;
+                if storer.settled <= storer.heard {
+                    storer.settled = 0;
+                }
                 // What is known of the record beyond whether there is one matters only when a deletion is heard of.
                 let resumes = resume != Resume::List && left.crash > 0;
                 let will_hear = left.delete > 0 || storer.heard < name.deletions || resumes;
@@ -300,11 +336,15 @@ impl Model {
             && name.late_patch.is_none()
             && name.restorers.iter().all(|restorer| *restorer == Restoring::Idle)
             && name.storers.iter().all(|storer| {
-                storer.job == Storing::Idle && storer.words[0].is_none() && storer.heard == name.deletions
+                storer.job == Storing::Idle
+                    && storer.words[0].is_none()
+                    && storer.doubt.is_none()
+                    && storer.heard == name.deletions
             });
         let sight = name.node.map_or(Sight::Gone, Sight::Live);
+        let knows = Knows { deleted: name.deleted, ..Knows::default() };
         is_idle
-            && self.protocol.store(at, sight, name.record, false) == Action::Nothing
+            && self.protocol.store(at, sight, name.record, knows) == Action::Nothing
             && name.node.is_none_or(|node| self.protocol.restore(at, node, name.record).is_none())
     }
 }

@@ -14,7 +14,7 @@
 use std::fmt;
 
 use crate::protocol::Protocol;
-use crate::world::{Action, KEYS, Labels, Name, Node, Promise, Record, Removal, Storing, Write};
+use crate::world::{Action, KEYS, Labels, Name, Node, Patch, Promise, Record, Removal, Storing, Write};
 
 /// What must never happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,6 +94,16 @@ impl Name {
         self.last_said = counts.then_some(node.labels);
     }
 
+    /// A person says what the Node comes back with, or that nothing is stored of it any more.
+    pub(crate) fn record_is_edited(&mut self, labels: Option<Labels>) {
+        self.last_said = None;
+        for (key, promise) in self.promises.iter_mut().enumerate() {
+            let kept = labels.map_or(0, |labels| labels[key]);
+            let removed = (kept == 0).then_some(Removal { uid: self.uids, is_stored: true });
+            *promise = Promise { kept, changed_at: self.version, given_to: 0, removed };
+        }
+    }
+
     /// A new incarnation: what was removed before, and is not stored as removed, may come back.
     pub(crate) fn node_created(&mut self) {
         self.last_said = None;
@@ -105,6 +115,10 @@ impl Name {
     /// A write of the record is being carried out.
     pub(crate) fn record_changes(&mut self, write: &Write) -> Result<(), Property> {
         let (Action::Create(next) | Action::Replace(next)) = write.action else { return Ok(()) };
+        // It says nothing of its Node.
+        if next.is_tombstone() {
+            return Ok(());
+        }
         if next.version < self.newest {
             return Err(Property::WentBack);
         }
@@ -147,12 +161,8 @@ impl Name {
     }
 
     /// A patch adds labels to a Node.
-    pub(crate) fn node_is_patched(
-        &mut self,
-        node: &Node,
-        labels: &Labels,
-        generation: u8,
-    ) -> Result<(), Property> {
+    pub(crate) fn node_is_patched(&mut self, node: &Node, patch: &Patch) -> Result<(), Property> {
+        let labels = &patch.labels;
         for key in (0..KEYS).filter(|key| labels[*key] > 0) {
             if labels[key] == u8::MAX || (node.labels[key] > 0 && node.labels[key] != labels[key]) {
                 return Err(Property::Overwritten);
@@ -162,7 +172,9 @@ impl Name {
                 return Err(Property::CameBack);
             }
             promise.given_to = node.uid;
-            let is_outrun = self.record.is_some_and(|record| generation < record.labels_generation);
+            let is_outrun = self.record.is_some_and(|record| {
+                patch.object != record.object || patch.generation < record.labels_generation
+            });
             if is_outrun && promise.kept != labels[key] {
                 promise.kept = 0;
             }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use label_storage::store::{self, Circumstances, Sighting, Stored};
+use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored};
+use label_storage::summary::digest;
 use label_storage::{ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
 use crate::guard::Guard;
-use crate::world::{Action, KEYS, Labels, Node, Patch, Record};
+use crate::world::{Action, KEYS, Labels, Marker, Node, Patch, Record};
 
 const KEY_NAMES: [&str; KEYS] = ["a", "b"];
 
@@ -23,9 +24,20 @@ pub(crate) enum Sight {
     Gone,
 }
 
+/// Further knowledge of a storer when it plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Knows {
+    /// The record has been empty for half a minute.
+    pub(crate) is_aged: bool,
+    /// An earlier write of its own may still arrive.
+    pub(crate) in_doubt: bool,
+    /// The Node as it was deleted, where it has heard of that.
+    pub(crate) deleted: Option<Node>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    Store { name: u8, sight: Sight, record: Option<Record>, is_aged: bool },
+    Store { name: u8, sight: Sight, record: Option<Record>, knows: Knows },
     History { last: Node, live: Node },
     Keeps { name: u8, last: Node, row: Option<Record> },
     Restore { name: u8, node: Node, record: Option<Record> },
@@ -63,9 +75,12 @@ impl Protocol {
         name: usize,
         sight: Sight,
         record: Option<Record>,
-        is_aged: bool,
+        knows: Knows,
     ) -> Action {
-        let question = Question::Store { name: name as u8, sight, record, is_aged };
+        let in_doubt = knows.in_doubt && self.has(Guard::InDoubt);
+        let deleted = knows.deleted.filter(|_| self.has(Guard::DepartedVersion));
+        let knows = Knows { in_doubt, deleted, ..knows };
+        let question = Question::Store { name: name as u8, sight, record, knows };
         match self.ask(question) {
             Answer::Store(action) => action,
             _ => Action::Nothing,
@@ -83,7 +98,8 @@ impl Protocol {
 
     /// Whether last labels are outdated, given the Node and its record.
     pub(crate) fn is_history(&mut self, last: Node, live: Option<Node>, record: Option<Record>) -> bool {
-        let (Some(live), None, true) = (live, record, self.has(Guard::History)) else { return false };
+        let has_nothing = record.is_none_or(Record::is_tombstone);
+        let (Some(live), true, true) = (live, has_nothing, self.has(Guard::History)) else { return false };
         matches!(self.ask(Question::History { last, live }), Answer::Yes(true))
     }
 
@@ -91,7 +107,15 @@ impl Protocol {
     pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
         match self.ask(Question::Restore { name: name as u8, node, record }) {
             Answer::Restore(Some((labels, generation))) => {
-                Some(Patch { uid: node.uid, version: node.version, labels, generation, since: [true; 2] })
+                let object = record.map_or(0, |record| record.object);
+                Some(Patch {
+                    uid: node.uid,
+                    version: node.version,
+                    labels,
+                    object,
+                    generation,
+                    since: [true; 2],
+                })
             }
             _ => None,
         }
@@ -108,8 +132,8 @@ impl Protocol {
             return *answer;
         }
         let answer = match question {
-            Question::Store { name, sight, record, is_aged } => {
-                Answer::Store(self.plan_store(name.into(), sight, record, is_aged))
+            Question::Store { name, sight, record, knows } => {
+                Answer::Store(self.plan_store(name.into(), sight, record, knows))
             }
             Question::Keeps { name, last, row } => {
                 let (last, row) =
@@ -129,7 +153,7 @@ impl Protocol {
         answer
     }
 
-    fn plan_store(&self, name: usize, sight: Sight, record: Option<Record>, is_aged: bool) -> Action {
+    fn plan_store(&self, name: usize, sight: Sight, record: Option<Record>, knows: Knows) -> Action {
         let (mut sight, mut is_forged) = (sight, false);
         if let (Sight::Deleted(last), Some(record), false) =
             (&mut sight, record, self.has(Guard::NewerDeleted))
@@ -138,7 +162,7 @@ impl Protocol {
             last.version += u8::from(is_forged);
         }
         let node = match sight {
-            Sight::Live(node) | Sight::Deleted(node) => Some(self.forge_node(name, node)),
+            Sight::Live(node) | Sight::Deleted(node) => Some(self.forge_node(name, node, record)),
             Sight::Gone => None,
         };
         let sighting = match (&sight, &node) {
@@ -147,14 +171,16 @@ impl Protocol {
             _ => Sighting::Gone,
         };
         let record = record.map(|record| self.forge_record(name, record, node.as_ref()));
-        let is_aged = is_aged || !self.has(Guard::Tombstone);
+        let is_aged = knows.is_aged || !self.has(Guard::Tombstone);
         let unchanged_for = if is_aged { store::TOMBSTONE_LIFETIME } else { Duration::ZERO };
-        let at = Circumstances {
-            now: Timestamp::UNIX_EPOCH,
-            unchanged_for,
-            retention: Duration::MAX,
-            steady_since: Timestamp::UNIX_EPOCH,
-        };
+        let last_seen = knows.deleted.map(|last| LastSeen {
+            uid: uid(last.uid).digest(),
+            version: ResourceVersion(last.version.into()),
+            labels: digest(&real_labels(name, last.labels)),
+        });
+        let in_doubt = knows.in_doubt;
+        let at =
+            Circumstances { unchanged_for, last_seen, in_doubt, ..Circumstances::at(Timestamp::UNIX_EPOCH) };
         let plan =
             plan_store(sighting, record.as_ref().map_or(Stored::Nothing, Stored::Record), at, &self.rules);
         let model = |record: label_storage::Record| {
@@ -170,29 +196,26 @@ impl Protocol {
     }
 
     fn plan_restore(&self, name: usize, node: Node, record: Option<Record>) -> Option<(Labels, u8)> {
-        let mut node = real_node(name, node);
-        if !self.has(Guard::OwnMarker) {
-            own_marker(&mut node);
-        }
-        let mut record = record.map(|record| self.forge_record(name, record, Some(&node)));
-        if let (Some(record), false) = (&mut record, self.has(Guard::EmptyGivesNothing)) {
-            record.leftovers.data.insert("no label".to_owned(), String::new());
-        }
+        let node = self.forge_node(name, node, record);
+        let record = record.map(|record| self.forge_record(name, record, Some(&node)));
         let stored = record.as_ref().map_or(Stored::Nothing, Stored::Record);
         let patch = plan_restore(&node, stored, &self.rules, false).patch?;
         (!patch.restored.is_empty() || self.has(Guard::MarkWhole))
             .then(|| (model_labels(name, &patch.restored), patch.generation as u8))
     }
 
-    fn forge_node(&self, name: usize, node: Node) -> label_storage::Node {
-        let mut real = real_node(name, node);
-        if !self.has(Guard::Marker) {
-            real.marker = Some(real.uid.to_string());
+    fn forge_node(&self, name: usize, node: Node, record: Option<Record>) -> label_storage::Node {
+        let mut node = node;
+        if let (Some(marker), Some(record), false) = (&mut node.marker, record, self.has(Guard::RecordUid)) {
+            marker.object = record.object;
         }
-        if !self.has(Guard::OwnMarker) {
-            own_marker(&mut real);
+        if let (Some(marker), false) = (&mut node.marker, self.has(Guard::OwnMarker)) {
+            marker.uid = node.uid;
         }
-        real
+        if let (None, Some(record), false) = (node.marker, record, self.has(Guard::Marker)) {
+            node.marker = Some(Marker { uid: node.uid, object: record.object, generation: u8::MAX });
+        }
+        real_node(name, node)
     }
 
     fn forge_record(
@@ -212,19 +235,13 @@ impl Protocol {
     }
 }
 
-/// A marker of any incarnation becomes the Node's own.
-fn own_marker(node: &mut label_storage::Node) {
-    let generation = node.marker.as_deref().and_then(|marker| marker.split('/').nth(1));
-    node.marker = generation.map(|generation| format!("{}/{generation}", node.uid));
-}
-
 fn uid(number: u8) -> Uid {
     // Digits and a letter are a uid.
     Uid::new(format!("u{number}")).unwrap_or_else(|| unreachable!())
 }
 
-fn number(uid: Option<&Uid>) -> u8 {
-    uid.and_then(|uid| uid.as_str().strip_prefix('u')?.parse().ok()).unwrap_or_default()
+fn number(of: char, uid: Option<&Uid>) -> u8 {
+    uid.and_then(|uid| uid.as_str().strip_prefix(of)?.parse().ok()).unwrap_or_default()
 }
 
 /// Each value names its Node, so that a label on the wrong one shows.
@@ -249,15 +266,16 @@ fn real_node(name: usize, node: Node) -> label_storage::Node {
         uid: uid(node.uid),
         version: ResourceVersion(node.version.into()),
         labels: real_labels(name, node.labels),
-        marker: node.marker.map(|(uid, generation)| format!("u{uid}/{generation}")),
+        marker: node.marker.map(|it| format!("u{}/{}@c{}", it.uid, it.generation, it.object)),
         extras: Default::default(),
     }
 }
 
 fn real_record(name: usize, record: Record) -> label_storage::Record {
     label_storage::Record {
+        config_map: Uid::new(format!("c{}", record.object)),
         node: format!("n{name}"),
-        uid: Some(uid(record.uid)),
+        uid: Some(record.uid).filter(|number| *number > 0).map(uid),
         node_version: Some(ResourceVersion(record.version.into())),
         generation: record.generation.into(),
         labels_generation: Some(record.labels_generation.into()),
@@ -271,7 +289,8 @@ fn real_record(name: usize, record: Record) -> label_storage::Record {
 
 fn model_record(name: usize, record: &label_storage::Record) -> Record {
     Record {
-        uid: number(record.uid.as_ref()),
+        object: number('c', record.config_map.as_ref()),
+        uid: number('u', record.uid.as_ref()),
         version: record.node_version.map_or(0, |version| version.0 as u8),
         generation: record.generation as u8,
         labels_generation: record.labels_generation.unwrap_or(record.generation) as u8,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{Config, Model, Next, Step};
 use crate::promise::Property;
-use crate::world::{KEYS, Labels, Name, Node, Record, World};
+use crate::world::{KEYS, Labels, Marker, Name, Node, Record, World};
 
 /// What a search found.
 #[derive(Debug)]
@@ -146,18 +146,18 @@ impl fmt::Display for Short<'_> {
             None => write!(f, "node -")?,
             Some(Node { uid, version, labels, marker }) => {
                 write!(f, "node u{uid}@{version} {}", show(labels))?;
-                if let Some((uid, generation)) = marker {
-                    write!(f, " marked u{uid}/{generation}")?;
+                if let Some(Marker { uid, object, generation }) = marker {
+                    write!(f, " marked u{uid}/{generation}@{object}")?;
                 }
             }
         }
         match self.0.record {
             None => write!(f, "   record -"),
-            Some(Record { uid, version, generation, labels_generation, departed, labels }) => {
+            Some(Record { object, uid, version, generation, labels_generation, departed, labels }) => {
                 let departed = if departed { " departed" } else { "" };
                 write!(
                     f,
-                    "   record u{uid}@{version} {} gen {generation}/{labels_generation}{departed}",
+                    "   record {object} of u{uid}@{version} {} gen {generation}/{labels_generation}{departed}",
                     show(labels)
                 )
             }

@@ -25,13 +25,26 @@ pub(crate) struct Node {
     pub(crate) version: u8,
     /// Its labels.
     pub(crate) labels: Labels,
-    /// The marker: a uid, and the generation of a record.
-    pub(crate) marker: Option<(u8, u8)>,
+    /// The marker.
+    pub(crate) marker: Option<Marker>,
+}
+
+/// The content of a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Marker {
+    /// The incarnation that it was made for.
+    pub(crate) uid: u8,
+    /// The ConfigMap that it was made from.
+    pub(crate) object: u8,
+    /// Its generation.
+    pub(crate) generation: u8,
 }
 
 /// A record, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
+    /// The uid of the ConfigMap; 0 before it is created.
+    pub(crate) object: u8,
     /// The incarnation that the labels were read from.
     pub(crate) uid: u8,
     /// And its version then.
@@ -48,8 +61,20 @@ pub(crate) struct Record {
 
 impl Record {
     /// Stands for one of which nothing matters but that it is there.
-    pub(crate) const ANY: Self =
-        Self { uid: 0, version: 0, generation: 0, labels_generation: 0, departed: false, labels: [0; KEYS] };
+    pub(crate) const ANY: Self = Self {
+        object: 0,
+        uid: 0,
+        version: 0,
+        generation: 0,
+        labels_generation: 0,
+        departed: false,
+        labels: [0; KEYS],
+    };
+
+    /// True if it belongs to no incarnation, and is only there to refuse another create.
+    pub(crate) fn is_tombstone(self) -> bool {
+        self.uid == 0 && self.labels == [0; KEYS]
+    }
 }
 
 /// For each storer whether something began after that storer saw its record as it is: only what did can be alive when
@@ -95,7 +120,8 @@ pub(crate) struct Patch {
     pub(crate) version: u8,
     /// Labels to add.
     pub(crate) labels: Labels,
-    /// The generation that the marker names.
+    /// The ConfigMap and the generation that the marker names.
+    pub(crate) object: u8,
     pub(crate) generation: u8,
     /// When its attempt began.
     pub(crate) since: Since,
@@ -113,11 +139,25 @@ pub(crate) enum Storing {
         record: Option<Record>,
         /// Whether it is still so.
         is_current: bool,
+        /// True if an earlier write of its own may still arrive.
+        in_doubt: bool,
         /// When the attempt began.
         since: Since,
     },
     /// It has sent a write.
     Sent(Write),
+}
+
+/// A write of whose outcome its sender knows nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Doubt {
+    /// It creates the record.
+    Create,
+    /// It replaces or deletes the record, if that is still as it was read.
+    Replace {
+        /// True while it is.
+        is_current: bool,
+    },
 }
 
 /// What a restorer has begun.
@@ -152,8 +192,12 @@ pub(crate) struct Storer {
     pub(crate) words: [Option<Node>; EVENTS],
     /// So many deletions it has been told of.
     pub(crate) heard: u8,
+    /// So many of them its predecessor has dealt with, by the position that it resumed from.
+    pub(crate) settled: u8,
     /// Whether its last attempt failed.
     pub(crate) has_failed: bool,
+    /// The write that it has no answer to.
+    pub(crate) doubt: Option<Doubt>,
     /// What it has begun.
     pub(crate) job: Storing,
 }
@@ -203,7 +247,13 @@ pub(crate) struct Name {
     /// The newest resourceVersion of a Node.
     pub(crate) version: u8,
     /// The marker of the last incarnation, for who re-creates it from saved YAML.
-    pub(crate) saved: Option<(u8, u8)>,
+    pub(crate) saved: Option<Marker>,
+    /// The uid of the last ConfigMap.
+    pub(crate) objects: u8,
+    /// The Node as it was deleted last, while there is none.
+    pub(crate) deleted: Option<Node>,
+    /// So many deletions the storers had dealt with when they last wrote their position down.
+    pub(crate) published: u8,
     /// Deletions, the oldest first.
     pub(crate) events: [Option<Deletion>; EVENTS],
     /// How many there were.
@@ -243,6 +293,8 @@ pub struct Left {
     pub lose: u8,
     /// A write arrives late, or twice.
     pub late: u8,
+    /// A person edits or deletes the record of a Node that is gone.
+    pub edit: u8,
 }
 
 /// All there is.
@@ -352,6 +404,7 @@ impl Name {
         self.late_patch.iter_mut().for_each(|patch| f(&mut patch.version));
         self.promises.iter_mut().for_each(|promise| f(&mut promise.changed_at));
         f(&mut self.newest);
+        self.deleted.iter_mut().for_each(|n| node(n, f));
     }
 
     /// Only the order of versions matters.

@@ -67,7 +67,7 @@ guards! {
     without_the_marker_labels_are_lost: Marker
     without_marking_a_whole_node_the_storer_waits_for_ever: MarkWhole
     without_the_uid_in_the_marker_a_copied_one_loses_labels: OwnMarker
-    without_leaving_an_empty_record_alone_labels_are_lost: EmptyGivesNothing
+    where_a_marker_holds_for_the_next_record_labels_are_lost: RecordUid
     without_the_confirming_read_removed_labels_come_back: ConfirmingGet
     without_a_fresh_record_removed_labels_come_back: FreshRecord
     without_the_tombstone_records_go_back: Tombstone
@@ -79,6 +79,10 @@ guards! {
     without_knowing_history_for_what_it_is_records_go_back: History
     without_keeping_that_there_were_no_labels_a_removal_is_not_stored: KeepNone
     without_the_generation_of_labels_those_stored_last_are_lost: LabelsGeneration
+    without_a_second_write_a_late_one_undoes_the_final_labels: InDoubt
+    without_keeping_them_while_a_write_is_under_way_final_labels_are_lost: Unsettled
+    without_the_version_of_the_deletion_edits_are_undone: DepartedVersion
+    where_a_deletion_is_dealt_with_twice_deleted_records_come_back: Settled
 }
 
 #[test]

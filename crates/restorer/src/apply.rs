@@ -2,26 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
+use label_storage::kept::Kept;
 use label_storage::restore::{self, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
-use label_storage::{Node, plan_restore};
+use label_storage::{Node, Rules, plan_restore};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error, Kind};
 use label_storage_runtime::engine::{Done, Reading, Worker};
-use label_storage_runtime::patch::Body;
+use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::records::Found;
 use label_storage_runtime::table::Name;
+
+use tokio::time::Instant;
 
 use crate::counts::Counts;
 use crate::planner::Task;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
+
+/// After this many failures in a row a Node may well be changing all the time: then each patch of the version that was read comes too late.
+const CHANGING: u32 = 3;
+
+/// The words of the API server where a test of a JSON patch fails. It has others for what admission or validation refuses.
+const FAILED_TEST: &str = "rejected our request due to an error in our request";
 
 /// The outcome of a dry run's attempt.
 pub(crate) const WOULD_RESTORE: &str = "would-restore";
@@ -39,7 +47,7 @@ impl Worker<Task> for Apply {
     /// was read before may hold a label that was removed before this incarnation was created.
     async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
         if let Some(uid) = task.contested {
-            return self.lift_contested(task, uid).await;
+            return self.lift_contested(task, uid, tries).await;
         }
         // An event is as good a view as any, while it is young and no write of this Node was refused because of it.
         let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
@@ -78,7 +86,7 @@ impl Apply {
         let found = match self.replica.records.get(filed).await {
             // Pods have been kept away for long enough, whatever the record says.
             Err(error) if task.is_overdue => {
-                return self.lift_anyway(node, error, "no-answer").await.map(Some);
+                return self.lift_anyway(node, error, "no-answer", tries).await.map(Some);
             }
             found => found?,
         };
@@ -121,11 +129,11 @@ impl Apply {
                 say(node, &patch, reason.as_str());
                 (Some(WOULD_RESTORE), node.summary())
             }
-            Some(patch) => match self.patch(node, &patch, reason.as_str()).await {
+            Some(patch) => match self.patch(node, &patch, reason.as_str(), tries).await {
                 Ok(patched) => (Some(word(&patch)), patched.summary()),
                 // What is refused now may be refused for ever: pods have been kept away for long enough.
                 Err(error) if task.is_overdue && patch.marker.is_some() && is_lasting(&error) => {
-                    return self.lift_anyway(node, error, "refused").await.map(Some);
+                    return self.lift_anyway(node, error, "refused", tries).await.map(Some);
                 }
                 Err(error) => return Err(error),
             },
@@ -135,45 +143,72 @@ impl Apply {
     }
 
     /// Lets pods come to a Node that can't be restored, since its record can't be read, or the patch is refused.
-    async fn lift_anyway(&self, node: &Node, error: Error, why: &'static str) -> Result<Done, Error> {
+    async fn lift_anyway(
+        &self,
+        node: &Node,
+        error: Error,
+        why: &'static str,
+        tries: u32,
+    ) -> Result<Done, Error> {
         if !node.has_startup_taint() {
             return Err(error);
         }
         tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
-        let (outcome, lifted) = self.lift(node, why).await?;
+        let (outcome, lifted) = self.lift(node, why, tries).await?;
         Ok(Done { outcome, node: Reading::Present(lifted.summary()), record: Reading::None })
     }
 
     /// Lets pods come to a Node that is not the only one to claim its record.
-    async fn lift_contested(&self, task: &Task, uid: UidDigest) -> Result<Done, Error> {
+    async fn lift_contested(&self, task: &Task, uid: UidDigest, tries: u32) -> Result<Done, Error> {
         let node = self.replica.nodes.get(&task.node).await?.filter(|node| node.uid.digest() == uid);
         let outcome = match node.filter(Node::has_startup_taint) {
-            Some(node) => self.lift(&node, "contested").await?.0,
+            Some(node) => self.lift(&node, "contested", tries).await?.0,
             None => Some("lifted"),
         };
         Ok(Done { outcome, node: Reading::None, record: Reading::None })
     }
 
     /// Takes the start-up taint off and nothing else. Returns a word for that, and the Node as it is then.
-    async fn lift(&self, node: &Node, why: &'static str) -> Result<(Option<&'static str>, Node), Error> {
+    async fn lift(
+        &self,
+        node: &Node,
+        why: &'static str,
+        tries: u32,
+    ) -> Result<(Option<&'static str>, Node), Error> {
         match plan_restore(node, Stored::Unreadable, &self.replica.rules, true).patch {
             Some(patch) if self.replica.args.dry_run => {
                 say(node, &patch, why);
                 Ok((Some(WOULD_RESTORE), node.clone()))
             }
-            Some(patch) => Ok((Some(word(&patch)), self.patch(node, &patch, why).await?)),
+            Some(patch) => Ok((Some(word(&patch)), self.patch(node, &patch, why, tries).await?)),
             None => Ok((None, node.clone())),
         }
     }
 
     /// Patches a Node, and returns it as it is after that.
-    async fn patch(&self, node: &Node, patch: &restore::Patch, reason: &'static str) -> Result<Node, Error> {
+    async fn patch(
+        &self,
+        node: &Node,
+        patch: &restore::Patch,
+        reason: &'static str,
+        tries: u32,
+    ) -> Result<Node, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         // Does what a merge patch does with labels and annotations, for less of the server's time: it need not make JSON of
         // the whole Node first. A list of taints is replaced as a whole by both.
-        let body = Patch::Strategic(Body::from(patch));
+        let is_tested = tries >= CHANGING && may_be_tested(node, patch, &self.replica.rules);
+        let body = if !is_tested {
+            Patch::Strategic(Body::from(patch))
+        } else {
+            // Each try guesses the other way.
+            let operations = serde_json::from_value(operations(node, patch, tries % 2 == 1));
+            Patch::Json(operations.map_err(|error| Error::refused("patch node", error))?)
+        };
         let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
-        let patched = call::one("patch node", patched).await?;
+        let patched = call::one("patch node", patched).await.map_err(|error| {
+            let is_failed_test = is_tested && error.code == Some(422) && error.message.contains(FAILED_TEST);
+            if is_failed_test { Error { kind: Kind::Moved, ..error } } else { error }
+        })?;
         self.tell(node, patch, reason);
         if let (Some(created), Some(_)) = (&patched.metadata.creation_timestamp, &patch.marker) {
             let age = jiff::Timestamp::now().duration_since(created.0).as_secs_f64();
@@ -216,6 +251,12 @@ impl Apply {
     }
 }
 
+/// True if the patch can test all that it rests on. Which machine a Node is, or what else its record is filed under, it does not test.
+fn may_be_tested(node: &Node, patch: &restore::Patch, rules: &Rules) -> bool {
+    let is_trust = |name: &String| Kept::parse(name).is_some_and(Kept::is_trust);
+    node.extras.identity.is_none() && !rules.is_fenced() && !patch.restored.keys().any(is_trust)
+}
+
 /// Whether the same may happen to every further attempt, so that waiting does not help.
 fn is_lasting(error: &Error) -> bool {
     !matches!(error.kind, Kind::Moved | Kind::Busy(_))
@@ -250,3 +291,6 @@ fn say(node: &Node, patch: &restore::Patch, reason: &str) {
         "would restore"
     );
 }
+
+#[cfg(test)]
+mod tests;

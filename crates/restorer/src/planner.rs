@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use label_storage::restore::{self, Reason};
 use label_storage::store::{self, Stored};
@@ -12,6 +12,8 @@ use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
+
+use tokio::time::Instant;
 
 use crate::apply::{FENCED, WOULD_RESTORE};
 use crate::taints::Taints;
@@ -233,9 +235,9 @@ impl Planner for RestorePlanner {
     }
 
     /// Whoever comes after has to wait for the same.
-    fn owes_since(&self) -> Option<ResourceVersion> {
-        let awaited = self.owed.values().filter(|owed| owed.since.elapsed() < PATIENCE);
-        awaited.map(|owed| owed.last.version).min()
+    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+        let awaited = self.owed.iter().filter(|(_, owed)| owed.since.elapsed() < PATIENCE);
+        awaited.map(|(name, owed)| (Name::clone(name), owed.last.version)).collect()
     }
 
     fn contested(&mut self, row: &Row) -> Option<Duration> {

@@ -4,23 +4,32 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use label_storage::ResourceVersion;
+
 use crate::engine::Look;
 use crate::table::Name;
 
 /// How often to look whether there is still something to wait for.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Nodes that were seen before the watch has come to them, and since when.
+/// Nodes that were seen before the watch has come to them.
 #[derive(Debug)]
 pub struct Ahead {
-    since: HashMap<Name, Instant>,
+    waiting: HashMap<Name, Waiting>,
     patience: Duration,
 }
 
+/// How far the watch had come, and since when it has not come further.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    heard: Option<ResourceVersion>,
+    since: Instant,
+}
+
 impl Ahead {
-    /// Waits for this long at most: a watch may be broken.
+    /// Waits while the watch goes on, and for this long where it does not: it may be broken.
     pub fn new(patience: Duration) -> Self {
-        Self { since: HashMap::new(), patience }
+        Self { waiting: HashMap::new(), patience }
     }
 
     /// Whether to wait for the watch before anything is done with this Node.
@@ -29,17 +38,52 @@ impl Ahead {
             self.forget(look.row.name());
             return false;
         }
-        let since = self.since.entry(Name::clone(look.row.name())).or_insert_with(Instant::now);
-        since.elapsed() < self.patience
+        let (now, heard) = (Instant::now(), look.heard);
+        let waiting =
+            self.waiting.entry(Name::clone(look.row.name())).or_insert(Waiting { heard, since: now });
+        if heard > waiting.heard {
+            *waiting = Waiting { heard, since: now };
+        }
+        now.duration_since(waiting.since) < self.patience
     }
 
     /// The next wait of this Node is another one.
     pub fn forget(&mut self, node: &Name) {
-        self.since.remove(node);
+        self.waiting.remove(node);
     }
 
     /// Forgets all but these.
     pub fn retain(&mut self, concerns: impl Fn(&Name) -> bool) {
-        self.since.retain(|node, _| concerns(node));
+        self.waiting.retain(|node, _| concerns(node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage::{Labels, Node};
+
+    use super::*;
+    use crate::table::Table;
+
+    #[test]
+    fn a_long_history_is_waited_for_as_long_as_the_watch_goes_on() {
+        let node = Node::new("a".to_owned(), "u1".to_owned(), "100", Labels::new(), None).expect("a node");
+        let mut table = Table::default();
+        table.see_node("a", node.summary());
+        let row = table.get("a").expect("a row");
+        let look = |heard: u64| {
+            let heard = Some(ResourceVersion(heard));
+            Look { row, view: None, is_event: false, is_unsure: false, heard }
+        };
+        let mut ahead = Ahead::new(Duration::ZERO);
+        assert!(!ahead.must_wait(&look(1)), "its patience is over at once");
+        let mut ahead = Ahead::new(Duration::from_secs(600));
+        assert!(ahead.must_wait(&look(1)));
+        let began = ahead.waiting["a"].since;
+        assert!(ahead.must_wait(&look(1)));
+        assert_eq!(ahead.waiting["a"].since, began, "the watch stands still");
+        assert!(ahead.must_wait(&look(2)));
+        assert!(ahead.waiting["a"].since > began, "the watch goes on");
+        assert!(!ahead.must_wait(&look(100)) && ahead.waiting.is_empty(), "it has come to the node");
     }
 }

@@ -115,6 +115,12 @@ impl Error {
         Self { what, kind, code: None, message: in_one_line(error) }
     }
 
+    /// True if the call may have had an effect, or may have one yet. A server that is shut down answers 503 to what it has done, and a
+    /// connection that timed out may have been made before.
+    pub fn may_have_effect(&self) -> bool {
+        matches!(self.kind, Kind::Unclear | Kind::NotConnected) || self.code == Some(503)
+    }
+
     /// For how long to wait before the server may be asked again, where it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {

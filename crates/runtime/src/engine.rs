@@ -23,7 +23,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, UidDigest};
-use label_storage::{Node, ResourceVersion};
+use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
 use self::identity::{Contests, Unidentified};
@@ -37,8 +37,8 @@ use crate::health::HEARTBEAT;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::observer::{Item, Observed, SeenRecord};
-use crate::ownership::Position;
 use crate::pace;
+use crate::position::Published;
 use crate::queue::{Queue, Urgency};
 use crate::replica::Replica;
 use crate::source::Kind;
@@ -134,11 +134,14 @@ struct Engine<'a, P: Planner> {
     heard: ResourceVersion,
     /// Whether there has been a watch: before, nobody could go on from anywhere.
     has_watched: bool,
-    /// Up to where all is seen to.
-    position: Arc<Position>,
-    /// When that was last said, and whether something was not seen to then.
-    said_at: Option<Instant>,
-    owes: bool,
+    /// Where the watch of Nodes was resumed, until it has come to where the replica before was.
+    resumed: Option<Position>,
+    /// Where it could have been resumed instead, the best first, until a list has shown whether that one can be.
+    alternatives: Vec<Position>,
+    /// How far the deletions of Nodes have been dealt with.
+    position: Arc<Published>,
+    /// When that was last published.
+    published_at: Option<Instant>,
     events: Events,
     /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
     unreadable: HashMap<Name, (String, Option<UidDigest>)>,
@@ -165,11 +168,12 @@ impl<'a, P: Planner> Engine<'a, P> {
             standings: Standings::new(replica.metrics.census.seat()),
             metrics: Arc::clone(&replica.metrics),
             is_surprised: false,
-            heard: replica.resume.unwrap_or(ResourceVersion(0)),
+            heard: replica.resume.first().map_or(ResourceVersion(0), Position::resume_from),
             has_watched: false,
+            resumed: replica.resume.first().cloned(),
+            alternatives: replica.resume.iter().skip(1).cloned().collect(),
             position: Arc::clone(&replica.position),
-            said_at: None,
-            owes: false,
+            published_at: None,
             events: replica.events.clone(),
             unreadable: HashMap::new(),
             contests: Contests::default(),
@@ -193,11 +197,8 @@ impl<'a, P: Planner> Engine<'a, P> {
                     Some(task) => Ok(task),
                     // It is decided upon again when it is not, or when its time comes.
                     None => {
-                        self.queue.done(&node);
-                        if let Some(pause) = self.planner.contested(row) {
-                            let pause = pause.max(AGAIN);
-                            self.queue.push(&node, Urgency::Soon, Some(now + pause));
-                        }
+                        let pause = self.planner.contested(row).map(|pause| pause.max(AGAIN));
+                        self.queue.put_back(&node, pause.map(|pause| now + pause));
                         continue;
                     }
                 },
@@ -209,10 +210,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                     let asked_for = row.asked_for().cloned();
                     return Some(Ticket { node, asked_for, task, earlier_tries, versions, due_since });
                 }
-                Err(pause) => {
-                    self.queue.done(&node);
-                    self.queue.push(&node, Urgency::Soon, Some(now + pause));
-                }
+                Err(pause) => self.queue.put_back(&node, Some(now + pause)),
             }
         }
         None
@@ -238,6 +236,11 @@ impl<'a, P: Planner> Engine<'a, P> {
                     self.table = self.table.emptied();
                     self.contests.start_over();
                     self.planner.start_over();
+                    (self.resumed, self.has_watched, self.heard) = (None, false, ResourceVersion(0));
+                    // Without a row their turn would never come.
+                    for (key, _) in self.planner.pending_deletions() {
+                        self.table.miss_record(&key);
+                    }
                     return self.sweeps.start_over();
                 }
                 let mut is_settled = true;
@@ -250,6 +253,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                         self.is_surprised = is_first || lacked && self.sweeps.is_watching(kind);
                     }
                     (Kind::Nodes, Ok(listed)) => {
+                        self.check_position(listed.version);
                         // Where nobody has watched, the watch begins here.
                         if !self.sweeps.is_following(Kind::Nodes) {
                             self.heard = listed.version;
@@ -260,10 +264,13 @@ impl<'a, P: Planner> Engine<'a, P> {
                         let doubts = self.planner.listed(&mut self.table);
                         is_settled = !doubts.needs_list && !std::mem::take(&mut self.is_surprised);
                         self.sweeps.sample(self.samples(&doubts.samples));
-                        self.review();
                     }
                 }
+                let is_list_of_nodes = kind == Kind::Nodes && outcome.is_ok();
                 self.sweeps.ended(kind, outcome, took, is_settled, &self.table);
+                if is_list_of_nodes {
+                    self.review();
+                }
             }
             Observed::Changed(Item::Node(node)) => {
                 self.heard(Kind::Nodes, node.version);
@@ -302,6 +309,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                 self.standings.changed();
             }
             Observed::Skipped(kind) => self.sweeps.skipped(kind),
+            Observed::Expired(Kind::Nodes) if self.gives_up_pending() => (),
             Observed::Expired(kind) => self.sweeps.expired(kind),
         }
     }
@@ -310,24 +318,64 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn heard(&mut self, kind: Kind, at: ResourceVersion) {
         if kind == Kind::Nodes {
             self.heard = at;
-            self.say_position();
+            // All later events are new. The place where the watch began counts only after a list has confirmed it.
+            let is_checked = self.sweeps.has_listed_nodes();
+            self.resumed.take_if(|resumed| is_checked && resumed.version <= at);
+            self.publish_position();
         }
+    }
+
+    /// Drops a position that the cluster has not come to: etcd was restored from a backup, or somebody has written the Lease. The API
+    /// server answers a watch from there with silence.
+    fn check_position(&mut self, listed: ResourceVersion) {
+        let is_possible = |position: &Position| position.version <= listed;
+        let alternatives = std::mem::take(&mut self.alternatives);
+        let Some(position) = self.resumed.take_if(|position| !is_possible(position)) else { return };
+        self.resumed = alternatives.into_iter().find(is_possible);
+        self.heard = self.resumed.as_ref().map_or(listed, Position::resume_from);
+        tracing::warn!(
+            position = position.version.0,
+            list = listed.0,
+            from = self.heard.0,
+            "the position in the lease is ahead of the cluster, and is dropped"
+        );
+        self.sweeps.watch_instead(Kind::Nodes, self.heard);
+    }
+
+    /// Gives up pending deletions whose history the API server no longer has, and resumes after them. Returns false if there are none.
+    fn gives_up_pending(&mut self) -> bool {
+        let Some(resumed) = self.resumed.as_mut().filter(|it| it.resume_from() < it.version) else {
+            return false;
+        };
+        tracing::warn!(pending = ?resumed.pending, "the API server has forgotten deletions that were not stored");
+        (resumed.pending, self.heard) = (Default::default(), resumed.version);
+        self.sweeps.watch_instead(Kind::Nodes, self.heard);
+        true
     }
 
     fn heard_so_far(&self) -> Option<ResourceVersion> {
         self.sweeps.is_following(Kind::Nodes).then_some(self.heard)
     }
 
-    /// Says up to where all is seen to. Of what is not, the first counts; to find it takes a while where there is much.
-    fn say_position(&mut self) {
+    /// Publishes how far the deletions of Nodes have been dealt with. Not each time while many are pending.
+    fn publish_position(&mut self) {
         const EVERY: Duration = Duration::from_millis(250);
-        if !self.has_watched || self.said_at.is_some_and(|at| at.elapsed() < EVERY) && self.owes {
+        const MANY: usize = 64;
+        let pending = self.planner.pending_deletions();
+        let is_recent = self.published_at.is_some_and(|at| at.elapsed() < EVERY);
+        if !self.has_watched || pending.len() > MANY && is_recent {
             return;
         }
-        let owed = self.planner.owes_since();
-        (self.owes, self.said_at) = (owed.is_some(), Some(Instant::now()));
-        let before = |version: ResourceVersion| ResourceVersion(version.0.saturating_sub(1));
-        self.position.set(owed.map_or(self.heard, before).min(self.heard));
+        self.published_at = Some(Instant::now());
+        let pending = pending.iter().map(|(key, version)| (&**key, *version));
+        self.position.set(match &self.resumed {
+            None => Position::new(self.heard, pending),
+            // The watch may not have repeated all deletions yet that the replica before had pending.
+            Some(resumed) => {
+                let heard = self.heard.max(resumed.version);
+                Position::new(heard, pending.chain(resumed.pending.iter()))
+            }
+        });
     }
 
     fn list(&mut self, list: u32, item: Item) {
@@ -376,9 +424,13 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.standings.changed();
     }
 
-    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Unless it can't wait.
+    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Unless it can't wait. Nor before all
+    /// Nodes are known that may claim the same identity: a watch that was resumed tells of them one after the other.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
+        if self.table.is_by_identity() && !self.sweeps.has_listed_nodes() {
+            return;
+        }
         let can_decide = |row: &&Row| self.sweeps.has_listed_records() || self.planner.can_not_wait(row);
         let Some(row) = self.table.get(name).filter(can_decide) else { return };
         if row.is_contested() {
@@ -453,7 +505,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
         self.planner.done(name, ticket.task, Some(&done));
         self.queue.done(name);
-        self.say_position();
+        self.publish_position();
         self.consider_left();
         let heard = self.heard_so_far();
         let Some(row) = self.table.get(name) else { return };

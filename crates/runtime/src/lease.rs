@@ -24,8 +24,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client};
-use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
+use label_storage::{Position, ResourceVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args::Share;
@@ -49,8 +49,11 @@ const DAEMON: &str = "app.kubernetes.io/name";
 /// The shard that its holder was started for: its home. Its home takes a lease back from anyone else.
 const HOME: &str = "label-storage/holder-index";
 
-/// Everything that happened to the shard's Nodes up to this version has been seen to.
+/// All deletions of the shard's Nodes up to this version have been dealt with,
 const POSITION: &str = "label-storage/position";
+
+/// but for these: what their record is filed under, and the version.
+const PENDING: &str = "label-storage/pending";
 
 /// Since when the holder's clock is known to go right.
 const STEADY_SINCE: &str = "label-storage/clock-steady-since";
@@ -69,8 +72,8 @@ pub struct Claim {
     pub holder: Option<String>,
     /// The shard that its holder was started for.
     pub home: Option<u32>,
-    /// Everything that happened to the shard's Nodes up to this version has been seen to.
-    pub position: Option<ResourceVersion>,
+    /// How far the deletions of the shard's Nodes have been dealt with.
+    pub position: Option<Position>,
     /// Since when the holder's clock is known to go right.
     pub steady_since: Option<Timestamp>,
     /// When it was last renewed, by its holder's clock.
@@ -93,7 +96,11 @@ impl Seen {
         let claim = Claim {
             holder: spec.and_then(|spec| spec.holder_identity.clone()).filter(|holder| !holder.is_empty()),
             home: annotation(HOME).and_then(|text| text.parse().ok()),
-            position: annotation(POSITION).and_then(|text| text.parse().ok()),
+            // Where it can't be read what is pending, nothing is known to be dealt with.
+            position: annotation(POSITION).and_then(|text| {
+                let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?;
+                Some(Position { version: text.parse().ok()?, pending: pending.unwrap_or_default() })
+            }),
             steady_since: annotation(STEADY_SINCE).and_then(|text| text.parse().ok()),
             renewed_at: spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0),
         };
@@ -183,7 +190,10 @@ impl Leases {
             None => _ = annotations.remove(key),
         };
         annotate(HOME, claim.home.map(|home| home.to_string()));
-        annotate(POSITION, claim.position.map(|position| position.to_string()));
+        let position = claim.position.as_ref();
+        let pending = position.map(|position| &position.pending).filter(|pending| !pending.is_empty());
+        annotate(POSITION, position.map(|position| position.version.to_string()));
+        annotate(PENDING, pending.and_then(|pending| serde_json::to_string(pending).ok()));
         annotate(STEADY_SINCE, claim.steady_since.map(|since| since.to_string()));
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         let renewed_at = claim.renewed_at.map(MicroTime);
@@ -256,16 +266,20 @@ pub async fn all_held(client: Client, namespace: &str) -> Result<Vec<Held>, Erro
     Ok(list.items.into_iter().filter_map(Held::new).collect())
 }
 
-/// Where a shard's Nodes can be followed from: the latest version up to which all that happened to them has been seen to,
-/// by the shard's own holders, or, where N was another, by those of all the shards then.
-pub(crate) fn position(all: &All, shard: &Shard) -> Option<ResourceVersion> {
-    let own = all.get(shard).and_then(|seen| seen.claim.position);
+/// Where a shard's Nodes can be followed from, the best first: where its own holders have left off and, for each other N, where those of
+/// all the shards have. Somebody may have written what is not true: a position is to be checked against the cluster.
+pub(crate) fn positions(all: &All, shard: &Shard) -> Vec<Position> {
+    let own = all.get(shard).and_then(|seen| seen.claim.position.clone());
     let numbers: std::collections::BTreeSet<_> = all.keys().map(|shard| shard.replicas).collect();
     let of_all = |replicas: NonZeroU32| {
-        let each = (0..replicas.get()).map(|index| all.get(&Shard { index, replicas })?.claim.position);
-        each.collect::<Option<Vec<_>>>()?.into_iter().min()
+        let each =
+            (0..replicas.get()).map(|index| all.get(&Shard { index, replicas })?.claim.position.clone());
+        each.collect::<Option<Vec<_>>>()?.into_iter().reduce(Position::join)
     };
-    numbers.into_iter().filter_map(of_all).chain(own).max()
+    let mut positions: Vec<_> = own.into_iter().chain(numbers.into_iter().filter_map(of_all)).collect();
+    positions.sort_by_key(|position| std::cmp::Reverse(position.version));
+    positions.dedup();
+    positions
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! - [`ahead`]: waiting for what the watch is still to tell.
 //! - [`nodes`] and [`records`]: one Node or record by name; [`patch`]: what is sent to change a Node. Writing is each daemon's own.
 //! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may.
+//! - `position`: how far the work on a shard has come.
 //! - [`clock`]: the time of day, and how far it can be trusted.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
 //! - [`events`]: what `kubectl describe node` shows.
@@ -43,6 +44,7 @@ mod observer;
 mod ownership;
 pub mod pace;
 pub mod patch;
+mod position;
 pub mod preflight;
 pub mod queue;
 pub mod records;
@@ -54,6 +56,8 @@ pub mod source;
 mod sweep;
 pub mod table;
 mod tenure;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use daemon::{Daemon, main};
 pub use replica::Replica;

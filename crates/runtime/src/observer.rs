@@ -185,14 +185,11 @@ pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Sample>, audience: Au
     let _ = audience.send(Observed::Sampled { asked, there }).await;
 }
 
-/// After so many answers in a row that are no events the position is given up: a server that was restored from a
-/// backup may not know it for a long time.
-const HOPELESS: u32 = 5;
-
 /// Watches from this version on, for as long as the server knows what came after it. A watch that ends is followed by
-/// another from where it ended; one that fails, too, after a pause.
+/// another from where it ended; one that fails, too, after a pause, however often: only the server can tell that it no longer has
+/// what came after that version.
 pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersion, audience: Audience) {
-    let (kind, mut at, mut failures, mut answers) = (source.kind(), from, 0u32, 0u32);
+    let (kind, mut at, mut failures) = (source.kind(), from, 0u32);
     loop {
         let (before, began) = (at, Instant::now());
         let end = follow(&source, &share, &mut at, &audience).await;
@@ -203,21 +200,16 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
         let is_alive = at > before || began.elapsed() > Duration::from_secs(1);
         failures = if is_alive { 0 } else { failures.saturating_add(1) };
         let error = match end {
-            Ok(()) if is_alive => {
-                answers = 0;
-                continue;
-            }
+            Ok(()) if is_alive => continue,
             Ok(()) => Error::unclear("watch", "it ends as soon as it has begun"),
             Err(error) => error,
         };
-        let is_answer = error.code.is_some() && error.retry_after().is_none();
-        answers = if is_answer { answers + 1 } else { 0 };
         if let Some(oldest) = oldest_known(&error).filter(|oldest| *oldest > at) {
             let _ = audience.send(Observed::Skipped(kind)).await;
             at = oldest;
             continue;
         }
-        if error.code == Some(410) || answers >= HOPELESS {
+        if is_unknown_version(&error) {
             let _ = audience.send(Observed::Expired(kind)).await;
             return;
         }
@@ -226,6 +218,11 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
         let pause = pace::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
         tokio::time::sleep(pause.max(retry_after.unwrap_or_default())).await;
     }
+}
+
+/// True if the server says that it no longer has what came after a version, or never had that version.
+fn is_unknown_version(error: &Error) -> bool {
+    error.code == Some(410) || error.message.contains("oo large resource version")
 }
 
 /// The oldest version that the server remembers, where it says so: `too old resource version: 5 (17)`. What came before that is
@@ -339,6 +336,17 @@ mod tests {
             let is_ours = label_storage::shard(&filed, replicas) == 0;
             let expected = if is_ours { ["ours", "another's"] } else { ["another's", "ours"] };
             assert_eq!(items(serial(), &number), expected, "{filed}");
+        }
+    }
+
+    #[test]
+    fn a_position_is_given_up_only_where_the_server_does_not_know_it() {
+        let is_unknown =
+            |code, message: &str| is_unknown_version(&Error::answered("watch nodes", code, message, None));
+        assert!(is_unknown(410, "too old resource version: 188998 (192345)"));
+        assert!(is_unknown(504, "Timeout: Too large resource version: 99, current: 7"));
+        for code in [400, 401, 403, 404, 429, 500, 502, 503, 504] {
+            assert!(!is_unknown(code, "bad gateway"), "{code}");
         }
     }
 

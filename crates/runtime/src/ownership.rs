@@ -14,14 +14,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use kube::Client;
-use label_storage::ResourceVersion;
+use label_storage::Position;
 use tokio::sync::mpsc;
 
 use crate::args::Share;
@@ -32,6 +31,7 @@ use crate::lease::vigil::{Me, Step, Vigil, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::pace;
+use crate::position::Published;
 use crate::replica::Replica;
 use crate::shutdown::Shutdown;
 use crate::tenure::Landlord;
@@ -47,20 +47,6 @@ const LINGER: Duration = Duration::from_secs(3);
 
 /// How often to look whether somebody has.
 const LOOK_LINGERING: Duration = Duration::from_millis(250);
-
-/// Up to which version an engine has seen to all that happened to its Nodes. 0: not known yet.
-#[derive(Debug, Default)]
-pub(crate) struct Position(AtomicU64);
-
-impl Position {
-    pub(crate) fn set(&self, position: ResourceVersion) {
-        self.0.store(position.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> Option<ResourceVersion> {
-        Some(ResourceVersion(self.0.load(Ordering::Relaxed))).filter(|position| position.0 > 0)
-    }
-}
 
 /// What the engines of a process have in common.
 pub(crate) struct House<'a> {
@@ -110,7 +96,7 @@ impl House<'_> {
 /// A lease that this process holds.
 struct Held {
     landlord: Landlord,
-    position: Arc<Position>,
+    position: Arc<Published>,
     /// Ends its engine.
     shutdown: Shutdown,
     renew_at: Instant,
@@ -311,7 +297,7 @@ impl<'a> Keeper<'a> {
         let moment = self.house.clock.moment();
         let position = match self.held.get(shard) {
             Some(held) => held.position.get(),
-            None => lease::position(&self.all, shard),
+            None => lease::positions(&self.all, shard).into_iter().next(),
         };
         Claim {
             holder: holder.map(str::to_owned),
@@ -350,13 +336,13 @@ impl<'a> Keeper<'a> {
                 held.landlord.renewed(began);
                 held.renew_at = renew_at;
             }
-            None => self.begin(&shard, began, renew_at, seen.claim.position),
+            None => self.begin(&shard, began, renew_at),
         }
         self.all.insert(shard, seen);
     }
 
     /// Begins to work on a shard, whose lease was just taken by a call that began then.
-    fn begin(&mut self, shard: &Shard, began: Instant, renew_at: Instant, resume: Option<ResourceVersion>) {
+    fn begin(&mut self, shard: &Shard, began: Instant, renew_at: Instant) {
         let is_home = *shard == self.me.home;
         let stamps =
             self.all.get(shard).and_then(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
@@ -364,7 +350,8 @@ impl<'a> Keeper<'a> {
             self.house.clock.take_over(renewed_at, steady_since, (self.house.retention)());
         }
         let former = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
-        let position = resume.map(|position| position.0);
+        let resume = if self.house.resumes { lease::positions(&self.all, shard) } else { Vec::new() };
+        let position = resume.first().map(|position| position.version.0);
         if is_home {
             tracing::info!(
                 shard = shard.index,
@@ -386,9 +373,9 @@ impl<'a> Keeper<'a> {
         let shutdown = Shutdown::default();
         let share = Share { index: shard.index, ..self.house.share.clone() };
         let landlord = Landlord::new(began);
-        let position = Arc::new(Position::default());
-        if let Some(resume) = resume {
-            position.set(resume);
+        let position = Arc::new(Published::default());
+        if let Some(resume) = resume.first() {
+            position.set(Position::clone(resume));
         }
         let replica = (self.house.replica)(share, shutdown.clone()).on_lease(
             landlord.tenure(),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use label_storage::Node;
 use label_storage::kept::Kept;
-use label_storage::node::{RESTORED, Taint};
+use label_storage::node::{IGNORE, KEEP, RESTORED, Taint};
 use label_storage::restore;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
 /// server refuses it (422, 409) where the Node is another or has changed.
@@ -102,6 +103,72 @@ impl<'a> Body<'a> {
     }
 }
 
+/// The same patch as a list of operations that test what they change, and what a person says with annotations, instead of the
+/// resourceVersion: for Nodes that change all the time. Of annotations only those that were asked for are known, so nobody knows whether
+/// the Node has any: a wrong guess is refused.
+pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) -> Value {
+    let mut operations =
+        Operations(vec![json!({"op": "test", "path": "/metadata/uid", "value": patch.uid.as_str()})]);
+    let marker = patch.marker.as_deref().map(|marker| (RESTORED, node.marker.as_deref(), marker));
+    let own = |key| node.value_of(Kept::Annotation(key));
+    let given = patch.annotations().map(|(key, value)| (key, own(key), value));
+    if has_annotations {
+        for key in [IGNORE, KEEP] {
+            operations.test("/metadata/annotations", key, own(key));
+        }
+        for (key, own, value) in marker.into_iter().chain(given) {
+            operations.change("/metadata/annotations", key, own.into(), value.into());
+        }
+    } else {
+        let all: BTreeMap<_, _> =
+            marker.into_iter().chain(given).map(|(key, _, value)| (key, value)).collect();
+        operations.change("/metadata", "annotations", Value::Null, json!(all));
+    }
+    if node.labels.is_empty() {
+        let all: BTreeMap<_, _> = patch.labels().collect();
+        operations.change("/metadata", "labels", Value::Null, json!(all));
+    } else {
+        for (key, value) in patch.labels() {
+            operations.change("/metadata/labels", key, node.value_of(Kept::Label(key)).into(), value.into());
+        }
+    }
+    if let Some(taints) = &patch.taints {
+        let written = |taints: &[Taint]| json!(taints.iter().map(WrittenTaint::from).collect::<Vec<_>>());
+        let own = Some(&node.extras.taints).filter(|taints| !taints.is_empty());
+        operations.change(
+            "/spec",
+            "taints",
+            own.map_or(Value::Null, |taints| written(taints)),
+            written(taints),
+        );
+    }
+    if patch.cordons() {
+        operations.change("/spec", "unschedulable", Value::Null, true.into());
+    }
+    Value::Array(operations.0)
+}
+
+/// Operations of a JSON patch.
+struct Operations(Vec<Value>);
+
+impl Operations {
+    /// A member of an object has this value, or is not there.
+    fn test(&mut self, object: &str, key: &str, value: Option<&str>) {
+        self.0.push(json!({"op": "test", "path": pointer(object, key), "value": value}));
+    }
+
+    /// A member of an object gets another value, if it has this one. `null`: it is not there.
+    fn change(&mut self, object: &str, key: &str, from: Value, to: Value) {
+        let path = pointer(object, key);
+        self.0.push(json!({"op": "test", "path": path, "value": from}));
+        self.0.push(json!({"op": "add", "path": path, "value": to}));
+    }
+}
+
+fn pointer(object: &str, key: &str) -> String {
+    format!("{object}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
 fn change_taint<'a>(
     taints: &mut Vec<WrittenTaint<'a>>,
     effect: &'a str,
@@ -120,7 +187,6 @@ fn change_taint<'a>(
 #[cfg(test)]
 mod tests {
     use label_storage::{ResourceVersion, Uid};
-    use serde_json::{Value, json};
 
     use super::*;
 
@@ -151,6 +217,44 @@ mod tests {
             effect: "NoExecute".to_owned(),
             time_added: time_added.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn operations_test_all_that_they_change() {
+        let mut node = Node::new("a".to_owned(), "u2".to_owned(), "77", [].into(), None).expect("a node");
+        let (mut patch, uid) = (patch(), json!({"op": "test", "path": "/metadata/uid", "value": "u2"}));
+        let set = |path: &str, from: Value, to: Value| {
+            [
+                json!({"op": "test", "path": path, "value": from}),
+                json!({"op": "add", "path": path, "value": to}),
+            ]
+        };
+        let all = json!({"label-storage/restored": "u2/4", "example.com/owner": "me"});
+        let mut expected = vec![uid.clone()];
+        expected.extend(set("/metadata/annotations", Value::Null, all));
+        expected.extend(set("/metadata/labels", Value::Null, json!({"k": "v"})));
+        assert_eq!(operations(&node, &patch, false), json!(expected));
+
+        node.labels = [("other".to_owned(), "x".to_owned())].into();
+        node.marker = Some("u2/3".to_owned());
+        node.extras.taints = vec![taint("a", "b", None)];
+        patch.taints = Some(vec![taint("a", "b", None), taint("c", "", None)]);
+        patch.restored.insert("cordon:".to_owned(), "true".to_owned());
+        let mut expected = vec![uid];
+        for key in ["ignore", "keep"] {
+            let path = format!("/metadata/annotations/label-storage~1{key}");
+            expected.push(json!({"op": "test", "path": path, "value": null}));
+        }
+        expected.extend(set("/metadata/annotations/label-storage~1restored", json!("u2/3"), json!("u2/4")));
+        expected.extend(set("/metadata/annotations/example.com~1owner", Value::Null, json!("me")));
+        expected.extend(set("/metadata/labels/k", Value::Null, json!("v")));
+        let (a, c) = (
+            json!({"key": "a", "value": "b", "effect": "NoExecute"}),
+            json!({"key": "c", "effect": "NoExecute"}),
+        );
+        expected.extend(set("/spec/taints", json!([a]), json!([a, c])));
+        expected.extend(set("/spec/unschedulable", Value::Null, json!(true)));
+        assert_eq!(operations(&node, &patch, true), json!(expected));
     }
 
     #[test]

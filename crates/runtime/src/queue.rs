@@ -29,6 +29,19 @@ const MOST_TIDY: usize = 2;
 /// The longest that one Node has to wait after failures.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// The same where something would be lost: shorter than a restorer waits for final labels.
+const LONGEST_URGENT_WAIT: Duration = Duration::from_secs(8);
+
+/// This many Nodes that fail again and again are tried in a second, however many there are: permissions, a quota or the namespace may be
+/// broken for all of them.
+const RETRIES_PER_SECOND: f64 = 5.0;
+
+/// From so many failures in a row on. Fewer may be bad luck, and are not to wait for what is broken for others.
+const AGAIN_AND_AGAIN: u32 = 3;
+
+/// With each Node that succeeds after failures, so many others need not wait any longer.
+const RELEASED: usize = 32;
+
 /// Nodes that wait to be worked on, or are being worked on.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -39,6 +52,8 @@ pub struct Queue {
     waiting: BinaryHeap<Reverse<(Instant, Name)>>,
     /// How often Nodes have failed in a row.
     failures: HashMap<Name, u32>,
+    /// True if some may be held back.
+    has_held_back: bool,
     in_flight: usize,
     tidying: usize,
 }
@@ -46,17 +61,39 @@ pub struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready(Urgency),
-    Waiting { until: Instant, urgency: Urgency, has_failed: bool },
-    InFlight(Urgency),
+    Waiting { until: Instant, urgency: Urgency, why: Why },
+    InFlight { urgency: Urgency, is_urgent: bool },
+}
+
+/// Why a Node waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// There is no hurry.
+    NotDue,
+    /// It has failed.
+    Failed,
+    /// It has failed again and again, as many others have.
+    HeldBack,
+    /// It has failed, and when its turn came, that was too early.
+    PutBack,
 }
 
 impl Queue {
     /// Puts a Node in, for now or for later. One that is in already keeps the better of its places; one that has
-    /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time.
+    /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time. Unless something would
+    /// be lost that was not at stake before.
     pub fn push(&mut self, node: &Name, urgency: Urgency, due: Option<Instant>) {
+        if let (Some(State::InFlight { is_urgent, .. }), Urgency::Urgent) =
+            (self.states.get_mut(node), urgency)
+        {
+            *is_urgent = true;
+        }
         let is_better = match (self.states.get(node), due) {
             (None, _) => true,
-            (Some(State::InFlight(_) | State::Waiting { has_failed: true, .. }), _) => false,
+            (Some(State::InFlight { .. }), _) => false,
+            (Some(State::Waiting { why: Why::Failed | Why::HeldBack, urgency: present, .. }), _) => {
+                urgency == Urgency::Urgent && *present != Urgency::Urgent
+            }
             (Some(State::Ready(present)), None) => urgency < *present,
             (Some(State::Ready(_)), Some(_)) => false,
             (Some(State::Waiting { .. }), None) => true,
@@ -66,14 +103,14 @@ impl Queue {
         match due {
             _ if !is_better => (),
             None => self.make_ready(node, urgency),
-            Some(until) => self.wait(node, State::Waiting { until, urgency, has_failed: false }, until),
+            Some(until) => self.wait(node, State::Waiting { until, urgency, why: Why::NotDue }, until),
         }
     }
 
     /// Takes a Node out: there is nothing to do. Unless it is being worked on, or was and failed: nobody knows what came
     /// of that until it is looked at again.
     pub fn remove(&mut self, node: &str) {
-        if let Some(State::Ready(_) | State::Waiting { has_failed: false, .. }) = self.states.get(node) {
+        if let Some(State::Ready(_) | State::Waiting { why: Why::NotDue, .. }) = self.states.get(node) {
             self.states.remove(node);
         }
     }
@@ -96,7 +133,7 @@ impl Queue {
     /// Whether a write for this Node may be under way: it is being worked on, or that failed and nobody knows what came of
     /// it.
     pub fn is_unsettled(&self, node: &str) -> bool {
-        matches!(self.states.get(node), Some(State::InFlight(_))) || self.failures.contains_key(node)
+        matches!(self.states.get(node), Some(State::InFlight { .. })) || self.failures.contains_key(node)
     }
 
     fn make_ready(&mut self, node: &Name, urgency: Urgency) {
@@ -121,7 +158,8 @@ impl Queue {
             }
             while let Some(node) = self.ready[urgency as usize].pop_front() {
                 if self.states.get(&node) == Some(&State::Ready(urgency)) {
-                    self.states.insert(Name::clone(&node), State::InFlight(urgency));
+                    let is_urgent = urgency == Urgency::Urgent;
+                    self.states.insert(Name::clone(&node), State::InFlight { urgency, is_urgent });
                     self.in_flight += 1;
                     self.tidying += usize::from(urgency == Urgency::Tidy);
                     return Some(node);
@@ -151,29 +189,62 @@ impl Queue {
         self.waiting.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// A Node that was worked on is done.
+    /// A Node that was worked on is done. Where it had failed before, others may succeed now, too.
     pub fn done(&mut self, node: &Name) {
         self.land(node);
-        self.failures.remove(node);
+        if self.failures.remove(node).is_some() {
+            self.release();
+        }
+    }
+
+    fn release(&mut self) {
+        if !self.has_held_back {
+            return;
+        }
+        let is_waiting = |state: &State| matches!(state, State::Waiting { why: Why::HeldBack, .. });
+        let waiting = self.states.iter().filter(|(_, state)| is_waiting(state));
+        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| Name::clone(node)).collect();
+        self.has_held_back = released.len() == RELEASED;
+        for node in released {
+            if let Some(State::Waiting { urgency, .. }) = self.states.get(&node) {
+                self.make_ready(&node, *urgency);
+            }
+        }
+    }
+
+    /// A Node whose turn had come has to wait, though nothing was tried: what is known of its failures stays. Without a time, it is
+    /// out until it is put in again.
+    pub fn put_back(&mut self, node: &Name, until: Option<Instant>) {
+        self.land(node);
+        if let Some(until) = until {
+            let why = if self.failures.contains_key(node) { Why::PutBack } else { Why::NotDue };
+            self.wait(node, State::Waiting { until, urgency: Urgency::Soon, why }, until);
+        }
     }
 
     /// A Node that was worked on has failed: it waits for a while, and for longer each time.
     pub fn failed(&mut self, node: &Name, retry_after: Option<Duration>, now: Instant) {
         // What can't be put off stays so: it is what is still tried when all else ends.
-        let urgency = match self.states.get(node) {
-            Some(State::InFlight(Urgency::Urgent)) => Urgency::Urgent,
-            _ => Urgency::Soon,
+        let (urgency, longest) = match self.states.get(node) {
+            Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
+            _ => (Urgency::Soon, LONGEST_WAIT),
         };
         self.land(node);
         let times = self.failures.entry(Name::clone(node)).or_default();
         *times = times.saturating_add(1);
-        let pause = pace::exponential(Duration::from_secs(1), *times, LONGEST_WAIT);
-        let until = now + pause.max(retry_after.map(pace::a_little_more).unwrap_or_default());
-        self.wait(node, State::Waiting { until, urgency, has_failed: true }, until);
+        let pause = pace::exponential(Duration::from_secs(1), *times, longest);
+        let is_bad_luck = *times < AGAIN_AND_AGAIN;
+        let all = if is_bad_luck { 0.0 } else { self.failures.len() as f64 / RETRIES_PER_SECOND };
+        let all = pace::around(Duration::from_secs_f64(all));
+        let retry_after = retry_after.map(pace::a_little_more).unwrap_or_default();
+        let until = now + pause.max(all).max(retry_after);
+        let why = if all > pause { Why::HeldBack } else { Why::Failed };
+        self.has_held_back |= why == Why::HeldBack;
+        self.wait(node, State::Waiting { until, urgency, why }, until);
     }
 
     fn land(&mut self, node: &Name) {
-        if let Some(State::InFlight(urgency)) = self.states.remove(node) {
+        if let Some(State::InFlight { urgency, .. }) = self.states.remove(node) {
             self.in_flight -= 1;
             self.tidying -= usize::from(urgency == Urgency::Tidy);
         }
@@ -197,7 +268,7 @@ impl Queue {
     /// Forgets about all Nodes that are of no concern any more.
     pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
-        self.states.retain(|node, state| matches!(state, State::InFlight(_)) || concerns(node));
+        self.states.retain(|node, state| matches!(state, State::InFlight { .. }) || concerns(node));
     }
 }
 
@@ -264,7 +335,7 @@ mod tests {
         for least in [0.9, 1.8, 3.6] {
             assert!(queue.pop(Urgency::Tidy, now).is_some());
             queue.failed(&name("a"), None, now);
-            queue.push(&name("a"), Urgency::Urgent, None);
+            queue.push(&name("a"), Urgency::Soon, None);
             queue.remove("a");
             assert!(queue.is_unsettled("a"));
             let due = queue.next_due().expect("waits");
@@ -276,6 +347,95 @@ mod tests {
         queue.failed(&name("a"), Some(SECOND * 30), now);
         assert!(queue.next_due() >= Some(now + SECOND * 30));
         assert_eq!(queue.failures("a"), 4);
+    }
+
+    #[test]
+    fn what_would_be_lost_is_tried_at_once_and_then_often() {
+        for is_in_flight in [false, true] {
+            let (mut queue, mut now) = (Queue::default(), Instant::now());
+            queue.push(&name("a"), Urgency::Soon, None);
+            for _ in 0..8 {
+                now = queue.next_due().unwrap_or(now).max(now);
+                assert!(queue.pop(Urgency::Tidy, now).is_some());
+                queue.failed(&name("a"), None, now);
+            }
+            if is_in_flight {
+                now = queue.next_due().expect("waits");
+                assert!(queue.pop(Urgency::Tidy, now).is_some());
+                queue.push(&name("a"), Urgency::Urgent, None);
+            } else {
+                queue.push(&name("a"), Urgency::Urgent, None);
+                assert!(queue.pop(Urgency::Urgent, now).is_some(), "it does not wait");
+            }
+            queue.failed(&name("a"), None, now);
+            queue.push(&name("a"), Urgency::Urgent, None);
+            assert_eq!(queue.pop(Urgency::Urgent, now), None, "once is enough");
+            let soon = now + LONGEST_URGENT_WAIT.mul_f64(1.2);
+            assert_eq!(queue.pop(Urgency::Urgent, soon), Some(name("a")));
+        }
+    }
+
+    #[test]
+    fn a_wait_is_no_success() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(&name("a"), Urgency::Soon, None);
+        assert!(queue.pop(Urgency::Tidy, now).is_some());
+        queue.failed(&name("a"), None, now);
+        let due = queue.next_due().expect("waits");
+        assert!(queue.pop(Urgency::Tidy, due).is_some());
+        queue.put_back(&name("a"), Some(due + SECOND));
+        queue.remove("a");
+        assert_eq!((queue.failures("a"), queue.is_unsettled("a"), queue.in_flight()), (1, true, 0));
+        assert_eq!(pop_all(&mut queue, due + SECOND), ["a"]);
+        queue.put_back(&name("a"), None);
+        assert!(!queue.contains("a") && queue.is_unsettled("a"));
+        queue.push(&name("a"), Urgency::Soon, None);
+        assert!(queue.pop(Urgency::Tidy, due).is_some());
+        queue.done(&name("a"));
+        assert!(!queue.is_unsettled("a"));
+    }
+
+    #[test]
+    fn bad_luck_does_not_wait_for_what_is_broken_for_others() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        for number in 0..3000 {
+            queue.push(&name(&number.to_string()), Urgency::Soon, None);
+        }
+        for _ in 0..4 {
+            while let Some(node) = queue.pop(Urgency::Tidy, now) {
+                queue.failed(&node, None, now);
+            }
+            now += SECOND * 5;
+        }
+        queue.push(&name("a"), Urgency::Urgent, None);
+        while queue.pop(Urgency::Urgent, now).is_some_and(|node| node != name("a")) {}
+        queue.failed(&name("a"), None, now);
+        assert_eq!(queue.pop(Urgency::Urgent, now + SECOND * 2), Some(name("a")));
+    }
+
+    #[test]
+    fn however_many_fail_few_are_tried_in_a_second_and_all_soon_after_one_succeeds() {
+        let (mut queue, began) = (Queue::default(), Instant::now());
+        for number in 0..3000 {
+            queue.push(&name(&number.to_string()), Urgency::Soon, None);
+        }
+        let (mut tries, mut now) = (0, began);
+        while now < began + SECOND * 1200 {
+            while let Some(node) = queue.pop(Urgency::Tidy, now) {
+                tries += usize::from(now > began + SECOND * 600);
+                queue.failed(&node, None, now);
+            }
+            now += SECOND;
+        }
+        assert!(tries as f64 <= 600.0 * RETRIES_PER_SECOND * 1.2, "{tries} tries in ten minutes");
+        // What was broken for all of them is not any more.
+        while !queue.is_empty() {
+            now += SECOND;
+            while let Some(node) = queue.pop(Urgency::Tidy, now) {
+                queue.done(&node);
+            }
+        }
+        assert!(now < began + SECOND * 1200 + LONGEST_WAIT, "{:?}", now - began);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 
-use label_storage::{ResourceVersion, Rules};
+use label_storage::{Position, Rules};
 
 use crate::args::{Common, Share};
 use crate::clock::Clock;
@@ -14,7 +14,7 @@ use crate::eyes::{Eyes, Sight};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use crate::ownership::Position;
+use crate::position::Published;
 use crate::records::Records;
 use crate::shutdown::Shutdown;
 use crate::source::Source;
@@ -44,10 +44,10 @@ pub struct Replica {
     pub(crate) health: Arc<Health>,
     /// For how long it may work.
     pub(crate) tenure: Tenure,
-    /// Where a replica before it has left off.
-    pub(crate) resume: Option<ResourceVersion>,
+    /// Where a replica before it may have left off, the best first.
+    pub(crate) resume: Vec<Position>,
     /// Where this one would leave off.
-    pub(crate) position: Arc<Position>,
+    pub(crate) position: Arc<Published>,
     pub(crate) node_source: Arc<Source>,
     pub(crate) record_source: Arc<Source>,
 }
@@ -69,7 +69,7 @@ impl Replica {
             metrics: Arc::default(),
             health: Arc::default(),
             tenure: Tenure::unlimited(),
-            resume: None,
+            resume: Vec::new(),
             position: Arc::default(),
             node_source,
             record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
@@ -94,7 +94,7 @@ impl Replica {
             metrics: Arc::clone(&self.metrics),
             health: Arc::clone(&self.health),
             tenure: self.tenure.clone(),
-            resume: self.position.get().or(self.resume),
+            resume: self.position.get().map_or_else(|| self.resume.clone(), |position| vec![position]),
             position: Arc::clone(&self.position),
             node_source,
             record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
@@ -102,12 +102,7 @@ impl Replica {
     }
 
     /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.
-    pub(crate) fn on_lease(
-        self,
-        tenure: Tenure,
-        resume: Option<ResourceVersion>,
-        position: Arc<Position>,
-    ) -> Self {
+    pub(crate) fn on_lease(self, tenure: Tenure, resume: Vec<Position>, position: Arc<Published>) -> Self {
         Self { tenure, resume, position, ..self }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::call::{self, Error};
 use crate::observer::{self, Audience, Sample};
@@ -38,23 +38,25 @@ pub(crate) struct Sweeps<'a> {
     not_before: Option<Instant>,
     /// Whether the last one left nothing open that only another one can tell.
     is_settled: bool,
-    /// So many lists in a row were older than one before.
-    older: u32,
     pace: Pace,
     /// So many lists in a row have failed.
     failures: u32,
 }
 
 /// How one kind of object is followed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Followed {
     watching: Watching,
+    /// Ends its watch.
+    watch: Option<AbortHandle>,
     /// The version of the last list.
     latest: ResourceVersion,
+    /// So many lists in a row were older than one before.
+    older: u32,
 }
 
 impl Followed {
-    const NOT_YET: Self = Self { watching: Watching::Off, latest: ResourceVersion(0) };
+    const NOT_YET: Self = Self { watching: Watching::Off, watch: None, latest: ResourceVersion(0), older: 0 };
 }
 
 /// Whether changes are told of as they happen.
@@ -91,13 +93,12 @@ impl<'a> Sweeps<'a> {
             last: None,
             not_before: None,
             is_settled: true,
-            older: 0,
             pace: Pace::default(),
             failures: 0,
         };
         // What happened since a replica before this one has left off is heard of first, and seen in a list meanwhile.
-        if let Some(position) = replica.resume {
-            sweeps.watch_from(Kind::Nodes, position);
+        if let Some(position) = replica.resume.first() {
+            sweeps.watch_from(Kind::Nodes, position.resume_from());
         }
         sweeps
     }
@@ -119,6 +120,11 @@ impl<'a> Sweeps<'a> {
     /// Whether all records have been seen once.
     pub(crate) fn has_listed_records(&self) -> bool {
         self.has_listed_records
+    }
+
+    /// True once a list of all Nodes is complete.
+    pub(crate) fn has_listed_nodes(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Whether changes of this kind are told of as they happen.
@@ -244,27 +250,28 @@ impl<'a> Sweeps<'a> {
         outcome: Result<Listed, Error>,
     ) -> Result<Listed, Error> {
         let listed = outcome?;
-        let latest = self.followed(kind).latest;
-        if listed.version < latest {
-            self.older += 1;
-            let message = format!("it is at version {}, and one before was at {latest}", listed.version);
+        let followed = self.followed(kind);
+        if listed.version < followed.latest {
+            followed.older += 1;
+            let message =
+                format!("it is at version {}, and one before was at {}", listed.version, followed.latest);
             return Err(Error::unclear("believe a list", message));
         }
-        (self.followed(kind).latest, self.older) = (listed.version, 0);
+        (followed.latest, followed.older) = (listed.version, 0);
         Ok(listed)
     }
 
     /// Whether lists stay older than one before: then no server lags, but the cluster itself went back, as when etcd is
     /// restored from a backup.
     pub(crate) fn is_another_cluster(&self) -> bool {
-        self.older >= 5
+        self.nodes.older.max(self.records.older) >= 5
     }
 
     /// Forgets all that was seen, ends all watches and lists everything again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
         (self.nodes, self.records, self.state) = (Followed::NOT_YET, Followed::NOT_YET, State::Resting);
-        (self.has_listed_records, self.last, self.older) = (false, None, 0);
+        (self.has_listed_records, self.last) = (false, None);
         self.due = Instant::now() + pace::jittered(self.replica.args.interval);
     }
 
@@ -300,7 +307,18 @@ impl<'a> Sweeps<'a> {
         self.followed(kind).watching = Watching::Broken;
         let (source, share, audience) =
             (self.source(kind), self.replica.share.clone(), self.audience.clone());
-        self.tasks.spawn(observer::watch(source, share, version, audience));
+        let watch = self.tasks.spawn(observer::watch(source, share, version, audience));
+        self.followed(kind).watch = Some(watch);
+    }
+
+    /// Ends a watch, and begins another one from this version.
+    pub(crate) fn watch_instead(&mut self, kind: Kind, version: ResourceVersion) {
+        if let Some(watch) = self.followed(kind).watch.take() {
+            watch.abort();
+        }
+        self.followed(kind).watching = Watching::Off;
+        self.replica.metrics.history_lost.inc();
+        self.watch_from(kind, version);
     }
 
     /// A watch works.

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use hashbrown::HashTable;
 use label_storage::ResourceVersion;
-use label_storage::store::Stored;
+use label_storage::store::{LastSeen, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary};
 use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
@@ -97,6 +97,11 @@ impl Row {
         self.record_since
     }
 
+    /// The Node as it was last seen, if it is gone.
+    pub fn last_seen(&self) -> Option<LastSeen> {
+        self.node.last_seen(self.node_version)
+    }
+
     /// Whether the Node is gone beyond doubt.
     pub fn is_surely_gone(&self) -> bool {
         self.is_surely_gone && !self.node.is_there()
@@ -113,7 +118,7 @@ impl Row {
     fn lose_node(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
         let is_news = version >= self.node_version && self.node.is_there();
         if is_news {
-            self.node = PackedNode::default();
+            self.node = self.node.gone();
             self.is_surely_gone = is_sure;
         }
         // What a list lacked, the next may have again, as it was: no list stands against all later ones.

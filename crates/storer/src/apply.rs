@@ -1,13 +1,13 @@
 //! The one place that writes records.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
 use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
-use label_storage::{Node, Record, plan_store};
+use label_storage::{Node, Record, ResourceVersion, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::clock::Moment;
@@ -15,8 +15,11 @@ use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
 use label_storage_runtime::table::{Name, STALE};
 
+use tokio::time::Instant;
+
 use crate::counts::Counts;
-use crate::planner::{Task, Unchanged, takes_over};
+use crate::in_doubt::InDoubt;
+use crate::planner::{Task, takes_over};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
@@ -31,6 +34,7 @@ pub(crate) const WOULD_WRITE: &str = "would-write";
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) in_doubt: Arc<InDoubt>,
 }
 
 impl Worker<Task> for Apply {
@@ -39,7 +43,8 @@ impl Worker<Task> for Apply {
     /// re-created since a list showed it.
     async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
-        let is_unread = task.is_unrecorded && task.last_words.is_none() && tries == 0;
+        let is_unread =
+            task.is_unrecorded && task.last_words.is_none() && tries == 0 && !self.in_doubt.contains(filed);
         let found = if is_unread { None } else { self.replica.records.get(filed).await? };
         task.known.require_newer_record(found.as_ref(), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
@@ -67,7 +72,7 @@ impl Worker<Task> for Apply {
             Sighting::Gone => None,
         };
         let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
-        let circumstances = self.circumstances(found.as_ref(), task.unchanged);
+        let circumstances = self.circumstances(filed, found.as_ref(), task);
         let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
             let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
@@ -96,7 +101,8 @@ impl Worker<Task> for Apply {
                 Ok(written) => written,
                 // They will never fit: nobody can shorten them any more.
                 Err(error) if error.what == ENCODE && task.last_words.is_some() => {
-                    tracing::warn!(node, %error, "the last labels of a node are lost");
+                    self.counts.final_labels_given_up.inc();
+                    tracing::error!(node, %error, "the final labels of a node are lost");
                     (None, before)
                 }
                 Err(error) => return Err(error),
@@ -156,11 +162,19 @@ impl Apply {
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, found: Option<&Found>, unchanged: Unchanged) -> Circumstances {
-        let same = found.and_then(Found::version) == Some(unchanged.version);
-        let unchanged_for = if same { unchanged.since.elapsed() } else { Duration::ZERO };
+    fn circumstances(&self, filed: &Name, found: Option<&Found>, task: &Task) -> Circumstances {
+        let version = found.and_then(Found::version);
+        let is_unchanged = version == Some(task.unchanged.version);
+        let unchanged_for = if is_unchanged { task.unchanged.since.elapsed() } else { Duration::ZERO };
         let Moment { now, steady_since } = self.replica.clock.moment();
-        Circumstances { now, unchanged_for, retention: self.replica.rules.retention, steady_since }
+        Circumstances {
+            now,
+            unchanged_for,
+            retention: self.replica.rules.retention,
+            steady_since,
+            last_seen: task.last_seen,
+            in_doubt: self.in_doubt.holds(filed, version),
+        }
     }
 
     /// What a dry run does instead of carrying out a plan. It says, too, which labels the rules leave out.
@@ -188,10 +202,28 @@ impl Apply {
         Ok(Some(WOULD_WRITE))
     }
 
+    /// Sends a write that expects the record to be as it was found.
+    async fn send<T>(
+        &self,
+        what: &'static str,
+        filed: &Name,
+        found: Option<ResourceVersion>,
+        write: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
+        let sent = self.in_doubt.sent(filed, found);
+        let answer = call::one(what, write).await;
+        match &answer {
+            Ok(_) => sent.succeeded(),
+            Err(error) if error.may_have_effect() => (),
+            Err(_) => sent.refused(),
+        }
+        answer
+    }
+
     /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
     async fn write(
         &self,
-        filed: &str,
+        filed: &Name,
         node: &str,
         plan: Plan,
         found: Option<Found>,
@@ -203,22 +235,23 @@ impl Apply {
             Stored::Record(record) => Some(record.labels.clone()),
             Stored::Nothing | Stored::Unreadable => None,
         };
+        let version = found.as_ref().and_then(Found::version);
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
                 let created = records.create(&params, &config_map);
-                (record, call::one("create configmap", created).await?)
+                (record, self.send("create configmap", filed, version, created).await?)
             }
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
                 let replaced = records.replace(&name, &params, &config_map);
-                (record, call::one("replace configmap", replaced).await?)
+                (record, self.send("replace configmap", filed, version, replaced).await?)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                call::one("delete configmap", records.delete(&name, &delete)).await?;
+                self.send("delete configmap", filed, version, records.delete(&name, &delete)).await?;
                 self.counts.deleted(plan.reason);
                 tracing::info!(node, reason, "deleted");
                 return Ok((Some("deleted"), Reading::Absent));
@@ -257,12 +290,20 @@ fn encode(record: &Record, mut config_map: ConfigMap) -> Result<ConfigMap, Error
     }
 }
 
-/// What was read, with all that guards a write: without, the API server would take the write whatever happened since.
+/// The ConfigMap that was read, with all that guards a write: without, the API server would take the write whatever happened since. One that
+/// is being deleted is refused: a write to it vanishes with its last finalizer.
 fn guarded(found: Option<Found>) -> Result<ConfigMap, Error> {
-    found
-        .map(|found| found.config_map)
+    let config_map = found.map(|found| found.config_map);
+    if config_map.as_ref().is_some_and(|read| read.metadata.deletion_timestamp.is_some()) {
+        let advice = "it is being deleted, and waits for its finalizers to be removed";
+        return Err(Error::refused("write the record", advice));
+    }
+    config_map
         .filter(|read| read.metadata.uid.is_some() && read.metadata.resource_version.is_some())
         .ok_or_else(|| {
             Error::refused("guard a write", "the API server sent a configmap without uid or resourceVersion")
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! What the storer counts.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use label_storage::Labels;
@@ -13,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::churn::Churn;
+use crate::in_doubt::InDoubt;
 
 /// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
@@ -29,6 +29,10 @@ pub struct Counts {
     pub(crate) brakes_engaged: Gauge,
     /// How often that was so.
     pub(crate) brakings: Counter,
+    /// Final labels that are lost, because there were too many to keep, or they fit into no record.
+    pub(crate) final_labels_given_up: Counter,
+    /// Not counted, but as lasting: a shard may be handed over and come back before a write arrives.
+    pub(crate) in_doubt: Arc<InDoubt>,
 }
 
 impl Counts {
@@ -114,6 +118,12 @@ impl Own for Counts {
             "brake_engagements",
             "Times that a large share of the nodes was suddenly missing from a list",
             self.brakings.clone(),
+        );
+        registry.register(
+            "final_labels_given_up",
+            "Deleted nodes whose final labels are lost: nothing could be stored, and there were too many to keep, or they fit into no \
+             record",
+            self.final_labels_given_up.clone(),
         );
     }
 }

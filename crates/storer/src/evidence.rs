@@ -101,11 +101,6 @@ impl Evidence {
         }
     }
 
-    /// What is counted.
-    pub(crate) fn counts(&self) -> Arc<Counts> {
-        Arc::clone(&self.counts)
-    }
-
     /// Whether nothing is concluded from absence for now.
     pub(crate) fn is_braking(&self) -> bool {
         self.loss.is_some()

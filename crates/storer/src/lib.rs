@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - `planner`: what is to be stored, and how urgently; it keeps the last labels of Nodes that were deleted.
-//! - `apply`: the one place that writes.
+//! - `apply`: the one place that writes; `in_doubt`: writes whose outcome is not known.
 //! - `waiting`: nodes that nobody restores.
 //! - `counts`: what is counted; `churn`: labels that do not come to rest.
 //! - `cleanup`: how many records may be deleted in an hour.
@@ -19,6 +19,7 @@ mod churn;
 mod cleanup;
 mod counts;
 mod evidence;
+mod in_doubt;
 mod planner;
 mod waiting;
 
@@ -89,9 +90,11 @@ impl Daemon for Args {
     }
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
-        let (clock, counting) = (Arc::clone(&replica.clock), Arc::clone(&counts));
-        let planner = StorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run, clock, counting);
-        let apply = Apply { replica, counts };
+        let in_doubt = Arc::clone(&counts.in_doubt);
+        let apply = Apply { replica, counts, in_doubt };
+        let (rules, clock) = (Arc::clone(&apply.replica.rules), Arc::clone(&apply.replica.clock));
+        let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
+        let planner = StorePlanner::new(rules, self.common.dry_run, clock, in_doubt, counts);
         apply.replica.run(planner, &apply).await;
     }
 }

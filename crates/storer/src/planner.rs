@@ -1,10 +1,11 @@
 //! What is to be stored, and how urgently: from what lists and watches have told, without a single call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
+use label_storage::final_labels::FinalLabels;
+use label_storage::store::{self, Circumstances, LastSeen, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
@@ -17,6 +18,7 @@ use crate::apply::WOULD_WRITE;
 use crate::cleanup::Cleanup;
 use crate::counts::Counts;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
+use crate::in_doubt::InDoubt;
 use crate::waiting::Waiting;
 
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
@@ -31,9 +33,6 @@ const TIDY: Duration = Duration::from_secs(2);
 /// say that it is not gone.
 const UNRESTORED: Duration = Duration::from_secs(30);
 
-/// So many last labels of one name are kept, the latest ones: more only come together where no write succeeds.
-const MOST_WORDS: usize = 4;
-
 /// A node whose retention ends later than this is thought of again with the next list.
 const SOON: Duration = Duration::from_secs(600);
 
@@ -42,8 +41,12 @@ pub(crate) struct StorePlanner {
     rules: Arc<Rules>,
     cleanup: Cleanup,
     clock: Arc<Clock>,
-    /// The last labels of Nodes that were deleted, the oldest first: nobody else has them until they are stored.
-    last_words: HashMap<Name, VecDeque<Node>>,
+    /// Nobody else has them until they are stored.
+    last_words: FinalLabels,
+    /// True if it was said that some had to be given up.
+    has_given_up: bool,
+    in_doubt: Arc<InDoubt>,
+    counts: Arc<Counts>,
     ahead: Ahead,
     evidence: Evidence,
     waiting: Waiting,
@@ -70,6 +73,8 @@ pub(crate) struct Task {
     pub(crate) is_unrecorded: bool,
     /// For how long this process has seen the record at this version.
     pub(crate) unchanged: Unchanged,
+    /// The Node as it was last seen, if it is gone.
+    pub(crate) last_seen: Option<LastSeen>,
     /// What an answer must not be older than.
     pub(crate) known: Known,
     news: Option<News>,
@@ -83,23 +88,34 @@ pub(crate) struct Unchanged {
 }
 
 impl StorePlanner {
-    pub(crate) fn new(rules: Arc<Rules>, dry_run: bool, clock: Arc<Clock>, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(
+        rules: Arc<Rules>,
+        dry_run: bool,
+        clock: Arc<Clock>,
+        in_doubt: Arc<InDoubt>,
+        counts: Arc<Counts>,
+    ) -> Self {
         Self {
             cleanup: Cleanup::new(rules.cleanup_share, Arc::clone(&counts)),
             rules,
             clock,
-            last_words: HashMap::new(),
+            last_words: FinalLabels::default(),
+            has_given_up: false,
+            in_doubt,
             ahead: Ahead::new(PATIENCE),
-            evidence: Evidence::new(counts),
+            evidence: Evidence::new(Arc::clone(&counts)),
             waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
+            counts,
         }
     }
 
     fn circumstances(&self, row: &Row) -> Circumstances {
         let unchanged_for = row.record_since().elapsed();
         let Moment { now, steady_since } = self.clock.moment();
-        Circumstances { now, unchanged_for, retention: self.rules.retention, steady_since }
+        let retention = self.rules.retention;
+        let last_seen = row.last_seen();
+        Circumstances { unchanged_for, retention, steady_since, last_seen, ..Circumstances::at(now) }
     }
 
     /// What follows from this row alone; `None` where it is not certain that the Node is gone.
@@ -114,7 +130,7 @@ impl StorePlanner {
 
     /// Whether the Node would take the record over from one before it, of which more may be heard yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let has_words = self.last_words.contains_key(look.row.name());
+        let has_words = self.last_words.contains(look.row.name());
         let takes_over = self.reason(look.row).is_some_and(takes_over)
             && !has_words
             && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
@@ -155,7 +171,7 @@ impl Planner for StorePlanner {
 
     fn verdict(&mut self, look: Look<'_>) -> Verdict {
         let (row, node) = (look.row, look.row.name());
-        if self.last_words.contains_key(node) {
+        if self.last_words.contains(node) {
             tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
             return Verdict::Now(Urgency::Urgent);
         }
@@ -176,7 +192,8 @@ impl Planner for StorePlanner {
             | Reason::Ignored
             | Reason::NotSelected
             | Reason::NoIdentity
-            | Reason::OtherMachine => Verdict::Nothing,
+            | Reason::OtherMachine
+            | Reason::OutcomeUnknown => Verdict::Nothing,
             Reason::EmptyForNow => {
                 let rest = TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed());
                 Verdict::After(rest, Urgency::Tidy)
@@ -195,7 +212,7 @@ impl Planner for StorePlanner {
     }
 
     fn standing(&self, row: &Row) -> Standing {
-        if self.last_words.contains_key(row.name()) {
+        if self.last_words.contains(row.name()) {
             return Standing::Due;
         }
         match self.reason(row) {
@@ -217,13 +234,17 @@ impl Planner for StorePlanner {
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
         let node = row.name();
         let is_worth_keeping = store::is_worth_keeping(last.summary(), row.stored());
-        tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
         // What is under way may change the record yet.
-        if is_worth_keeping || is_unsettled {
-            let words = self.last_words.entry(Name::clone(node)).or_default();
-            words.push_back(last);
-            if words.len() > MOST_WORDS {
-                words.pop_front();
+        let is_unsettled = is_unsettled || self.in_doubt.contains(node);
+        tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
+        if !is_worth_keeping && !is_unsettled {
+            return;
+        }
+        if let Some(given_up) = self.last_words.push(node, last) {
+            self.counts.final_labels_given_up.inc();
+            if !std::mem::replace(&mut self.has_given_up, true) {
+                let (node, kept) = (&*given_up, self.last_words.len());
+                tracing::error!(node, kept, "too many final labels can't be stored: giving up the oldest");
             }
         }
     }
@@ -243,6 +264,7 @@ impl Planner for StorePlanner {
             uid: None,
             is_unrecorded: false,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            last_seen: None,
             known: row.known(),
             news: None,
         })
@@ -253,7 +275,8 @@ impl Planner for StorePlanner {
             return Err(LOOK_AGAIN);
         }
         let row = look.row;
-        let is_over = self.reason(row) == Some(Reason::RetentionOver);
+        let has_words = self.last_words.contains(row.name());
+        let is_over = self.reason(row) == Some(Reason::RetentionOver) && !has_words;
         if is_over && let Some(pause) = self.cleanup.wait(row.name(), Instant::now()) {
             return Err(pause);
         }
@@ -263,10 +286,11 @@ impl Planner for StorePlanner {
             node: (row.node().is_some() || row.node_name() != &**row.name())
                 .then(|| row.node_name().to_owned()),
             is_contested: false,
-            last_words: self.last_words.get(row.name()).and_then(VecDeque::front).cloned(),
+            last_words: self.last_words.first(row.name()).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            last_seen: row.last_seen(),
             known: row.known(),
             news: self.said.as_ref().and_then(|_| self.news(row)),
         })
@@ -276,22 +300,16 @@ impl Planner for StorePlanner {
         let Some(done) = done else { return };
         self.ahead.forget(node);
         self.cleanup.done(node);
-        // They may have been pushed out meanwhile by later ones, which are not stored yet.
-        if let Some(words) = self.last_words.get_mut(node)
-            && words.front() == task.last_words.as_ref()
-        {
-            words.pop_front();
-            if words.is_empty() {
-                self.last_words.remove(node);
-            }
+        if let Some(last) = &task.last_words {
+            self.last_words.stored(node, last);
         }
         if let (Some(said), Some(news), Some(WOULD_WRITE)) = (&mut self.said, task.news, done.outcome) {
             said.insert(Name::clone(node), news);
         }
     }
 
-    fn owes_since(&self) -> Option<ResourceVersion> {
-        self.last_words.values().flatten().map(|last| last.version).min()
+    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+        self.last_words.unstored().map(|(key, version)| (Name::clone(key), version)).collect()
     }
 
     fn listed(&mut self, table: &mut Table) -> Doubts {
@@ -320,9 +338,11 @@ impl Planner for StorePlanner {
 
     fn start_over(&mut self) {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
-        let last_words = std::mem::take(&mut self.last_words);
-        let (clock, counts) = (Arc::clone(&self.clock), self.evidence.counts());
-        *self = Self { last_words, ..Self::new(Arc::clone(&self.rules), self.said.is_some(), clock, counts) };
+        let counts = Arc::clone(&self.counts);
+        self.cleanup = Cleanup::new(self.rules.cleanup_share, Arc::clone(&counts));
+        (self.ahead, self.evidence) = (Ahead::new(PATIENCE), Evidence::new(counts));
+        self.waiting = Waiting::default();
+        self.said.iter_mut().for_each(HashMap::clear);
     }
 }
 

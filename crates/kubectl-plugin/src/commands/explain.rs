@@ -159,11 +159,11 @@ fn explain(case: &Case<'_>, holders: &Holders) -> (Explanation, bool) {
     let (cluster, found) = (case.cluster, case.found);
     let (node, record) = found.seen_by_storer(&cluster.rules);
     let at = Circumstances {
-        now: case.now,
         // Whoever holds the shard counts that for itself.
         unchanged_for: TOMBSTONE_LIFETIME,
         retention: cluster.rules.retention,
         steady_since: holders.steady_since().unwrap_or(Timestamp::UNIX_EPOCH),
+        ..Circumstances::at(case.now)
     };
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);
     let to_store = plan_store(sighting, records::Found::stored(record.as_ref()), at, &cluster.rules);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use anyhow::{Result, bail};
-use label_storage::node::{IGNORE, RESTORED};
+use label_storage::node::IGNORE;
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::rules::IdentityBy;
 use label_storage::{Node, Record, ResourceVersion, Rules, Uid};
@@ -102,14 +102,6 @@ impl Deed for Rename {
             );
         }
         let existing = theirs.record.as_ref().map(usable).transpose()?;
-        if let Some(node) = &theirs.node
-            && node.restored_from() == Some(u64::MAX)
-        {
-            bail!(
-                "node {new} is marked as restored from whatever is stored, so it would be given nothing: \
-                 `kubectl annotate node {new} {RESTORED}-` takes that off"
-            );
-        }
         // It was done, but for the end of it: by an attempt before this one, or by another rename.
         let planned = self.planned.take().filter(|planned| {
             let is_there = existing.is_some_and(|existing| holds_all(existing, &planned.renamed));
@@ -220,7 +212,7 @@ fn replaced(
 /// Beyond what the Node of the new name has been restored from, if it is there: or it would count as restored.
 fn generation_beyond(generation: u64, theirs: &Found) -> u64 {
     let restored_from = theirs.node.as_ref().and_then(Node::restored_from);
-    generation.max(restored_from.unwrap_or_default()).saturating_add(1)
+    generation.max(restored_from.map_or(0, |from| from.generation)).saturating_add(1)
 }
 
 fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Outlook {

@@ -140,6 +140,7 @@ impl Record {
         // A marker made from this record has to satisfy it, or the Node would be restored again and again.
         let generation = generation.max(labels_generation).unwrap_or_default();
         let record = Self {
+            config_map: meta.uid.as_deref().and_then(Uid::new),
             node,
             uid,
             node_version,

@@ -11,6 +11,7 @@ impl Record {
     /// A record for a Node that is still to come, of what a person wants it to have: without labels yet.
     pub fn awaiting(node: &str, identity: Option<String>) -> Self {
         Self {
+            config_map: None,
             node: node.to_owned(),
             uid: None,
             node_version: None,

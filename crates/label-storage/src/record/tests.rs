@@ -3,15 +3,19 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::{encode, record, second, uid};
+use crate::fixtures::{encode, node, record, second, uid};
 use crate::key;
 use crate::name::record_name;
 
+mod damage;
 mod edited;
 mod history;
 mod identity;
 mod machines;
 mod merged;
+mod set_aside;
+mod size;
+mod two_pasts;
 
 fn good() -> Record {
     record("my-new-node", "u1")
@@ -130,7 +134,7 @@ fn a_marker_made_from_a_record_always_satisfies_it() {
         let record = decoded.expect("readable").record;
         let node = crate::fixtures::node("my-new-node").incarnation("u2");
         assert!(!record.summary().is_restored_to(&node.summary()));
-        let marker = node.marker_for(record.generation, []);
+        let marker = node.marker_for(&record, []);
         assert!(
             record.summary().is_restored_to(&node.marked(&marker).summary()),
             "{generation} {labels_generation}"
@@ -299,4 +303,27 @@ fn a_uid_that_could_not_be_written_into_a_marker_is_none() {
     for bad in ["", "a/b", "a b", "\n"] {
         assert_eq!(Uid::new(bad), None);
     }
+}
+
+#[test]
+fn a_record_stays_in_its_config_map() {
+    let record = Record { config_map: Some(uid("c1")), ..record("a", "u1").label("k", "v") };
+    let (next, rules) = (node("a").label("k", "w").at(12), Rules::default());
+    for record in [
+        record.touched(),
+        record.with_departed_at(None),
+        record.retaken(&next, second(1), &rules),
+        record.merged(&next, second(1), &rules),
+    ] {
+        assert_eq!(record.config_map, Some(uid("c1")), "{record:?}");
+    }
+    assert_eq!(Record::of(&next, second(1)).config_map, None, "it has none yet");
+}
+
+#[test]
+fn a_tombstone_has_nothing_of_its_node_but_the_name() {
+    let tombstone = Record::tombstone(&node("a").label("k", "v").at(12).machine("M"), second(1));
+    assert!(tombstone.is_empty() && tombstone.labels.is_empty() && tombstone.uid.is_none());
+    assert!(tombstone.more.machine.is_unknown());
+    assert_eq!((tombstone.node.as_str(), tombstone.node_version), ("a", Some(ResourceVersion(0))));
 }

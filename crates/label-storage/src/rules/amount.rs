@@ -231,6 +231,17 @@ mod tests {
         assert_eq!(share("0.01%").of(100_000), 10);
     }
 
+    #[test]
+    fn a_share_is_a_part_of_one() {
+        for (text, fraction, is_whole) in
+            [("0.01%", 0.0001, false), ("50%", 0.5, false), ("99.99%", 0.9999, false), ("100%", 1.0, true)]
+        {
+            let share: Share = text.parse().expect("a share");
+            assert!((share.as_fraction() - fraction).abs() < 1e-9, "{text}");
+            assert_eq!(share.is_whole(), is_whole, "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn times_and_shares_are_written_as_they_are_read(nanoseconds in 0..u64::MAX, hundredths in 1u32..=10_000) {

@@ -203,6 +203,14 @@ mod tests {
     }
 
     #[test]
+    fn no_names_at_all_say_nothing() {
+        let mut none = Conflicts::default();
+        none.add([], Winner::Record).expect("no names");
+        assert_eq!(none, Conflicts::default());
+        assert!(none.is_empty() && !conflicts("a=record").is_empty());
+    }
+
+    #[test]
     fn what_can_not_have_been_meant_is_refused_with_advice() {
         for (text, advice) in [
             ("a=record,", "remove a comma"),

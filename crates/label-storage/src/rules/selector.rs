@@ -214,6 +214,12 @@ mod tests {
     }
 
     #[test]
+    fn one_that_asks_for_nothing_is_empty() {
+        assert!(selector("").is_empty() && selector(" ").is_empty() && Selector::default().is_empty());
+        assert!(!selector("pool").is_empty() && !selector("!pool").is_empty());
+    }
+
+    #[test]
     fn what_can_not_be_read_is_refused_with_advice() {
         for (text, advice) in [
             ("a,", "remove a comma"),

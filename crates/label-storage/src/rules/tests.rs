@@ -4,6 +4,8 @@ use super::patterns::{Error, Glob, Kind, MACHINE_FACT_KEYS};
 use super::*;
 use crate::label;
 
+mod defaults;
+
 fn patterns(text: &str) -> Patterns {
     text.parse().expect("patterns")
 }

@@ -9,7 +9,9 @@ use crate::restore::plan_restore;
 use crate::rules::Selection;
 use crate::store::{Action, Circumstances, Reason, Sighting, Stored, plan_store};
 
+mod beside_labels;
 mod filing;
+mod in_part;
 mod keep;
 
 /// Rules that exclude these labels.
@@ -50,12 +52,8 @@ fn a_record_with_nothing_but_what_is_excluded_is_not_empty() {
 }
 
 fn circumstances(unchanged_for: Duration) -> Circumstances {
-    Circumstances {
-        now: second(1000),
-        unchanged_for,
-        retention: Duration::from_secs(100),
-        steady_since: second(0),
-    }
+    let retention = Duration::from_secs(100);
+    Circumstances { unchanged_for, retention, ..Circumstances::at(second(1000)) }
 }
 
 fn some_labels() -> impl Strategy<Value = Labels> {

@@ -3,7 +3,7 @@
 use crate::guard::Guard;
 use crate::model::{Model, Next, Step, Who};
 use crate::promise::Property;
-use crate::world::{KEYS, Name, Node, PROCESSES, Patch, Restoring, World};
+use crate::world::{KEYS, Marker, Name, Node, PROCESSES, Patch, Restoring, World};
 
 impl Model {
     pub(super) fn restorer(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
@@ -53,13 +53,13 @@ impl Model {
     /// Carries a patch out. That its guards hold is seen to whenever the Node changes.
     pub(super) fn carry_out_patch(&self, name: &mut Name, patch: &Patch) -> Result<(), Property> {
         let Some(node) = name.node else { return Ok(()) };
-        name.node_is_patched(&node, &patch.labels, patch.generation)?;
+        name.node_is_patched(&node, patch)?;
         self.node_moves(name, |name, _| {
             let labels: [u8; KEYS] =
                 std::array::from_fn(
                     |key| if patch.labels[key] > 0 { patch.labels[key] } else { node.labels[key] },
                 );
-            let marker = Some((node.uid, patch.generation));
+            let marker = Some(Marker { uid: node.uid, object: patch.object, generation: patch.generation });
             name.node = Some(Node { version: name.version, labels, marker, ..node });
         });
         Ok(())

@@ -3,8 +3,10 @@
 use crate::guard::Guard;
 use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
-use crate::protocol::Sight;
-use crate::world::{Action, EVENTS, KEYS, Name, PROCESSES, Restoring, Storing, World, Write};
+use crate::protocol::{Knows, Sight};
+use crate::world::{
+    Action, Doubt, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storing, World, Write,
+};
 
 impl Model {
     pub(super) fn storer(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
@@ -39,7 +41,7 @@ impl Model {
         }
         match storer.job {
             Storing::Idle => self.begin_storing(world, at, who, next),
-            Storing::Read { record, is_current, since } => {
+            Storing::Read { record, is_current, in_doubt, since } => {
                 let Some(last) = storer.words[0] else { return };
                 let sight = match name.node {
                     live if !self.protocol.is_history(last, live, record) => Sight::Deleted(last),
@@ -47,7 +49,8 @@ impl Model {
                     None => Sight::Gone,
                 };
                 let view = if let Sight::Live(live) = sight { live } else { last };
-                let action = self.protocol.store(at, sight, record, false);
+                let knows = Knows { in_doubt, deleted: name.known_deletion(who), ..Knows::default() };
+                let action = self.protocol.store(at, sight, record, knows);
                 let write =
                     Write { action, view: Some(view), is_words: true, is_orphan: false, is_current, since };
                 let mut world = *world;
@@ -67,9 +70,11 @@ impl Model {
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
         let storer = &mut name.storers[who];
         let event = name.events[usize::from(storer.heard)];
+        let is_settled = storer.heard < storer.settled && self.protocol.has(Guard::Settled);
         storer.heard += 1;
-        let Some(event) = event else { return false };
-        let is_unsettled = storer.job != Storing::Idle || storer.has_failed;
+        let Some(event) = event.filter(|_| !is_settled) else { return false };
+        let is_unsettled = storer.job != Storing::Idle || storer.has_failed || storer.doubt.is_some();
+        let is_unsettled = is_unsettled && self.protocol.has(Guard::Unsettled);
         let is_kept = self.protocol.keeps(at, event.last, storer.row) || is_unsettled;
         if !is_kept && storer.row.is_some() && !storer.is_fresh {
             // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
@@ -87,9 +92,10 @@ impl Model {
         let storer = name.storers[who];
         let mut push = |what, world| next.push((Step { name: at, who: Who::Storer(who), what }, Ok(world)));
         let since = [true; PROCESSES];
+        let in_doubt = storer.is_in_doubt(name.record);
         if storer.words[0].is_some() {
             let mut world = *world;
-            let job = Storing::Read { record: name.record, is_current: true, since };
+            let job = Storing::Read { record: name.record, is_current: true, in_doubt, since };
             world.names[at].storers[who].job = job;
             return push("reads the record, for the last labels", world);
         }
@@ -100,14 +106,16 @@ impl Model {
         let known = (name.record, READS);
         // What is not known to be there need not be read.
         let unknown = (None, READS_NODE_ONLY);
-        let reads =
-            if storer.row.is_none() && name.record.is_some() { vec![known, unknown] } else { vec![known] };
+        let is_unread = storer.row.is_none() && name.record.is_some() && storer.doubt.is_none();
+        let reads = if is_unread { vec![known, unknown] } else { vec![known] };
+        let knows = Knows { is_aged, in_doubt, deleted: name.known_deletion(who) };
         for (record, what) in reads {
-            let action = self.protocol.store(at, sight, record, is_aged);
+            let action = self.protocol.store(at, sight, record, knows);
             let mut world = *world;
             let name = &mut world.names[at];
             if action == Action::Nothing {
-                if storer.has_failed && record == name.record {
+                let is_open = storer.has_failed || storer.doubt.is_some();
+                if is_open && record == name.record {
                     self.storing_done(name, who, false, true);
                     push("reads record and node, and has nothing to store", world);
                 }
@@ -146,10 +154,15 @@ impl Model {
         };
         let is_applied = matches!(result, Ok((true, _)));
         push(what, result.map(|(_, world)| world));
+        let doubt = match write.action {
+            Action::Create(_) => Doubt::Create,
+            _ => Doubt::Replace { is_current: write.is_current },
+        };
         if world.left.lose > 0 {
             let mut lost = *world;
             lost.left.lose -= 1;
             lost.names[at].storers[who].storing_failed();
+            lost.names[at].storers[who].doubt = Some(doubt);
             push("loses its write on the way", Ok(lost));
             if is_applied {
                 let mut unanswered = lost;
@@ -161,6 +174,7 @@ impl Model {
             let mut late = *world;
             late.left.late -= 1;
             late.names[at].storers[who].storing_failed();
+            late.names[at].storers[who].doubt = Some(doubt);
             late.names[at].late_write = Some(write);
             push("gives up on its write, which is still on its way", Ok(late));
             if is_applied {
@@ -177,7 +191,13 @@ impl Model {
 
     /// An attempt came to its end. Where it wrote or read what is there now, that is known.
     fn storing_done(&self, name: &mut Name, who: usize, is_words: bool, is_current: bool) {
+        let record = name.record;
         let storer = &mut name.storers[who];
+        // A write that succeeded, or a record that has changed since, means that the one before is refused.
+        let has_written = matches!(storer.job, Storing::Sent(write) if write.action != Action::Nothing);
+        if has_written || !storer.is_in_doubt(record) {
+            storer.doubt = None;
+        }
         (storer.job, storer.has_failed) = (Storing::Idle, false);
         if is_words {
             storer.words.rotate_left(1);
@@ -195,6 +215,11 @@ impl Model {
         let holds = match write.action {
             Action::Nothing => false,
             Action::Create(_) if is_late && !self.config.late_words => false,
+            Action::Replace(_)
+                if is_late && !self.config.late_words && name.record.is_some_and(Record::is_tombstone) =>
+            {
+                false
+            }
             Action::Create(_) => name.record.is_none() || !self.protocol.has(Guard::CreateOnly),
             Action::Replace(_) | Action::Delete => {
                 name.record.is_some() && (write.is_current || !self.protocol.has(Guard::RecordVersion))
@@ -205,9 +230,19 @@ impl Model {
         }
         name.record_changes(write)?;
         name.record = match write.action {
-            Action::Create(record) | Action::Replace(record) => Some(record),
+            Action::Create(record) => {
+                name.objects += 1;
+                Some(Record { object: name.objects, ..record })
+            }
+            Action::Replace(record) => Some(record),
             _ => None,
         };
+        self.record_moves(name);
+        Ok(true)
+    }
+
+    /// The record has changed: writes that were made for how it was can't be carried out any more.
+    pub(super) fn record_moves(&self, name: &mut Name) {
         for storer in &mut name.storers {
             (storer.is_fresh, storer.is_aged) = (false, false);
             match &mut storer.job {
@@ -215,10 +250,12 @@ impl Model {
                 Storing::Read { is_current, .. } => *is_current = false,
                 Storing::Sent(write) => write.is_current = false,
             }
+            if let Some(Doubt::Replace { is_current }) = &mut storer.doubt {
+                *is_current = false;
+            }
         }
         name.late_write.iter_mut().for_each(|write| write.is_current = false);
         self.refuse_hopeless(name);
-        Ok(true)
     }
 
     /// Refuses writes that were made for how the record was.
@@ -276,7 +313,8 @@ impl Model {
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            *storer = crate::world::Storer { heard: storer.heard, ..Default::default() };
+            *storer =
+                crate::world::Storer { heard: storer.heard, settled: name.published, ..Default::default() };
         }
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
@@ -314,9 +352,23 @@ impl crate::world::Storer {
     fn storing_failed(&mut self) {
         (self.job, self.has_failed) = (Storing::Idle, true);
     }
+
+    /// True if a write of its own may still be carried out, given the record as it is read.
+    fn is_in_doubt(&self, record: Option<Record>) -> bool {
+        match self.doubt {
+            None => false,
+            Some(Doubt::Create) => record.is_none(),
+            Some(Doubt::Replace { is_current }) => is_current,
+        }
+    }
 }
 
 impl Name {
+    /// The last deletion, where a storer has heard of it.
+    fn known_deletion(&self, who: usize) -> Option<Node> {
+        self.deleted.filter(|_| self.storers[who].heard == self.deletions)
+    }
+
     /// A storer sees the record as it is now.
     fn sees_record(&mut self, who: usize) {
         let storer = &mut self.storers[who];

@@ -29,8 +29,13 @@ impl<P: Planner> Engine<'_, P> {
         let (under, version) = (last.filed_under().to_owned(), last.version);
         // Where others claimed the same, nobody knows whose labels belong in the record.
         let was_contested = self.table.get(&under).is_some_and(|row| row.had_others(&last.name, version));
+        // A replica before this one has dealt with it.
+        let is_settled = self.resumed.as_ref().is_some_and(|resumed| resumed.is_settled(&under, version));
+        if !self.table.is_by_identity() {
+            self.table.see_node(&last, last.summary());
+        }
         self.table.lose_node(&last, version);
-        if let Some(row) = self.table.get(&under).filter(|_| !was_contested) {
+        if let Some(row) = self.table.get(&under).filter(|_| !was_contested && !is_settled) {
             self.planner.deleted(last, row, self.queue.is_unsettled(&under));
         }
         self.heard(Kind::Nodes, version);

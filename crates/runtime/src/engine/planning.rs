@@ -57,9 +57,9 @@ pub trait Planner {
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
 
-    /// The first deletion that is not seen to yet, if there is one.
-    fn owes_since(&self) -> Option<ResourceVersion> {
-        None
+    /// Deletions that are not dealt with yet: what their record is filed under, and the version of the first.
+    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+        Vec::new()
     }
 
     /// A list of all Nodes came to its end: what is absent from it, and what does that leave open?

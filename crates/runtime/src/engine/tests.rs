@@ -35,6 +35,10 @@ struct Everything {
     contested: Vec<Name>,
     /// Rows that it was to be unsure about.
     unsure: Vec<Name>,
+    /// True if every turn comes too early.
+    is_too_early: bool,
+    /// At each deletion, true if a write may have been under way.
+    unsettled: Vec<bool>,
 }
 
 impl Planner for Everything {
@@ -59,7 +63,8 @@ impl Planner for Everything {
         if row.node().is_some() { Standing::Due } else { Standing::Settled }
     }
 
-    fn deleted(&mut self, last: Node, _: &Row, _: bool) {
+    fn deleted(&mut self, last: Node, _: &Row, is_unsettled: bool) {
+        self.unsettled.push(is_unsettled);
         self.deleted.push(last);
     }
 
@@ -70,7 +75,7 @@ impl Planner for Everything {
 
     fn task(&mut self, look: Look<'_>) -> Result<(), Duration> {
         assert!(!look.row.is_contested());
-        Ok(())
+        if self.is_too_early { Err(Duration::from_secs(1)) } else { Ok(()) }
     }
 
     fn done(&mut self, node: &Name, (): (), done: Option<&Done>) {
@@ -79,8 +84,8 @@ impl Planner for Everything {
         }
     }
 
-    fn owes_since(&self) -> Option<ResourceVersion> {
-        self.deleted.iter().map(|node| node.version).min()
+    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+        self.deleted.iter().map(|node| (Name::from(node.filed_under()), node.version)).collect()
     }
 
     fn listed(&mut self, _: &mut Table) -> Doubts {
@@ -124,11 +129,16 @@ impl<P: Planner> Engine<'_, P> {
 
 /// An engine that has seen that there is nothing.
 fn engine(replica: &Replica) -> Engine<'_, Everything> {
+    engine_after(replica, 1)
+}
+
+/// The same, in lists at this version.
+fn engine_after(replica: &Replica, version: u64) -> Engine<'_, Everything> {
     let (audience, _) = mpsc::channel(64);
     let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience, false));
     engine.sweeps.begin_if_due(&mut engine.table);
-    engine.list_nothing(Kind::Records, 1);
-    engine.list_nothing(Kind::Nodes, 1);
+    engine.list_nothing(Kind::Records, version);
+    engine.list_nothing(Kind::Nodes, version);
     engine
 }
 
@@ -238,4 +248,159 @@ async fn a_list_that_is_older_than_one_before_proves_nothing_unless_it_stays_so(
     engine.list_nothing(Kind::Nodes, 60);
     assert!(engine.table.get("a").is_none(), "another cluster: everything is seen anew");
     assert!(!engine.sweeps.has_listed_records());
+}
+
+fn position(version: u64, pending: &[(&str, u64)]) -> Position {
+    let pending = pending.iter().map(|(key, version)| (*key, ResourceVersion(*version)));
+    Position::new(ResourceVersion(version), pending)
+}
+
+fn deletion(name: &str, version: u64) -> Observed {
+    Observed::Deleted(Item::Node(Node { name: name.to_owned(), ..node("u1", version) }))
+}
+
+/// Whose deletions are to be dealt with.
+fn pending<'a>(engine: &'a Engine<'_, Everything>) -> Vec<(&'a str, u64)> {
+    engine.planner.deleted.iter().map(|node| (node.name.as_str(), node.version.0)).collect()
+}
+
+#[tokio::test]
+async fn a_deletion_that_the_replica_before_has_dealt_with_is_not_dealt_with_again() {
+    let mut replica = replica();
+    replica.resume = vec![position(20, &[("y", 10)])];
+    let mut engine = engine_after(&replica, 30);
+    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(9)));
+    for (name, version) in [("y", 10), ("x", 15), ("y", 16), ("x", 21)] {
+        engine.observe(deletion(name, version));
+    }
+    assert_eq!(pending(&engine), [("y", 10), ("y", 16), ("x", 21)]);
+    assert_eq!(engine.position.get(), Some(position(21, &[("y", 10), ("x", 21)])));
+}
+
+#[tokio::test]
+async fn what_is_still_to_be_heard_of_again_stays_pending() {
+    let mut replica = replica();
+    replica.resume = vec![position(20, &[("y", 10), ("z", 12)])];
+    let mut engine = engine_after(&replica, 30);
+    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(9)));
+    assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    engine.observe(deletion("y", 10));
+    let ticket = engine.take().expect("work");
+    engine.finish(ticket, Instant::now(), Ok(NOTHING));
+    assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    engine.observe(Observed::At(Kind::Nodes, ResourceVersion(20)));
+    assert_eq!(engine.position.get(), Some(position(20, &[])), "all of it was heard");
+}
+
+#[tokio::test]
+async fn what_is_stored_is_not_pending_any_more() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(1)));
+    engine.observe(deletion("a", 5));
+    assert_eq!(engine.position.get(), Some(position(5, &[("a", 5)])));
+    let ticket = engine.take().expect("work");
+    engine.finish(ticket, Instant::now(), Ok(NOTHING));
+    assert_eq!(engine.position.get(), Some(position(5, &[])));
+}
+
+#[tokio::test]
+async fn a_pending_deletion_that_is_forgotten_does_not_cost_the_later_ones() {
+    let mut replica = replica();
+    replica.resume = vec![position(20, &[("y", 10)])];
+    let mut engine = engine_after(&replica, 30);
+    engine.observe(Observed::Expired(Kind::Nodes));
+    assert_eq!(engine.heard, ResourceVersion(20));
+    assert!(engine.sweeps.is_following(Kind::Nodes), "from where the replica before was");
+    engine.observe(deletion("x", 25));
+    assert_eq!(pending(&engine), [("x", 25)]);
+    engine.observe(Observed::Expired(Kind::Nodes));
+    assert!(!engine.sweeps.is_following(Kind::Nodes), "that is forgotten, too");
+}
+
+#[tokio::test]
+async fn final_labels_of_another_history_are_still_stored() {
+    let replica = replica();
+    let mut engine = engine_after(&replica, 100);
+    engine.observe(deletion("a", 105));
+    for _ in 0..5 {
+        engine.sweeps.begin_now(&mut engine.table);
+        engine.list_nothing(Kind::Nodes, 60);
+    }
+    assert!(!engine.sweeps.has_listed_records(), "another cluster");
+    assert_eq!(engine.take().map(|ticket| ticket.node.to_string()).as_deref(), Some("a"));
+}
+
+#[tokio::test]
+async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
+    for (resume, from) in [
+        (vec![position(20, &[])], 20),
+        (vec![position(1_000_000, &[])], 30),
+        (vec![position(u64::MAX, &[("y", 10)])], 30),
+        (vec![position(1_000_000, &[]), position(25, &[("y", 22)]), position(20, &[])], 21),
+    ] {
+        let mut replica = replica();
+        replica.resume = resume.clone();
+        let (audience, _) = mpsc::channel(64);
+        let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience, false));
+        // The API server answers such a watch with success, and then with silence.
+        engine.observe(Observed::Watching(Kind::Nodes, engine.heard));
+        engine.sweeps.begin_if_due(&mut engine.table);
+        engine.list_nothing(Kind::Records, 30);
+        engine.list_nothing(Kind::Nodes, 30);
+        assert_eq!(engine.heard, ResourceVersion(from), "{resume:?}");
+        // Nothing is taken for dealt with because of it.
+        engine.observe(deletion("x", 31));
+        assert_eq!(pending(&engine), [("x", 31)]);
+        engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(32)));
+        assert_eq!(engine.position.get().map(|position| position.version), Some(ResourceVersion(32)));
+    }
+}
+
+#[tokio::test]
+async fn lists_of_records_do_not_hide_that_those_of_nodes_have_gone_back() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.sweeps.begin_now(&mut engine.table);
+    engine.list_nothing(Kind::Records, 100);
+    engine.list_nothing(Kind::Nodes, 100);
+    engine.observe(seen(node("u1", 50)));
+    for _ in 0..5 {
+        assert!(engine.table.get("a").is_some());
+        engine.sweeps.begin_now(&mut engine.table);
+        engine.list_nothing(Kind::Records, 101);
+        engine.list_nothing(Kind::Nodes, 60);
+    }
+    assert!(engine.table.get("a").is_none(), "another cluster: everything is seen anew");
+}
+
+#[tokio::test]
+async fn a_turn_that_comes_too_early_is_no_success() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(node("u1", 5)));
+    let ticket = engine.take().expect("work");
+    engine.finish(ticket, Instant::now(), Err(Error::unclear("try", "lost")));
+    engine.planner.is_too_early = true;
+    let later = Instant::now() + Duration::from_secs(60);
+    assert!(engine.next(Urgency::Tidy, later).is_none());
+    assert_eq!((engine.queue.failures("a"), engine.queue.is_unsettled("a")), (1, true));
+    engine.planner.is_too_early = false;
+    let ticket = engine.next(Urgency::Tidy, later + Duration::from_secs(60)).expect("its turn");
+    assert_eq!(ticket.earlier_tries, 1);
+}
+
+#[tokio::test]
+async fn a_deletion_is_told_with_whether_a_write_may_be_under_way() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(deletion("other", 4));
+    engine.observe(seen(node("u1", 5)));
+    let ticket = engine.take().expect("the deletion of the other");
+    engine.finish(ticket, Instant::now(), Ok(NOTHING));
+    let ticket = engine.take().expect("work");
+    engine.observe(deletion("a", 6));
+    engine.finish(ticket, Instant::now(), Err(Error::unclear("try", "lost")));
+    engine.observe(deletion("a", 7));
+    assert_eq!(engine.planner.unsettled, [false, true, true]);
 }

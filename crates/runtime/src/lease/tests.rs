@@ -71,16 +71,20 @@ fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
     assert_eq!(look(&mut vigil, 1, 3601), [1, 1]);
 }
 
-#[tokio::test]
-async fn a_name_says_which_shard_and_nothing_else_fits() {
+fn leases() -> Leases {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
-    let leases = Leases {
+    Leases {
         api: Api::namespaced(Client::new(silent, "default"), "default"),
         daemon: "storer".to_owned(),
         scope: ".0badcafe".to_owned(),
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_name_says_which_shard_and_nothing_else_fits() {
+    let leases = leases();
     let name = leases.name(&shard(2, 12));
     assert_eq!(name, "label-storage.storer.2-of-12.0badcafe");
     assert_eq!(leases.shard(&name), Some(shard(2, 12)));
@@ -98,22 +102,57 @@ async fn a_name_says_which_shard_and_nothing_else_fits() {
     }
 }
 
+fn position(version: u64, pending: &[(&str, u64)]) -> Position {
+    let pending = pending.iter().map(|(key, version)| (*key, ResourceVersion(*version)));
+    Position::new(ResourceVersion(version), pending)
+}
+
 #[test]
-fn a_shard_is_followed_from_where_all_has_been_seen_to() {
-    let at = |index, replicas, position: Option<u64>| {
+fn a_shard_is_followed_from_where_all_deletions_have_been_dealt_with() {
+    let at = |index, replicas, version: Option<u64>| {
         let mut seen = held_by(Some("a"), 0, 1);
-        seen.claim.position = position.map(ResourceVersion);
+        seen.claim.position = version.map(|version| position(version, &[]));
         (shard(index, replicas), seen)
     };
-    let position = |all: &[(Shard, Seen)]| super::position(&all.iter().cloned().collect(), &shard(0, 2));
-    assert_eq!(position(&[]), None);
-    assert_eq!(position(&[at(0, 2, Some(5))]), Some(ResourceVersion(5)));
-    assert_eq!(position(&[at(0, 2, None), at(1, 2, Some(7))]), None);
+    let versions = |all: &[(Shard, Seen)]| -> Vec<u64> {
+        let positions = positions(&all.iter().cloned().collect(), &shard(0, 2));
+        positions.iter().map(|position| position.version.0).collect()
+    };
+    assert!(versions(&[]).is_empty());
+    assert_eq!(versions(&[at(0, 2, Some(5))]), [5]);
+    assert!(versions(&[at(0, 2, None), at(1, 2, Some(7))]).is_empty());
     let three = [at(0, 3, Some(8)), at(1, 3, Some(6)), at(2, 3, Some(9))];
-    assert_eq!(position(&three), Some(ResourceVersion(6)), "all of the three have come to 6");
-    assert_eq!(position(&three[..2]), None, "nobody knows of the third");
-    assert_eq!(position(&[&three[..], &[at(0, 2, Some(5))]].concat()), Some(ResourceVersion(6)));
-    assert_eq!(position(&[&three[..], &[at(0, 2, Some(7))]].concat()), Some(ResourceVersion(7)));
+    assert_eq!(versions(&three), [6], "all of the three have come to 6");
+    assert!(versions(&three[..2]).is_empty(), "nobody knows of the third");
+    assert_eq!(versions(&[&three[..], &[at(0, 2, Some(5))]].concat()), [6, 5]);
+    assert_eq!(versions(&[&three[..], &[at(0, 2, Some(7))]].concat()), [7, 6]);
+}
+
+#[tokio::test]
+async fn a_position_is_read_as_it_was_written() {
+    let leases = leases();
+    for position in [position(205, &[]), position(205, &[("y", 180), ("label:serial=\"1\"", 190)])] {
+        let claim = Claim {
+            holder: Some("a".to_owned()),
+            home: Some(0),
+            position: Some(position),
+            steady_since: None,
+            renewed_at: None,
+        };
+        let mut lease = Lease::default();
+        leases.fill(&mut lease, &shard(0, 2), &claim);
+        assert_eq!(Seen::new(lease).claim, claim);
+    }
+    // Somebody has written this.
+    for (text, pending) in [("99999999999999999999", "{}"), ("-1", "{}"), ("", "{}"), ("4", "["), ("5", "{}")]
+    {
+        let mut lease = Lease::default();
+        let annotations = [(POSITION, text), (PENDING, pending)];
+        lease.metadata.annotations =
+            Some(annotations.map(|(key, text)| (key.to_owned(), text.to_owned())).into());
+        let expected = (text == "5").then(|| position(5, &[]));
+        assert_eq!(Seen::new(lease).claim.position, expected, "{text} {pending}");
+    }
 }
 
 #[test]

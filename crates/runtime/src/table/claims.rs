@@ -114,7 +114,7 @@ impl Row {
         if has_left || is_sure && version >= self.node_version {
             claims.last = Some(Name::clone(name));
         }
-        self.node = PackedNode::default();
+        self.node = self.node.gone();
         if has_left {
             self.is_surely_gone = is_sure;
         }

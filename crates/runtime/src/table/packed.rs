@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use label_storage::ResourceVersion;
-use label_storage::store::Stored;
-use label_storage::summary::{LabelsDigest, NodeSummary, RecordSummary, Traits, UidDigest};
+use label_storage::store::{LastSeen, Stored};
+use label_storage::summary::{
+    LabelsDigest, NodeSummary, RecordId, RecordSummary, RestoredFrom, Traits, UidDigest,
+};
 
 /// 128 bits that need not lie where 128 bits want to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +23,7 @@ impl From<Bits> for u128 {
     }
 }
 
-/// A Node, or that there is none: then its uid is zero, which none has.
+/// A Node, or that there is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedNode {
     uid: Bits,
@@ -29,10 +31,13 @@ pub(super) struct PackedNode {
     /// One more than the generation that the Node was restored from. The largest two are the same: more than any record
     /// has.
     restored_from: u64,
+    /// And the ConfigMap.
+    restored_record: u64,
     /// What it is.
     traits: u8,
 }
 
+const IS_PRESENT: u8 = 16;
 const IS_IGNORED: u8 = 1;
 const IS_UNSELECTED: u8 = 2;
 const IS_UNIDENTIFIED: u8 = 4;
@@ -47,8 +52,10 @@ impl PackedNode {
         Self {
             uid: node.uid.to_bits().into(),
             labels: node.labels.to_bits().into(),
-            restored_from: node.restored_from.map_or(0, |generation| generation.saturating_add(1)),
-            traits: flag(IS_IGNORED, node.traits.is_ignored)
+            restored_from: node.restored_from.map_or(0, |from| from.generation.saturating_add(1)),
+            restored_record: node.restored_from.and_then(|from| from.record).map_or(0, RecordId::to_bits),
+            traits: IS_PRESENT
+                | flag(IS_IGNORED, node.traits.is_ignored)
                 | flag(IS_UNSELECTED, node.traits.is_unselected)
                 | flag(IS_UNIDENTIFIED, node.traits.is_unidentified)
                 | flag(HAS_STARTUP_TAINT, node.traits.has_startup_taint),
@@ -56,15 +63,28 @@ impl PackedNode {
     }
 
     pub(super) fn is_there(self) -> bool {
-        self.uid.0 != [0, 0]
+        self.traits & IS_PRESENT != 0
+    }
+
+    /// The same Node, gone: what is left is which it was, and what it had last.
+    pub(super) fn gone(self) -> Self {
+        Self { uid: self.uid, labels: self.labels, ..Self::default() }
+    }
+
+    /// The Node as it was last seen, if it is gone.
+    pub(super) fn last_seen(self, version: ResourceVersion) -> Option<LastSeen> {
+        let uid = UidDigest::from_bits(self.uid.into()).filter(|_| !self.is_there())?;
+        Some(LastSeen { uid, version, labels: LabelsDigest::from_bits(self.labels.into()) })
     }
 
     pub(super) fn unpack(self, version: ResourceVersion) -> Option<NodeSummary> {
-        let restored_from = match self.restored_from {
+        let generation = match self.restored_from {
             0 => None,
             u64::MAX => Some(u64::MAX),
             more => Some(more - 1),
         };
+        let record = RecordId::from_bits(self.restored_record);
+        let restored_from = generation.map(|generation| RestoredFrom { record, generation });
         let labels = LabelsDigest::from_bits(self.labels.into());
         let traits = Traits {
             is_ignored: self.traits & IS_IGNORED != 0,
@@ -72,7 +92,7 @@ impl PackedNode {
             is_unidentified: self.traits & IS_UNIDENTIFIED != 0,
             has_startup_taint: self.traits & HAS_STARTUP_TAINT != 0,
         };
-        let uid = UidDigest::from_bits(self.uid.into())?;
+        let uid = UidDigest::from_bits(self.uid.into()).filter(|_| self.is_there())?;
         Some(NodeSummary { uid, version, labels, restored_from, traits })
     }
 }
@@ -80,6 +100,7 @@ impl PackedNode {
 /// A record, or that there is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedRecord {
+    id: u64,
     uid: Bits,
     labels: Bits,
     node_version: u64,
@@ -105,6 +126,7 @@ impl PackedRecord {
             Stored::Record(record) => record,
         };
         Self {
+            id: record.id.map_or(0, RecordId::to_bits),
             uid: record.uid.map_or(0, UidDigest::to_bits).into(),
             labels: record.labels.to_bits().into(),
             node_version: record.node_version.map_or(0, |version| version.0),
@@ -135,6 +157,7 @@ impl PackedRecord {
         }
         let departed_at = || Timestamp::from_second(self.departed_at).unwrap_or(Timestamp::MAX);
         Stored::Record(RecordSummary {
+            id: RecordId::from_bits(self.id),
             uid: UidDigest::from_bits(self.uid.into()),
             node_version: self.has(HAS_NODE_VERSION).then_some(ResourceVersion(self.node_version)),
             labels_generation: self.has(HAS_LABELS_GENERATION).then_some(self.labels_generation),
@@ -161,19 +184,27 @@ mod tests {
         fn a_node_is_what_it_was(
             uid in uid(),
             labels: u128,
-            restored_from in prop_oneof![Just(None), Just(Some(0)), Just(Some(u64::MAX)), (0..u64::MAX - 1).prop_map(Some)],
+            generation in prop_oneof![Just(None), Just(Some(0)), Just(Some(u64::MAX)), (0..u64::MAX - 1).prop_map(Some)],
+            record: u64,
             version: u64,
             traits: [bool; 4],
         ) {
             let [is_ignored, is_unselected, is_unidentified, has_startup_taint] = traits;
             let traits = Traits { is_ignored, is_unselected, is_unidentified, has_startup_taint };
             let (version, labels) = (ResourceVersion(version), LabelsDigest::from_bits(labels));
+            let record = RecordId::from_bits(record);
+            let restored_from = generation.map(|generation| RestoredFrom { record, generation });
             let node = NodeSummary { uid, version, labels, restored_from, traits };
-            prop_assert_eq!(PackedNode::pack(&node).unpack(version), Some(node));
+            let packed = PackedNode::pack(&node);
+            prop_assert_eq!(packed.unpack(version), Some(node));
+            prop_assert_eq!(packed.last_seen(version), None);
+            prop_assert_eq!(packed.gone().unpack(version), None);
+            prop_assert_eq!(packed.gone().last_seen(version), Some(LastSeen { uid, version, labels }));
         }
 
         #[test]
         fn a_record_is_what_it_was(
+            id: u64,
             uid in proptest::option::of(uid()),
             labels: u128,
             node_version in proptest::option::of(any::<u64>().prop_map(ResourceVersion)),
@@ -183,7 +214,8 @@ mod tests {
         ) {
             let departed_at = departed_at.and_then(|second| Timestamp::from_second(second).ok());
             let labels = LabelsDigest::from_bits(labels);
-            let record = RecordSummary { uid, node_version, labels_generation, departed_at, labels, is_empty };
+            let id = RecordId::from_bits(id);
+            let record = RecordSummary { id, uid, node_version, labels_generation, departed_at, labels, is_empty };
             prop_assert_eq!(PackedRecord::pack(Stored::Record(record)).unpack(), Stored::Record(record));
         }
     }

@@ -28,11 +28,9 @@ impl World {
     /// The Node is there, and its record says the same.
     fn new() -> Self {
         let rules = Rules { retention: Duration::from_secs(3600), ..Rules::default() };
-        let mut world = Self {
-            table: Table::default(),
-            planner: StorePlanner::new(Arc::new(rules), false, Arc::default(), Arc::default()),
-            heard: None,
-        };
+        let (clock, in_doubt, counts) = Default::default();
+        let planner = StorePlanner::new(Arc::new(rules), false, clock, in_doubt, counts);
+        let mut world = Self { table: Table::default(), planner, heard: None };
         world.table.see_node("a", node("u1", 5, "gold").summary());
         world.store(&node("u1", 5, "gold"), 6);
         world
@@ -133,13 +131,36 @@ fn labels_that_are_stored_for_certain_are_not_kept() {
 }
 
 #[test]
-fn several_deletions_are_stored_in_their_order_and_not_without_bound() {
+fn labels_that_a_write_without_an_answer_may_change_are_kept() {
+    let mut world = World::new();
+    drop(world.planner.in_doubt.sent(&Name::from("a"), Some(ResourceVersion(6))));
+    assert_eq!(world.delete(node("u1", 8, "gold"), false), Verdict::Now(Urgency::Urgent));
+}
+
+#[test]
+fn what_had_to_be_given_up_is_counted() {
+    let mut world = World::new();
+    let mut deletions = 0;
+    while world.planner.counts.final_labels_given_up.get() < 3 {
+        deletions += 1;
+        let mut last = node(&format!("u{deletions}"), 10 + deletions, "silver");
+        last.name = format!("n{deletions}");
+        world.table.lose_node(last.name.as_str(), last.version);
+        let row = world.table.get(&last.name).expect("a row");
+        world.planner.deleted(last.clone(), row, false);
+    }
+    assert_eq!(world.planner.last_words.len() as u64, deletions - 3);
+    assert!(!world.planner.last_words.contains("n1") && world.planner.last_words.contains("n4"));
+}
+
+#[test]
+fn several_deletions_are_stored_in_their_order() {
     let mut world = World::new();
     for version in 10..20 {
         world.delete(node(&format!("u{version}"), version, "silver"), false);
     }
     let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
-    assert_eq!(versions, [16, 17, 18, 19]);
+    assert_eq!(versions, (10..20).collect::<Vec<_>>());
 }
 
 #[test]

@@ -18,15 +18,14 @@ pub(super) fn facts(case: &Case<'_>) -> Vec<String> {
         None => format!("Node {} is not there.", found.name),
         Some(node) => {
             let marker = match node.restored_from() {
-                Some(u64::MAX) => ", marked as restored",
-                Some(_) => ", marked as restored from generation ",
-                None if node.marker.is_some() => ", with a marker of another incarnation, which says nothing",
-                None => ", not marked as restored",
+                Some(from) => format!(", marked as restored from generation {}", from.generation),
+                None if node.marker.is_some() => {
+                    ", with a marker of another incarnation, which counts as none".to_owned()
+                }
+                None => ", not marked as restored".to_owned(),
             };
-            let generation = node.restored_from().filter(|it| *it != u64::MAX).map(|it| it.to_string());
             let since = case.created_at.map(|at| format!(" since {}", case.ago(at))).unwrap_or_default();
-            let (name, uid, generation) = (&node.name, &node.uid, generation.unwrap_or_default());
-            format!("Node {name} is there{since}: uid {uid}{marker}{generation}.")
+            format!("Node {} is there{since}: uid {}{marker}.", node.name, node.uid)
         }
     }];
     if let Some(problem) = found.record.as_ref().and_then(label_storage_runtime::records::Found::complaint) {

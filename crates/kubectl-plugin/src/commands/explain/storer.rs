@@ -110,6 +110,7 @@ fn why(reason: Reason, is_empty: bool) -> (&'static str, &'static str) {
         Reason::OtherMachine => {
             (CHOSEN, "The node was another machine than the one that the record is kept for.")
         }
+        Reason::OutcomeUnknown => (GUARDS, "An earlier write of the record may still arrive."),
     }
 }
 

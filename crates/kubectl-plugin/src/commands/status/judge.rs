@@ -1,7 +1,5 @@
 //! How a Node stands: what the daemons would say of it, by their own decision functions, in one word.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use label_storage::restore;
 use label_storage::store::{self, Circumstances, Sighting, Stored};
@@ -44,8 +42,7 @@ pub(super) fn judge(
     if restore::decide(&node, stored) == restore::Reason::Returned {
         return if is_fenced_off { Standing::OtherMachine } else { Standing::Pending };
     }
-    let at =
-        Circumstances { now, unchanged_for: Duration::ZERO, retention: Duration::MAX, steady_since: now };
+    let at = Circumstances { steady_since: now, ..Circumstances::at(now) };
     let has_labels_of_record = matches!(stored, Stored::Record(record) if record.labels == node.labels);
     match store::decide(Sighting::Live(node), stored, at) {
         store::Reason::FirstSeen => Standing::Unstored,
@@ -70,7 +67,8 @@ pub(super) fn judge(
         | store::Reason::Away
         | store::Reason::RetentionOver
         | store::Reason::NothingStored
-        | store::Reason::OtherMachine => Standing::UpToDate,
+        | store::Reason::OtherMachine
+        | store::Reason::OutcomeUnknown => Standing::UpToDate,
     }
 }
 
@@ -98,7 +96,7 @@ mod tests {
         let now = Timestamp::now();
         let gold = [("pool", "gold")];
         let record = Record::of(&node("u1", 5, &gold), now);
-        let marked = |node: Node| Node { marker: Some(node.marker_for(1, [])), ..node };
+        let marked = |node: Node| Node { marker: Some(node.marker_for(&record, [])), ..node };
         let mut ignored = node("u2", 9, &[]);
         ignored.extras.annotations.insert(IGNORE.to_owned(), "true".to_owned());
         let mut unselected = node("u2", 9, &gold);

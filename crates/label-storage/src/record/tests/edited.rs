@@ -16,12 +16,7 @@ fn edit(record: &Record, to: Labels, seen: u64) -> Record {
 }
 
 fn store(node: Sighting<&Node>, record: &Record) -> store::Plan {
-    let at = Circumstances {
-        now: second(1000),
-        unchanged_for: std::time::Duration::ZERO,
-        retention: Rules::RETENTION,
-        steady_since: second(0),
-    };
+    let at = Circumstances { retention: Rules::RETENTION, ..Circumstances::at(second(1000)) };
     plan_store(node, Stored::Record(record), at, &Rules::default())
 }
 

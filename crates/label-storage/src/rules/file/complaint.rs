@@ -134,6 +134,37 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_more_than_forty_characters_is_nobodys_typing_mistake() {
+        for (length, is_found) in [(39, true), (40, true), (41, false), (42, false)] {
+            let key = "k".repeat(length);
+            assert_eq!(nearest(&key, &[key.as_str()]).is_some(), is_found, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_distance_counts_what_has_to_be_added_removed_or_changed() {
+        for (one, other, expected) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("xxabc", "abc", 2),
+            ("abcxx", "abc", 2),
+            ("axbxc", "abc", 2),
+            ("abc", "axbxc", 2),
+            ("abc", "axc", 1),
+            ("abc", "xyz", 3),
+            ("ab", "ba", 2),
+            ("kitten", "sitting", 3),
+            ("flaw", "lawn", 2),
+            ("äöü", "äou", 2),
+        ] {
+            assert_eq!(distance(one, other), expected, "{one} {other}");
+            assert_eq!(distance(other, one), expected, "{other} {one}");
+        }
+    }
+
+    #[test]
     fn a_reason_fits_into_a_log_line() {
         assert_eq!(Refused::new(None, &"ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
     }

@@ -61,6 +61,7 @@ impl Document {
         let newest = history.last().map_or(0, |version| version.generation);
         let leftovers = self.leftovers.as_ref();
         let record = Record {
+            config_map: None,
             node: self.node.value.clone(),
             uid: None,
             node_version: None,

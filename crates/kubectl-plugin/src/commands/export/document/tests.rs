@@ -136,6 +136,7 @@ fn record() -> impl Strategy<Value = Record> {
             let withheld = withheld.into_iter().filter(|(name, _)| !labels.contains_key(name));
             let is_leftover = |key: &String| key::decode_entry(key, "").is_err();
             Record {
+                config_map: None,
                 node,
                 uid: None,
                 node_version: None,

@@ -1,0 +1,146 @@
+//! Final labels: what a Node had when it was deleted. The event of the deletion is the only place that has them, so a storer keeps them
+//! until they are stored.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::{Node, ResourceVersion};
+
+/// This many are kept, of all names together. There are only more where nothing can be stored.
+const MOST: usize = 4096;
+
+/// Final labels that are to be stored, by what their record is filed under, the oldest first.
+#[derive(Debug, Default)]
+pub struct FinalLabels {
+    pending: HashMap<Arc<str>, VecDeque<Node>>,
+    len: usize,
+}
+
+impl FinalLabels {
+    /// True if there are some to be stored in this record.
+    pub fn contains(&self, key: &str) -> bool {
+        self.pending.contains_key(key)
+    }
+
+    /// Those that are to be stored in this record next.
+    pub fn first(&self, key: &str) -> Option<&Node> {
+        self.pending.get(key)?.front()
+    }
+
+    /// Keeps the final labels of a Node. If there are too many, it drops some of the same key that add nothing, or else gives up the oldest of
+    /// all, and returns the key of those.
+    pub fn push(&mut self, key: &Arc<str>, last: Node) -> Option<Arc<str>> {
+        let pending = self.pending.entry(Arc::clone(key)).or_default();
+        pending.push_back(last);
+        self.len += 1;
+        if self.len <= MOST {
+            return None;
+        }
+        if let Some(at) = (1..pending.len()).rev().find(|&at| adds_nothing(&pending[at], &pending[at - 1])) {
+            pending.remove(at);
+            self.len -= 1;
+            return None;
+        }
+        let oldest = self.pending.iter().min_by_key(|(_, pending)| pending.front().map(|last| last.version));
+        let oldest = oldest.map(|(key, _)| Arc::clone(key))?;
+        self.pop(&oldest);
+        Some(oldest)
+    }
+
+    /// These are stored, unless they have been given up meanwhile.
+    pub fn stored(&mut self, key: &str, last: &Node) {
+        if self.first(key) == Some(last) {
+            self.pop(key);
+        }
+    }
+
+    fn pop(&mut self, key: &str) {
+        let Some(pending) = self.pending.get_mut(key) else { return };
+        self.len -= usize::from(pending.pop_front().is_some());
+        if pending.is_empty() {
+            self.pending.remove(key);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if all are stored.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The keys of all that are to be stored, each with the version of its first deletion.
+    pub fn unstored(&self) -> impl Iterator<Item = (&Arc<str>, ResourceVersion)> {
+        self.pending.iter().filter_map(|(key, pending)| Some((key, pending.front()?.version)))
+    }
+}
+
+/// True if storing `last` after `earlier` changes no label, as far as is known: it was not restored, so its labels go over the record's,
+/// and all of them are `earlier`'s.
+fn adds_nothing(last: &Node, earlier: &Node) -> bool {
+    let has = |(key, value): (&String, &String)| earlier.labels.get(key) == Some(value);
+    last.restored_from().is_none() && last.labels.iter().all(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::node;
+
+    fn incarnation(number: usize) -> Node {
+        node("a").incarnation(&format!("u{number}")).at(number as u64)
+    }
+
+    fn push(labels: &mut FinalLabels, key: &str, last: Node) -> Option<Arc<str>> {
+        labels.push(&Arc::from(key), last)
+    }
+
+    fn versions(labels: &mut FinalLabels, key: &str) -> Vec<u64> {
+        let store_first = |_| {
+            let last = labels.first(key).cloned()?;
+            labels.stored(key, &last);
+            Some(last.version.0)
+        };
+        (0..MOST).map_while(store_first).collect()
+    }
+
+    #[test]
+    fn bare_incarnations_do_not_push_out_the_labels_that_matter() {
+        let mut labels = FinalLabels::default();
+        push(&mut labels, "other", incarnation(1).label("pool", "silver"));
+        push(&mut labels, "a", incarnation(2).label("pool", "gold").label("zone", "a"));
+        for number in 3..MOST * 2 {
+            let next = incarnation(number);
+            let next = if number % 2 == 0 { next } else { next.label("zone", "a") };
+            assert_eq!(push(&mut labels, "a", next), None, "{number}");
+        }
+        assert!(labels.len() == MOST && !labels.is_empty());
+        assert_eq!(versions(&mut labels, "a")[..3], [2, 3, 4]);
+        assert_eq!(versions(&mut labels, "other"), [1]);
+        assert!(labels.is_empty() && !labels.contains("a"));
+    }
+
+    #[test]
+    fn beyond_a_bound_the_oldest_are_given_up() {
+        let mut labels = FinalLabels::default();
+        for number in 0..MOST {
+            let last = incarnation(number + 1).label("k", "v");
+            assert_eq!(push(&mut labels, &format!("n{number}"), last), None);
+        }
+        let last = incarnation(MOST + 1);
+        assert_eq!(push(&mut labels, "another", last.clone()).as_deref(), Some("n0"));
+        assert_eq!((labels.len(), labels.contains("n0"), labels.contains("n1")), (MOST, false, true));
+        labels.stored("n0", &last);
+        assert_eq!(labels.len(), MOST, "they were given up before");
+        // The labels of a restored incarnation count, even if there are none.
+        let marked = incarnation(MOST + 2).marked(&format!("u{}/1", MOST + 2));
+        assert_eq!(push(&mut labels, "another", marked).as_deref(), Some("n1"));
+        // And so is a label that the one before did not have.
+        let labelled = incarnation(MOST + 3).label("k", "v");
+        assert_eq!(push(&mut labels, "another", labelled).as_deref(), Some("n2"));
+        assert_eq!(labels.unstored().map(|(_, version)| version.0).min(), Some(4));
+    }
+}

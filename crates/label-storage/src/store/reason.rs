@@ -1,0 +1,83 @@
+//! The storer's reasons, in the words that users build upon.
+
+/// Why the storer does what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The Node has labels and there is no record yet.
+    FirstSeen,
+    /// The Node has no labels and there is no record: none is needed.
+    NoLabels,
+    /// The record says what the Node says.
+    UpToDate,
+    /// The Node's labels differ from the record's, and the Node is right.
+    LabelsChanged,
+    /// The restorer has marked this incarnation: from here on the Node is right, and the record follows it.
+    Restored,
+    /// The record said that the Node is gone, and it is there.
+    NotGone,
+    /// A new incarnation that has not been restored: its labels are not the Node's word yet.
+    AwaitingRestore,
+    /// As [`AwaitingRestore`](Self::AwaitingRestore), and the record still said that the Node is gone.
+    Returned,
+    /// This view of the Node is older than the one that the record was made from.
+    ViewOlderThanRecord,
+    /// The ConfigMap can't be read: a person has to look.
+    RecordUnreadable,
+    /// The record has no labels left; it stays until no plan from before can be alive.
+    EmptyForNow,
+    /// The record has had no labels for long enough.
+    EmptyForGood,
+    /// The Node was deleted: these were its last labels.
+    LastWords,
+    /// The Node was deleted before it was restored: what it had goes over what the record has.
+    LeftUnrestored,
+    /// The Node is gone: from now on the retention counts.
+    Departed,
+    /// The Node is gone, and its record waits for it.
+    Away,
+    /// The Node has been gone for longer than the retention.
+    RetentionOver,
+    /// The Node is gone, and nothing is stored of it.
+    NothingStored,
+    /// A person has taken the Node out of all this. What was stored before that stays.
+    Ignored,
+    /// The rules have no record made of this Node.
+    NotSelected,
+    /// The Node does not have what its record would be filed under.
+    NoIdentity,
+    /// The Node was deleted, and was another machine than the one that the record is kept for.
+    OtherMachine,
+    /// An earlier write of the record may still arrive: this one, which changes nothing else, makes the API server refuse it.
+    OutcomeUnknown,
+}
+
+impl Reason {
+    /// A word for logs and metrics; part of what users build upon, so it stays.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstSeen => "first-seen",
+            Self::NoLabels => "no-labels",
+            Self::UpToDate => "up-to-date",
+            Self::LabelsChanged => "labels-changed",
+            Self::Restored => "restored",
+            Self::NotGone => "not-gone",
+            Self::AwaitingRestore => "awaiting-restore",
+            Self::Returned => "returned",
+            Self::ViewOlderThanRecord => "view-older-than-record",
+            Self::RecordUnreadable => "record-unreadable",
+            Self::EmptyForNow => "empty-for-now",
+            Self::EmptyForGood => "empty-for-good",
+            Self::LastWords => "last-words",
+            Self::LeftUnrestored => "left-unrestored",
+            Self::Departed => "departed",
+            Self::Away => "away",
+            Self::RetentionOver => "retention-over",
+            Self::NothingStored => "nothing-stored",
+            Self::Ignored => "ignored",
+            Self::NotSelected => "not-selected",
+            Self::NoIdentity => "no-identity",
+            Self::OtherMachine => "other-machine",
+            Self::OutcomeUnknown => "outcome-unknown",
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The restorer, where a server is slow or a Node changes all the time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use label_storage::{Labels, Record, ResourceVersion, Uid};
+use label_storage_runtime::engine::{Look, Planner};
+use label_storage_runtime::table::Table;
+use label_storage_runtime::testing::{self, Calls};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::planner::RestorePlanner;
+
+fn node(uid: &str, version: u64, pool: Option<&str>) -> Node {
+    let labels: Labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
+    Node::new("a".to_owned(), uid.to_owned(), &version.to_string(), labels, None).expect("a node")
+}
+
+const STRATEGIC: &str = "PATCH /api/v1/nodes/a application/strategic-merge-patch+json";
+const TESTED: &str = "PATCH /api/v1/nodes/a application/json-patch+json";
+
+fn metadata(node: &Node) -> Value {
+    json!({"name": node.name, "uid": node.uid.as_str(), "resourceVersion": node.version.to_string(), "labels": node.labels})
+}
+
+/// A restorer, a server that has a Node which has returned and its record, and a task with the Node as it was just seen.
+struct World {
+    apply: Apply,
+    calls: Calls,
+    task: Task,
+}
+
+impl World {
+    /// The server takes this long to answer for the record. If the Node changes all the time, it refuses patches of one version.
+    fn new(takes: Duration, is_changing: bool) -> Self {
+        let returned = node("u2", 20, None);
+        let mut config_map = ConfigMap::default();
+        let mut record = Record::of(&node("u1", 5, Some("gold")), Timestamp::UNIX_EPOCH);
+        record.encode_into(&mut config_map).expect("it fits");
+        (config_map.metadata.uid, config_map.metadata.resource_version) =
+            (Some("c1".into()), Some("6".into()));
+        record.config_map = Uid::new("c1");
+        let stored = serde_json::to_value(config_map).expect("JSON");
+        let live = metadata(&returned);
+        let (replica, calls) = testing::replica(move |call: String| {
+            let (stored, live) = (stored.clone(), live.clone());
+            async move {
+                match call.as_str() {
+                    STRATEGIC if is_changing => (409, json!("the node has changed")),
+                    STRATEGIC | TESTED => (200, json!({"metadata": live})),
+                    "GET /api/v1/nodes/a" => {
+                        (200, json!({"apiVersion": "v1", "kind": "Node", "metadata": live}))
+                    }
+                    _ => {
+                        tokio::time::advance(takes).await;
+                        (200, stored)
+                    }
+                }
+            }
+        })
+        .expect("a replica");
+        let mut table = Table::default();
+        table.see_node("a", returned.summary());
+        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        let row = table.get("a").expect("a row");
+        let mut planner = RestorePlanner::new(Arc::default(), false);
+        let look = Look { row, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
+        planner.verdict(look);
+        let task = planner.task(look).expect("its turn");
+        assert!(task.view.is_some());
+        Self { apply: Apply { replica, counts: Arc::default() }, calls, task }
+    }
+
+    async fn attempt(&self, tries: u32) -> Result<Done, Error> {
+        self.apply.attempt(&Name::from("a"), &self.task, tries).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_is_used_while_it_is_young() {
+    for (age, reads) in [(Duration::from_secs(4), 0), (Duration::from_secs(6), 1)] {
+        let world = World::new(Duration::ZERO, false);
+        tokio::time::advance(age).await;
+        world.attempt(0).await.expect("restored");
+        assert_eq!(
+            (world.calls.count("GET /api/v1/nodes/"), world.calls.count("PATCH")),
+            (reads, 1),
+            "{age:?}"
+        );
+    }
+    let world = World::new(Duration::ZERO, false);
+    world.attempt(1).await.expect("restored");
+    assert_eq!(world.calls.count("GET /api/v1/nodes/"), 1, "a write was refused because of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_has_become_too_old_is_not_carried_out() {
+    let world = World::new(PLAN_LIFETIME + Duration::from_secs(1), false);
+    let error = world.attempt(0).await.expect_err("too late");
+    assert!(error.to_string().contains("too old"), "{error}");
+    assert_eq!(world.calls.count("PATCH"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_keeps_changing_is_patched_with_tests_instead_of_its_version() {
+    let world = World::new(Duration::ZERO, true);
+    for tries in 0..CHANGING {
+        let error = world.attempt(tries).await.expect_err("it has changed");
+        assert_eq!(error.kind, Kind::Moved, "{tries}");
+    }
+    world.attempt(CHANGING).await.expect("restored");
+    assert_eq!((world.calls.count(STRATEGIC), world.calls.count(TESTED)), (CHANGING as usize, 1));
+}
+
+#[test]
+fn a_patch_that_rests_on_more_than_it_tests_is_not_sent_without_a_version() {
+    let (returned, rules) = (node("u2", 20, None), Rules::default());
+    let record = |key: &str| {
+        let mut record = Record::of(&node("u1", 5, None), Timestamp::UNIX_EPOCH);
+        record.labels.insert(key.to_owned(), "x".to_owned());
+        record
+    };
+    let patch = |record: &Record, rules: &Rules| {
+        let mut whole = returned.clone();
+        whole.extras.is_whole = true;
+        plan_restore(&whole, Stored::Record(record), rules, false).patch.expect("a patch")
+    };
+    let plain = patch(&record("pool"), &rules);
+    assert!(may_be_tested(&returned, &plain, &rules));
+    let trusting = Rules { trust: label_storage::rules::Trust::Name, ..Rules::default() };
+    let trust = patch(&record("node-restriction.kubernetes.io/tier"), &trusting);
+    assert!(!may_be_tested(&returned, &trust, &rules));
+    assert!(!may_be_tested(&returned, &plain, &Rules { fence: true, ..Rules::default() }));
+    let mut filed = returned.clone();
+    filed.extras.identity = Some("label:serial=1".to_owned());
+    assert!(!may_be_tested(&filed, &plain, &rules));
+}
