@@ -106,6 +106,23 @@ async fn a_deletion_counts_for_what_the_node_was_filed_under_at_last() {
 }
 
 #[tokio::test]
+async fn nothing_is_decided_before_all_nodes_are_known_that_may_have_the_same_identity() {
+    let mut replica = replica();
+    replica.resume = vec![position(4, &[])];
+    let (audience, _) = mpsc::channel(64);
+    let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience, false));
+    engine.table = Table::by_identity();
+    engine.sweeps.begin_if_due(&mut engine.table);
+    engine.list_nothing(Kind::Records, 9);
+    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(4)));
+    engine.observe(seen(named("a", K, 5)));
+    assert!(engine.take().is_none(), "another one may have it, too");
+    engine.list_nodes(&[named("a", K, 5), named("bb", K, 6), named("ccc", L, 7)], 9);
+    let tasks: Vec<_> = std::iter::from_fn(|| engine.take()).map(|ticket| ticket.node.to_string()).collect();
+    assert_eq!(tasks, [L]);
+}
+
+#[tokio::test]
 async fn nothing_is_done_for_nodes_that_have_one_identity() {
     let (events, mut overheard) = Overheard::events();
     let replica = Replica { events, ..replica() };
