@@ -5,12 +5,13 @@
 //! almost always of one; it is larger only where `docs/protocol.md` leaves it open, and each time it grows is counted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use label_storage::{Labels, Record};
 
 use crate::ledger::{Kind, Ledger};
 use crate::object::{SeenNode, SeenRecord};
+use crate::storers::Passage;
 
 /// What a label may be; `None` stands for none.
 type Values = BTreeSet<Option<String>>;
@@ -27,8 +28,8 @@ pub(crate) struct Fate {
     name: String,
     node: Option<Life>,
     record: Option<SeenRecord>,
-    /// When the labels of the record last changed.
-    labels_changed_at: u64,
+    /// The revision in which the labels of the record last changed, and when that was.
+    labels_changed: Option<(u64, Instant)>,
     /// What each label must be. One that is not in here must not be.
     expected: BTreeMap<String, Values>,
     unstored: Vec<Unstored>,
@@ -61,7 +62,10 @@ struct Unstored {
     otherwise: BTreeMap<String, Values>,
     /// Labels that were set again since: what they were before is of no consequence.
     decided: BTreeSet<String>,
+    /// Its last change may be lost: that is excused, or was reported.
     is_excused: bool,
+    /// The next incarnation was given something from before the last change.
+    is_overtaken: bool,
 }
 
 impl Unstored {
@@ -75,6 +79,12 @@ impl Unstored {
             widened += u64::from(expected.len() > before);
         }
         widened
+    }
+
+    /// Nobody could hear of its last change.
+    fn excuse(&mut self, expected: &mut BTreeMap<String, Values>, ledger: &mut Ledger) {
+        self.is_excused = true;
+        ledger.undetermined.unheard += self.widen(expected);
     }
 }
 
@@ -98,7 +108,7 @@ impl Fate {
             name: name.to_owned(),
             node: None,
             record: None,
-            labels_changed_at: 0,
+            labels_changed: None,
             expected: BTreeMap::new(),
             unstored: Vec::new(),
             versions: VecDeque::new(),
@@ -149,6 +159,7 @@ impl Fate {
 
     fn changed_by_person(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         let is_own = self.has_own_record(&life.now);
+        let is_restored = self.is_surely_restored(&life.now);
         let tag = Self::tag(&self.name);
         let keys: BTreeSet<_> = life.now.labels.keys().chain(seen.labels.keys()).cloned().collect();
         for key in keys {
@@ -161,7 +172,7 @@ impl Fate {
                     }
                     self.decide(&key, Some(value.clone()));
                 }
-                (_, None) if is_own => self.decide(&key, None),
+                (_, None) if is_own || is_restored => self.decide(&key, None),
                 (_, None) => {
                     // What comes back is what is stored, whatever stood there just now; or what is still to be stored, from before.
                     let stored = self.record.as_ref().and_then(|seen| seen.record.labels.get(&key).cloned());
@@ -181,6 +192,14 @@ impl Fate {
         self.node = Some(Life { now: seen, ..life });
     }
 
+    /// True if nothing will be restored to this Node any more: it has all that is stored, and nothing is left to be stored.
+    fn is_surely_restored(&self, node: &SeenNode) -> bool {
+        let generation = |marker: &str| marker.split('/').nth(1)?.parse::<u64>().ok();
+        let marked = node.marker.as_deref().and_then(generation);
+        let is_marked = |seen: &SeenRecord| marked.is_some() && marked >= seen.record.labels_generation;
+        self.unstored.is_empty() && self.record.as_ref().is_none_or(is_marked)
+    }
+
     /// The restorer may add what is missing, and nothing else.
     fn restored(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         if seen.marker.as_deref().and_then(|marker| marker.split('/').next()) != Some(&seen.uid) {
@@ -193,7 +212,7 @@ impl Fate {
                 ledger.wrong(Kind::Overwritten, &self.name, seen.revision, what);
             }
         }
-        let is_late = self.is_from_before_last_words(&life, &seen);
+        let added_late = self.last_words_added(&life, &seen);
         for (key, value) in seen.labels.iter().filter(|(key, _)| !life.now.labels.contains_key(*key)) {
             let value = Some(value.clone());
             let expected = self.expected.entry(key.clone()).or_insert_with(absent);
@@ -202,12 +221,13 @@ impl Fate {
             }
             let unstored = self
                 .unstored
-                .iter()
+                .iter_mut()
                 .find(|unstored| unstored.otherwise.get(key).is_some_and(|values| values.contains(&value)));
             if let Some(unstored) = unstored {
+                unstored.is_overtaken = true;
                 ledger.overtaken(1, &self.name, seen.revision, now.duration_since(unstored.since));
-            } else if is_late {
-                ledger.overtaken(1, &self.name, seen.revision, Duration::ZERO);
+            } else if let Some(added) = added_late {
+                ledger.overtaken(1, &self.name, seen.revision, now.duration_since(added));
             } else {
                 let what = format!("{key}={value:?} was restored, and {expected:?} is right");
                 ledger.wrong(Kind::Resurrected, &self.name, seen.revision, what);
@@ -223,15 +243,17 @@ impl Fate {
         self.node = Some(Life { now: seen, waits: None, ..life });
     }
 
-    /// Whether this was restored from a record to which the last words of an earlier incarnation were added only then.
-    fn is_from_before_last_words(&self, life: &Life, seen: &SeenNode) -> bool {
-        let Some(SeenRecord { record, .. }) = &self.record else { return false };
-        let marked = seen.marker.as_deref().and_then(|marker| marker.split('/').nth(1)?.parse::<u64>().ok());
+    /// When the last labels of an earlier incarnation were added to the record, if this was restored from what it had before.
+    fn last_words_added(&self, life: &Life, seen: &SeenNode) -> Option<Instant> {
+        let (SeenRecord { record, .. }, (revision, added)) = (self.record.as_ref()?, self.labels_changed?);
+        let source = seen.marker.as_deref().and_then(|marker| marker.split('/').nth(1));
+        let generation = |source: &str| source.split('@').next()?.parse::<u64>().ok();
+        let marked = source.and_then(generation);
         let is_of_another = record.uid.as_ref().is_none_or(|uid| uid.as_str() != seen.uid);
-        is_of_another && marked < record.labels_generation && self.labels_changed_at > life.born_at
+        (is_of_another && marked < record.labels_generation && revision > life.born_at).then_some(added)
     }
 
-    /// A Node was deleted, by a person. `is_heard`: its last words are not lost before a storer hears of it, sooner or later.
+    /// A Node was deleted, by a person. `is_heard`: storers watch, so one hears of it, sooner or later.
     pub(crate) fn node_deleted(&mut self, revision: u64, is_heard: bool, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
         let Some(Life { now: last, .. }) = self.node.take() else { return };
@@ -250,7 +272,7 @@ impl Fate {
         if !otherwise.iter().any(is_at_stake) {
             return;
         }
-        self.unstored.push(Unstored {
+        let mut unstored = Unstored {
             uid: last.uid,
             deleted_at: revision,
             since: now,
@@ -258,10 +280,12 @@ impl Fate {
             otherwise,
             decided: BTreeSet::new(),
             is_excused: false,
-        });
+            is_overtaken: false,
+        };
         if !is_heard {
-            self.excuse(ledger, |_| true);
+            unstored.excuse(&mut self.expected, ledger);
         }
+        self.unstored.push(unstored);
     }
 
     /// What its labels may be if its last words are not heard.
@@ -295,25 +319,51 @@ impl Fate {
         keys.into_iter().map(|key| (key.clone(), values(key))).collect()
     }
 
-    /// What was deleted before then and is not stored yet is forgotten by the API server, should a storer ask it again.
-    pub(crate) fn aged(&mut self, before: Instant, ledger: &mut Ledger) {
-        self.excuse(ledger, |unstored| unstored.since < before);
-    }
-
-    /// The API server has forgotten what storers had not heard of yet.
-    pub(crate) fn forgotten(&mut self, ledger: &mut Ledger) {
-        self.excuse(ledger, |_| true);
-    }
-
-    fn excuse(&mut self, ledger: &mut Ledger, which: impl Fn(&Unstored) -> bool) {
-        for unstored in self.unstored.iter_mut().filter(|unstored| !unstored.is_excused && which(unstored)) {
-            unstored.is_excused = true;
-            ledger.undetermined.unheard += unstored.widen(&mut self.expected);
+    /// Judges deletions whose last labels are not stored, by how far the storers have come.
+    pub(crate) fn judge_deletions(&mut self, passage: impl Fn(&str, u64) -> Passage, ledger: &mut Ledger) {
+        for mut unstored in std::mem::take(&mut self.unstored) {
+            let deletion = unstored.deleted_at;
+            match passage(&self.name, deletion) {
+                _ if unstored.is_excused => {}
+                Passage::Ahead => {}
+                _ if self.has_what_is_right(&unstored) => continue,
+                Passage::Forgotten => unstored.excuse(&mut self.expected, ledger),
+                Passage::Skipped(storer) => {
+                    let what = format!(
+                        "{storer} is past its deletion at {deletion}, its last labels {:?} are not stored, and the API server \
+                         had not forgotten them",
+                        unstored.last
+                    );
+                    ledger.wrong(Kind::Lost, &self.name, deletion, what);
+                    // Said once.
+                    unstored.is_excused = true;
+                    unstored.widen(&mut self.expected);
+                }
+            }
+            self.unstored.push(unstored);
         }
     }
 
+    /// True if the record has what the last change was about, so that nothing is left to be stored.
+    fn has_what_is_right(&self, unstored: &Unstored) -> bool {
+        let stored =
+            |key: &String| self.record.as_ref().and_then(|seen| seen.record.labels.get(key).cloned());
+        let is_right = |key: &String| match self.expected.get(key) {
+            Some(expected) => expected.contains(&stored(key)),
+            None => stored(key).is_none(),
+        };
+        unstored.otherwise.keys().filter(|key| !unstored.decided.contains(*key)).all(is_right)
+    }
+
     /// A record was created or replaced.
-    pub(crate) fn record_written(&mut self, seen: SeenRecord, now: Instant, ledger: &mut Ledger) {
+    /// `is_past`: whether the storers can't hear of this deletion any more, though the API server had not forgotten it.
+    pub(crate) fn record_written(
+        &mut self,
+        seen: SeenRecord,
+        is_past: impl Fn(&str, u64) -> bool,
+        now: Instant,
+        ledger: &mut Ledger,
+    ) {
         ledger.versions += 1;
         let Record { uid, node_version, generation, labels_generation, departed_at, labels, .. } =
             &seen.record;
@@ -347,12 +397,18 @@ impl Fate {
             } else if !are_kept && !unstored.is_excused {
                 // Somebody stored the next incarnation first.
                 let widened = unstored.widen(&mut self.expected);
-                ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
+                if (widened > 0 || unstored.is_overtaken) && is_past(&self.name, unstored.deleted_at) {
+                    let what =
+                        format!("its deletion at {} was skipped: {:?}", unstored.deleted_at, unstored.last);
+                    ledger.wrong(Kind::Lost, &self.name, seen.revision, what);
+                } else {
+                    ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
+                }
             }
         }
         let before = self.record.as_ref().map(|before| &before.record.labels);
         if before != Some(&seen.record.labels) {
-            self.labels_changed_at = seen.revision;
+            self.labels_changed = Some((seen.revision, now));
         }
         self.record = Some(seen);
         self.judge_if_settled(now, ledger);

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use faults::Proxy;
 use sandbox::itself;
 use sandbox::process::{Guarded, Signal};
 
@@ -41,10 +43,9 @@ impl Role {
 pub(crate) type Slot = (Role, u32);
 
 /// How the daemons are started.
-#[derive(Debug, Clone)]
 pub(crate) struct Launch {
-    /// The cluster, as they see it.
-    pub(crate) kubeconfig: PathBuf,
+    /// Through which they reach the cluster.
+    pub(crate) proxy: Arc<Proxy>,
     /// What they are all given.
     pub(crate) flags: Vec<String>,
     /// Where their logs go.
@@ -118,13 +119,15 @@ impl Fleet {
     fn launch(&mut self, slot: Slot, count: NonZeroU32) -> anyhow::Result<()> {
         let (role, index) = slot;
         self.started += 1;
-        let mut command = itself::command(role.name(), Some(&self.launch.kubeconfig))
-            .context("can't find this program's own file")?;
+        let pod = format!("{}-{index}", role.name());
+        let kubeconfig = self.launch.proxy.kubeconfig_of(&pod)?;
+        let mut command =
+            itself::command(role.name(), Some(&kubeconfig)).context("can't find this program's own file")?;
         command.args(&self.launch.flags);
         // As in a StatefulSet, whose pods keep their names.
-        command.env("POD_NAME", format!("{}-{index}", role.name()));
+        command.env("POD_NAME", &pod);
         command.args(["--replica-index", &index.to_string(), "--replicas", &count.to_string()]);
-        let name = format!("{}-{index}-of-{count}", role.name());
+        let name = format!("{pod}-of-{count}");
         let log = self.launch.folder.join(format!("{:05}-{name}.log", self.started));
         let process = Guarded::spawn(&name, &command, &log)?;
         self.replicas.insert(slot, Replica { process, count, state: State::Up });

@@ -96,7 +96,7 @@ impl Ledger {
         } else if after < AT_ONCE {
             self.undetermined.overtaken_at_once += labels;
         } else if self.is_fair {
-            let what = format!("nobody stored its last change within {after:?}, and nothing was in the way");
+            let what = format!("its last change was overtaken {after:?} later, and nothing was in the way");
             self.wrong(Kind::Lost, node, revision, what);
         } else {
             self.undetermined.overtaken_late += labels;

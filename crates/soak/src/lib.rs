@@ -5,7 +5,8 @@
 //!                   │                 ▲                ▲
 //!                  etcd               └── weather ─────┘ kills, suspends, resizes; kills etcd and the API server
 //!                   │
-//!                 eyes: every write, in its order ──► oracle ── fate: of one Node ──► ledger ──► report
+//!                 eyes: every write, in its order ──► oracle ─┬─ fate: of one Node ──► ledger ──► report
+//!                       proxy: watches, and each 410 ─────────┘─ storers: how far they have come
 //! ```
 //!
 //! Storms and calms alternate. In a storm people change, delete and re-create Nodes, and things go wrong; in a calm all has to become
@@ -27,6 +28,7 @@ mod oracle;
 mod person;
 pub mod report;
 pub mod soak;
+mod storers;
 pub mod weather;
 
 pub use report::Report;

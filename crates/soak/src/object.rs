@@ -1,13 +1,14 @@
 //! Nodes and records as the API server keeps them in etcd: protobuf, in an envelope.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use label_storage::name::node_in_record_name;
 use label_storage::node::RESTORED;
-use label_storage::{Labels, Record};
+use label_storage::{Labels, Position, Record};
 use prost::Message;
 
 /// What every object begins with.
@@ -35,6 +36,18 @@ pub(crate) struct SeenRecord {
     pub(crate) record: Record,
 }
 
+/// A storer's Lease at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenLease {
+    /// Who holds it, if anybody does.
+    pub(crate) holder: Option<String>,
+    /// How far its holder has dealt with the deletions of the shard's Nodes, as it says.
+    pub(crate) position: Option<Position>,
+}
+
+/// A shard: its index, and of how many it is one.
+pub(crate) type Shard = (u32, NonZeroU32);
+
 /// Which object an event in etcd is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
@@ -42,6 +55,8 @@ pub(crate) enum Subject {
     Node(String),
     /// The record of a Node, by the Node's name.
     Record(String),
+    /// The Lease of a shard of the storers.
+    Lease(Shard),
 }
 
 /// Where the objects of one soak are.
@@ -65,6 +80,9 @@ impl Place {
         if let Some(node) = key.strip_prefix(NODES) {
             return own(node).map(Subject::Node);
         }
+        if let Some(name) = key.strip_prefix(LEASES) {
+            return storers_shard(name.strip_prefix(&self.namespace)?.strip_prefix('/')?).map(Subject::Lease);
+        }
         let name = key.strip_prefix(CONFIG_MAPS)?.strip_prefix(&self.namespace)?.strip_prefix('/')?;
         own(node_in_record_name(name)?).map(Subject::Record)
     }
@@ -73,6 +91,18 @@ impl Place {
 /// Where the API server keeps Nodes, as it has done since they were called minions.
 const NODES: &str = "/registry/minions/";
 const CONFIG_MAPS: &str = "/registry/configmaps/";
+const LEASES: &str = "/registry/leases/";
+
+/// Where the storers say how far they have come.
+const POSITION: &str = "label-storage/position";
+const PENDING: &str = "label-storage/pending";
+
+/// Which shard this Lease is of: `label-storage.storer.0-of-3`, and perhaps a dot and more.
+fn storers_shard(name: &str) -> Option<Shard> {
+    let (index, rest) = name.strip_prefix("label-storage.storer.")?.split_once("-of-")?;
+    let replicas = rest.split('.').next()?;
+    Some((index.parse().ok()?, replicas.parse().ok()?))
+}
 
 /// Reads a Node.
 pub(crate) fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
@@ -80,6 +110,17 @@ pub(crate) fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
     let mut meta = meta.context("an object without metadata")?;
     let marker = meta.annotations.remove(RESTORED);
     Ok(SeenNode { uid: meta.uid, revision, labels: meta.labels, marker })
+}
+
+/// Reads a Lease.
+pub(crate) fn lease(bytes: &[u8]) -> anyhow::Result<SeenLease> {
+    let Lease { meta, spec } = unwrapped(bytes)?;
+    let meta = meta.context("an object without metadata")?;
+    let version = meta.annotations.get(POSITION).map(|text| text.parse()).transpose()?;
+    let pending = meta.annotations.get(PENDING).map(|text| serde_json::from_str(text)).transpose()?;
+    let position = version.map(|version| Position { version, pending: pending.unwrap_or_default() });
+    let holder = spec.and_then(|spec| spec.holder).filter(|holder| !holder.is_empty());
+    Ok(SeenLease { holder, position })
 }
 
 /// Reads a record.
@@ -117,6 +158,20 @@ struct Node {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct Lease {
+    #[prost(message, optional, tag = "1")]
+    meta: Option<Meta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LeaseSpec {
+    #[prost(string, optional, tag = "1")]
+    holder: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct RawConfigMap {
     #[prost(message, optional, tag = "1")]
     meta: Option<Meta>,
@@ -143,6 +198,7 @@ mod tests {
     #[test]
     fn keys_tell_whose_object_it_is() {
         let place = Place { namespace: "ns".to_owned(), prefix: "ns.".to_owned() };
+        let three = NonZeroU32::new(3).expect("not zero");
         for (key, subject) in [
             ("/registry/minions/ns.a", Some(Subject::Node("ns.a".to_owned()))),
             ("/registry/minions/another", None),
@@ -150,6 +206,10 @@ mod tests {
             ("/registry/configmaps/ns/kube-root-ca.crt", None),
             ("/registry/configmaps/ns2/label-storage.ns.a", None),
             ("/registry/leases/ns/storer-0", None),
+            ("/registry/leases/ns/label-storage.storer.1-of-3.0a1b2c3d", Some(Subject::Lease((1, three)))),
+            ("/registry/leases/ns/label-storage.storer.1-of-3", Some(Subject::Lease((1, three)))),
+            ("/registry/leases/ns/label-storage.restorer.1-of-3", None),
+            ("/registry/leases/ns2/label-storage.storer.1-of-3", None),
         ] {
             assert_eq!(place.subject(key), subject, "{key}");
         }

@@ -1,19 +1,15 @@
 //! The oracle: knows the fate of every Node, and which storers hear of what.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use faults::Watched;
 use sandbox::etcd::Event;
 
 use crate::fate::{Fate, View};
 use crate::ledger::{Kind, Ledger, Wrong};
-use crate::object::{self, Place, Subject};
-
-/// So long the API server remembers at least.
-const MEMORY: Duration = Duration::from_secs(60);
-
-/// For this long after an API server is back, a storer may still be about to find out that it has missed something.
-const FINDING_OUT: Duration = Duration::from_secs(30);
+use crate::object::{self, Place, Shard, Subject};
+use crate::storers::Storers;
 
 /// All that is known.
 #[derive(Debug)]
@@ -24,10 +20,7 @@ pub(crate) struct Oracle {
     pub(crate) ledger: Ledger,
     /// Whether storers hear of deletions at all.
     is_watching: bool,
-    /// For how many reasons the API server forgets, at the moment.
-    forgetting: u32,
-    /// Until when it may have.
-    forgetful_until: Option<Instant>,
+    storers: Storers,
     /// The last revision that was seen.
     pub(crate) revision: u64,
 }
@@ -40,8 +33,7 @@ impl Oracle {
             fates: HashMap::new(),
             ledger: Ledger::default(),
             is_watching,
-            forgetting: 0,
-            forgetful_until: None,
+            storers: Storers::default(),
             revision: 0,
         }
     }
@@ -50,59 +42,64 @@ impl Oracle {
     pub(crate) fn see(&mut self, event: &Event, now: Instant) {
         self.revision = self.revision.max(event.revision);
         let Some(subject) = self.place.subject(&event.key) else { return };
-        let (Subject::Node(name) | Subject::Record(name)) = &subject;
-        let is_heard = self.is_watching && !self.is_forgetful(now);
-        let ledger = &mut self.ledger;
-        let before = ledger.wrongs.len();
-        let fate = self.fates.entry(name.clone()).or_insert_with(|| Fate::new(name));
-        let seen = match (&subject, &event.value) {
-            (Subject::Node(_), Some(value)) => {
-                object::node(value, event.revision).map(|seen| fate.node_written(seen, now, ledger))
+        let before = self.ledger.wrongs.len();
+        let (name, seen) = match subject {
+            Subject::Lease(shard) => (event.key.clone(), self.see_lease(shard, event, now)),
+            Subject::Node(name) => {
+                let seen = self.see_node(&name, event, now);
+                (name, seen)
             }
-            (Subject::Node(_), None) => {
-                fate.node_deleted(event.revision, is_heard, now, ledger);
-                Ok(())
-            }
-            (Subject::Record(_), Some(value)) => {
-                object::record(value, event.revision).map(|seen| fate.record_written(seen, now, ledger))
-            }
-            (Subject::Record(_), None) => {
-                fate.record_deleted(event.revision, ledger);
-                Ok(())
+            Subject::Record(name) => {
+                let seen = self.see_record(&name, event, now);
+                (name, seen)
             }
         };
         if let Err(error) = seen {
-            ledger.wrong(Kind::BadRecord, name, event.revision, format!("{error:#}"));
+            self.ledger.wrong(Kind::BadRecord, &name, event.revision, format!("{error:#}"));
         }
-        for wrong in &mut ledger.wrongs[before..] {
-            wrong.story = fate.story();
-        }
-    }
-
-    fn is_forgetful(&self, now: Instant) -> bool {
-        self.forgetting > 0 || self.forgetful_until.is_some_and(|until| now < until)
-    }
-
-    /// Daemons are being disturbed: what they have not stored for a long time, their successors can't hear of any more.
-    pub(crate) fn disturbed(&mut self, now: Instant) {
-        let Some(before) = now.checked_sub(MEMORY) else { return };
-        for fate in self.fates.values_mut() {
-            fate.aged(before, &mut self.ledger);
+        for wrong in &mut self.ledger.wrongs[before..] {
+            wrong.story = self.fates.get(&wrong.node).map(Fate::story).unwrap_or_default();
         }
     }
 
-    /// From now on the API server may forget at any time what a storer has not heard of.
-    pub(crate) fn forgets(&mut self) {
-        self.forgetting += 1;
-        for fate in self.fates.values_mut() {
-            fate.forgotten(&mut self.ledger);
+    fn see_node(&mut self, name: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
+        let Self { fates, ledger, .. } = self;
+        let fate = fates.entry(name.to_owned()).or_insert_with(|| Fate::new(name));
+        match &event.value {
+            Some(value) => fate.node_written(object::node(value, event.revision)?, now, ledger),
+            None => fate.node_deleted(event.revision, self.is_watching, now, ledger),
         }
+        Ok(())
     }
 
-    /// It does not any more, for that reason. Storers need a moment to find out what they have missed.
-    pub(crate) fn remembers(&mut self, now: Instant) {
-        self.forgetting = self.forgetting.saturating_sub(1);
-        self.forgetful_until = Some(now + FINDING_OUT);
+    fn see_record(&mut self, name: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
+        let Self { fates, ledger, storers, .. } = self;
+        let fate = fates.entry(name.to_owned()).or_insert_with(|| Fate::new(name));
+        let is_past = |node: &str, deletion| storers.have_asked_past(node, deletion, now);
+        match &event.value {
+            Some(value) => fate.record_written(object::record(value, event.revision)?, is_past, now, ledger),
+            None => fate.record_deleted(event.revision, ledger),
+        }
+        Ok(())
+    }
+
+    /// A storer tells how far it has come.
+    fn see_lease(&mut self, shard: Shard, event: &Event, now: Instant) -> anyhow::Result<()> {
+        let Self { fates, ledger, storers, .. } = self;
+        let Some(value) = &event.value else { return Ok(()) };
+        storers.lease_written(shard, object::lease(value)?, now);
+        for fate in fates.values_mut() {
+            fate.judge_deletions(|node, deletion| storers.passage(node, deletion, now), ledger);
+        }
+        Ok(())
+    }
+
+    /// A storer asks to watch Nodes from this version on, or was answered 410 to that.
+    pub(crate) fn watched(&mut self, storer: &str, version: u64, watched: Watched) {
+        match watched {
+            Watched::Asked => self.storers.asked(storer, version, Instant::now()),
+            Watched::Expired => self.storers.expired(storer, version),
+        }
     }
 
     /// What a person sees of a Node.

@@ -74,8 +74,10 @@ pub struct Latency {
 /// So many wrongs are enough for a report.
 const ENOUGH: usize = 100;
 
-/// A daemon that ends with this has panicked.
-const ABORTED: [i32; 2] = [134, 101];
+/// True if a daemon that ends with this has panicked, or was killed by a signal. (Those that the soak kills don't end by themselves.)
+fn is_crash(code: i32) -> bool {
+    code == 101 || code > 128
+}
 
 impl Report {
     pub(crate) fn new(settings: &Settings, took: Duration, ledger: &Ledger, events: Events) -> Self {
@@ -87,9 +89,9 @@ impl Report {
             Kind::NotInTime,
             Kind::Foreign,
         ];
-        let has_panicked = events.ended_by_themselves.keys().any(|code| ABORTED.contains(code));
+        let has_crashed = events.ended_by_themselves.keys().any(|code| is_crash(*code));
         Self {
-            is_good: ledger.wrongs.is_empty() && !has_panicked,
+            is_good: ledger.wrongs.is_empty() && !has_crashed,
             seed: settings.seed,
             nodes: settings.nodes,
             seconds: took.as_secs_f64(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use faults::{Fault, Proxy, Request};
+use faults::{Fault, Proxy, Request, Verb};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use sandbox::Sandbox;
@@ -17,12 +17,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::eyes::{Eyes, Shared};
-use crate::fleet::{Fleet, Launch};
+use crate::fleet::{Fleet, Launch, Role};
 use crate::object::Place;
 use crate::oracle::Oracle;
 use crate::person::People;
 use crate::report::Report;
-use crate::weather::{self, Blow, Climate, Weather};
+use crate::weather::{self, Blow, Climate, Refusal, Weather};
 
 /// How often the daemons are looked after.
 const TEND: Duration = Duration::from_millis(200);
@@ -96,8 +96,9 @@ struct Soak<'a> {
     oracle: Shared,
     people: People,
     fleet: Fleet,
-    proxy: Proxy,
+    proxy: Arc<Proxy>,
     weather: Weather,
+    refusal: Refusal,
     outages: JoinSet<anyhow::Result<()>>,
     blows: BTreeMap<String, u64>,
     storms: u64,
@@ -127,7 +128,17 @@ pub async fn run(
         ["--namespace", &stage.place.namespace, "--nodes", &glob].map(str::to_owned).into();
     flags.push(format!("--watch={}", settings.watch));
     flags.extend(settings.flags.iter().cloned());
-    let launch = Launch { kubeconfig: proxy.kubeconfig().to_owned(), flags, folder: stage.folder.clone() };
+    let witness = oracle.clone();
+    proxy.set_witness(move |request, watched| {
+        if let Some(version) = request.resource_version()
+            && request.is(Verb::Watch, "nodes")
+            && request.client.starts_with(Role::Storer.name())
+        {
+            witness.lock().watched(&request.client, version, watched);
+        }
+    });
+    let proxy = Arc::new(proxy);
+    let launch = Launch { proxy: Arc::clone(&proxy), flags, folder: stage.folder.clone() };
     let fleet = Fleet::start(launch, settings.replicas)?;
     let mut soak = Soak {
         settings,
@@ -138,6 +149,7 @@ pub async fn run(
         proxy,
         // Apart from what people do, so that the one does not depend on the other.
         weather: Weather::new(settings.climate, settings.seed ^ 0x5eed),
+        refusal: Refusal::default(),
         outages: JoinSet::new(),
         blows: BTreeMap::new(),
         storms: 0,
@@ -171,12 +183,9 @@ impl Soak<'_> {
         let storm = self.weather.storm();
         let end = Instant::now() + time;
         if storm.has_faults {
-            let script = weather::faults(storm, self.settings.climate, self.weather.seed());
+            let script =
+                weather::faults(storm, self.settings.climate, self.weather.seed(), Arc::clone(&self.refusal));
             self.proxy.set_script(script);
-        }
-        let forgets = storm.has_faults && storm.is_forgetful;
-        if forgets {
-            self.oracle.lock().forgets();
         }
         let is_fair = !(storm.has_faults || storm.has_outages || storm.has_kills || storm.has_resizing);
         self.oracle.lock().ledger.is_fair = is_fair;
@@ -203,9 +212,6 @@ impl Soak<'_> {
                 () = &mut acting => {}
                 _ = tick.tick() => {
                     self.fleet.tend()?;
-                    if !is_fair {
-                        self.oracle.lock().disturbed(Instant::now());
-                    }
                     told.tell(&phase, self.blows.values().sum());
                 }
             }
@@ -221,6 +227,10 @@ impl Soak<'_> {
                     };
                     if strikes {
                         *self.blows.entry(blow.name()).or_default() += 1;
+                        if let Blow::Refusal(code, time) = blow {
+                            let refusal = Some((code, Instant::now() + time));
+                            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+                        }
                         strike(
                             blow,
                             &mut self.fleet,
@@ -235,9 +245,6 @@ impl Soak<'_> {
             }
         }
         self.proxy.set_script(fair);
-        if forgets {
-            self.oracle.lock().remembers(Instant::now());
-        }
         Ok(())
     }
 
@@ -256,7 +263,6 @@ impl Soak<'_> {
             tokio::time::sleep(TEND).await;
         }
         let began = Instant::now();
-        self.oracle.lock().disturbed(began);
         loop {
             self.fleet.tend()?;
             let not_right = self.oracle.lock().not_right();
@@ -275,7 +281,10 @@ impl Soak<'_> {
     }
 
     async fn take_times(&mut self, phase: &str) -> anyhow::Result<()> {
-        self.oracle.lock().ledger.is_timing = true;
+        {
+            let ledger = &mut self.oracle.lock().ledger;
+            (ledger.is_timing, ledger.is_fair) = (true, true);
+        }
         for _ in 0..self.settings.probes {
             for blinks in [false, true] {
                 let name = if blinks { self.people.blink_one().await } else { self.people.label_one().await };
@@ -361,7 +370,8 @@ fn strike(
         Blow::Kill(slot, down) => fleet.kill(slot, down)?,
         Blow::Terminate(slot, down) => fleet.terminate(slot, down)?,
         Blow::Suspend(slot, time) => fleet.suspend(slot, time)?,
-        Blow::Cut => proxy.cut(),
+        // Whoever watches has to ask again, and is refused.
+        Blow::Cut | Blow::Refusal(..) => proxy.cut(),
         Blow::Silence => proxy.silence(),
         Blow::Resize(count) if count != fleet.count() && fleet.is_whole() => fleet.resize(count),
         Blow::Resize(_) => {}
@@ -374,7 +384,7 @@ fn strike(
         Blow::ApiServer(down) | Blow::Etcd(down) => {
             if let Some(control_plane) = stage.control_plane.clone() {
                 let is_api_server = matches!(blow, Blow::ApiServer(_));
-                outages.spawn(outage(control_plane, is_api_server, down, oracle.clone()));
+                outages.spawn(outage(control_plane, is_api_server, down));
             }
         }
     }
@@ -386,12 +396,7 @@ async fn outage(
     control_plane: Arc<Mutex<Sandbox>>,
     is_api_server: bool,
     down: Duration,
-    oracle: Shared,
 ) -> anyhow::Result<()> {
-    // What happened just before, and was not told yet, will never be.
-    if is_api_server {
-        oracle.lock().forgets();
-    }
     {
         let sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
         let part = if is_api_server { sandbox.api_server() } else { sandbox.etcd() };
@@ -402,15 +407,7 @@ async fn outage(
         let sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
         let is_etcd_back = !is_api_server && sandbox.restart_etcd().is_ok();
         // An API server that does not get over the loss of its etcd is started again, too.
-        if is_etcd_back { Ok(false) } else { sandbox.restart_api_server().map(|()| true) }
+        if is_etcd_back { Ok(()) } else { Ok(sandbox.restart_api_server()?) }
     });
-    let is_restarted = restarting.await??;
-    let mut oracle = oracle.lock();
-    if is_restarted && !is_api_server {
-        oracle.forgets();
-    }
-    if is_restarted {
-        oracle.remembers(Instant::now());
-    }
-    Ok(())
+    restarting.await?
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use faults::{Fault, Request, Script, Seeded, Verb};
 use rand::rngs::SmallRng;
@@ -76,6 +77,8 @@ pub(crate) enum Blow {
     Cut,
     /// All connections of all daemons go silent.
     Silence,
+    /// All requests of all daemons are answered with this status for a while, as by an API server or a load balancer that is starting.
+    Refusal(u16, Duration),
     /// The API server is killed, and comes back after a while.
     ApiServer(Duration),
     /// etcd is killed, and comes back after a while.
@@ -98,6 +101,7 @@ impl Blow {
             Self::Suspend(slot, _) => of("SIGSTOP", slot),
             Self::Cut => "all connections cut".to_owned(),
             Self::Silence => "all connections silenced".to_owned(),
+            Self::Refusal(..) => "all requests refused for a while".to_owned(),
             Self::ApiServer(_) => "API server killed".to_owned(),
             Self::Etcd(_) => "etcd killed".to_owned(),
             Self::Compaction => "etcd compacted".to_owned(),
@@ -158,6 +162,8 @@ impl Weather {
         let (short, long) = (self.millis(0..4_000), self.millis(10_000..45_000));
         let suspended = self.climate.suspension + self.millis(1_000..25_000);
         let percent = self.random.random_range(5..35);
+        let code = [403, 500, 502, 503].choose(&mut self.random).copied();
+        let refused = self.millis(2_000..12_000);
         let count = [1, 2, 3, 5].choose(&mut self.random).copied().and_then(NonZeroU32::new);
         let is_long = self.random.random_ratio(1, 4);
         let down = if is_long { long } else { short };
@@ -168,6 +174,7 @@ impl Weather {
             (12, storm.has_kills, slot.map(|slot| Blow::Suspend(slot, suspended))),
             (10, storm.has_faults, Some(Blow::Cut)),
             (5, storm.has_faults && self.climate.lengthy, Some(Blow::Silence)),
+            (8, storm.has_faults, code.map(|code| Blow::Refusal(code, refused))),
             (8, api_server, Some(Blow::ApiServer(short))),
             (8, api_server, Some(Blow::Etcd(short))),
             (5, api_server, Some(Blow::Compaction)),
@@ -183,8 +190,11 @@ impl Weather {
     }
 }
 
+/// The status that all requests are answered with, and until when, if they are.
+pub(crate) type Refusal = Arc<Mutex<Option<(u16, Instant)>>>;
+
 /// The faults of one storm.
-pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64) -> impl Script {
+pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64, refusal: Refusal) -> impl Script {
     let mut seeded = Seeded::new(seed, climate.fault_rate)
         .resources(["nodes", "configmaps", "leases"])
         .excluding(is_impossible);
@@ -195,6 +205,10 @@ pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64) -> impl Script {
         watches += u32::from(request.verb == Verb::Watch);
         if storm.is_forgetful && request.verb == Verb::Watch && watches.is_multiple_of(EXPIRING) {
             return Fault::ExpiredWatch;
+        }
+        let refusal = *refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((code, _)) = refusal.filter(|(_, until)| Instant::now() < *until) {
+            return Fault::Status { code, retry_after: None };
         }
         let is_spared = !storm.is_forgetful && is_forgetful(request, fault)
             || !climate.lengthy && is_lengthy(request, fault);
@@ -240,11 +254,25 @@ mod tests {
             let mut weather = Weather::new(CLIMATE, seed);
             let watch = Request::new(&Method::GET, &"/api/v1/nodes?watch=true".parse().expect("a path"), b"");
             let expired = [weather.storm(), weather.storm()].map(|storm| {
-                let mut script = faults(storm, CLIMATE, weather.seed());
+                let mut script = faults(storm, CLIMATE, weather.seed(), Refusal::default());
                 (0..EXPIRING).any(|_| script.fault(&watch) == Fault::ExpiredWatch)
             });
             assert_eq!(expired, [false, true], "{seed}");
         }
+    }
+
+    #[test]
+    fn while_all_is_refused_no_request_is_answered_otherwise() {
+        let mut weather = Weather::new(CLIMATE, 1);
+        let (refusal, list) = (Refusal::default(), &"/api/v1/nodes".parse().expect("a path"));
+        let list = Request::new(&Method::GET, list, b"");
+        let climate = Climate { fault_rate: 0.0, ..CLIMATE };
+        let mut script = faults(weather.storm(), climate, weather.seed(), Arc::clone(&refusal));
+        assert_eq!(script.fault(&list), Fault::None);
+        *refusal.lock().expect("nobody panics") = Some((502, Instant::now() + Duration::from_secs(600)));
+        assert_eq!(script.fault(&list), Fault::Status { code: 502, retry_after: None });
+        *refusal.lock().expect("nobody panics") = Some((502, Instant::now()));
+        assert_eq!(script.fault(&list), Fault::None);
     }
 
     #[test]
@@ -259,6 +287,6 @@ mod tests {
         assert_ne!(play(1), play(2));
         let names: std::collections::BTreeSet<_> =
             play(1).into_iter().filter_map(|(_, blow)| blow).map(Blow::name).collect();
-        assert_eq!(names.len(), 13, "all that can happen does: {names:?}");
+        assert_eq!(names.len(), 14, "all that can happen does: {names:?}");
     }
 }

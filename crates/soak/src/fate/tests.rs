@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use jiff::Timestamp;
 use label_storage::record::Leftovers;
 use label_storage::{ResourceVersion, Uid};
@@ -10,6 +12,8 @@ struct World {
     ledger: Ledger,
     revision: u64,
     at: Instant,
+    /// Whether storers have skipped what they have not stored.
+    is_past: bool,
 }
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
@@ -18,7 +22,8 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 impl World {
     fn new() -> Self {
-        Self { fate: Fate::new("a"), ledger: Ledger::default(), revision: 0, at: Instant::now() }
+        let (fate, ledger) = (Fate::new("a"), Ledger::default());
+        Self { fate, ledger, revision: 0, at: Instant::now(), is_past: false }
     }
 
     fn node(&mut self, uid: &str, pairs: &[(&str, &str)], mark: Option<u64>) -> u64 {
@@ -44,6 +49,7 @@ impl World {
         let labels_generation =
             if is_changed { Some(generation) } else { before.and_then(|record| record.labels_generation) };
         let record = Record {
+            config_map: None,
             node: "a".to_owned(),
             uid: Uid::new(uid),
             node_version: Some(ResourceVersion(version)),
@@ -56,7 +62,8 @@ impl World {
             leftovers: Leftovers::default(),
         };
         let seen = SeenRecord { revision: self.revision, record };
-        self.fate.record_written(seen, self.at, &mut self.ledger);
+        let is_past = self.is_past;
+        self.fate.record_written(seen, |_, _| is_past, self.at, &mut self.ledger);
     }
 
     fn later(&mut self, seconds: u64) {
@@ -279,4 +286,90 @@ fn a_node_without_labels_and_without_a_record_leaves_nothing_behind() {
     let labelled = world.node("u2", &[("other", "2")], None);
     world.record("u2", labelled, &[("other", "2")], false);
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+}
+
+/// Deleted after a change that nobody stores, and then judged.
+fn judged(passage: &Passage) -> World {
+    let mut world = World::stored();
+    world.node("u1", &[("k", "2")], None);
+    world.delete(true);
+    world.fate.judge_deletions(|_, _| passage.clone(), &mut world.ledger);
+    world
+}
+
+#[test]
+fn a_last_change_that_the_api_server_forgot_is_undetermined() {
+    let mut world = judged(&Passage::Forgotten);
+    assert_eq!((world.wrongs(), world.ledger.undetermined.unheard), (vec![], 1));
+    world.record("u1", 1, &[("k", "1")], true);
+    assert_eq!(world.fate.check(), Ok(()));
+}
+
+#[test]
+fn a_last_change_that_a_storer_skipped_is_lost() {
+    let mut world = judged(&Passage::Skipped("storer-0".to_owned()));
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![Kind::Lost], 0));
+    world.fate.judge_deletions(|_, _| Passage::Skipped("storer-0".to_owned()), &mut world.ledger);
+    world.record("u1", 1, &[("k", "1")], true);
+    assert_eq!(world.fate.check(), Ok(()), "said once");
+    assert_eq!(world.wrongs().len(), 1);
+}
+
+#[test]
+fn a_last_change_that_is_still_ahead_has_to_be_stored() {
+    let mut world = judged(&Passage::Ahead);
+    world.record("u1", 1, &[("k", "1")], true);
+    assert!(world.fate.check().is_err());
+    assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
+}
+
+#[test]
+fn a_change_that_was_undone_before_the_deletion_is_not_lost() {
+    let mut world = World::stored();
+    world.node("u1", &[("k", "2")], None);
+    world.node("u1", &[("k", "1")], None);
+    world.delete(true);
+    world.fate.judge_deletions(|_, _| Passage::Skipped("storer-0".to_owned()), &mut world.ledger);
+    world.record("u1", 1, &[("k", "1")], true);
+    assert_eq!((world.fate.check(), world.wrongs()), (Ok(()), vec![]));
+}
+
+#[test]
+fn a_last_change_that_was_skipped_is_not_overtaken_but_lost() {
+    for is_past in [false, true] {
+        let mut world = World::stored();
+        world.node("u1", &[("k", "2")], None);
+        world.delete(true);
+        world.later(10);
+        world.node("u2", &[], None);
+        let version = world.node("u2", &[("k", "1")], Some(1));
+        world.is_past = is_past;
+        world.record("u2", version, &[("k", "1")], false);
+        assert_eq!(world.wrongs(), if is_past { vec![Kind::Lost] } else { vec![] });
+    }
+}
+
+#[test]
+fn a_node_restored_from_a_record_of_long_ago_is_an_error_in_fair_weather() {
+    for (seconds, wrongs) in [(0, vec![]), (10, vec![Kind::Lost])] {
+        let mut world = World::stored();
+        world.ledger.is_fair = true;
+        world.node("u1", &[("k", "2")], None);
+        let deleted = world.delete(true);
+        world.node("u2", &[], None);
+        world.record("u1", deleted, &[("k", "2")], true);
+        world.later(seconds);
+        world.node("u2", &[("k", "1")], Some(1));
+        assert_eq!(world.wrongs(), wrongs, "{seconds}");
+    }
+}
+
+#[test]
+fn a_label_removed_after_the_node_was_restored_stays_removed() {
+    let mut world = World::returned();
+    world.node("u2", &[("k", "1")], Some(1));
+    world.node("u2", &[], Some(1));
+    assert_eq!(world.ledger.undetermined.removed_unrestored, 0);
+    world.node("u2", &[("k", "1")], Some(2));
+    assert_eq!(world.wrongs(), [Kind::Resurrected]);
 }
