@@ -11,7 +11,7 @@ use sandbox::process::Signal;
 use serde_json::json;
 
 use crate::daemon::Daemon;
-use crate::scenario::{Labels, Scenario, labels};
+use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
 
 /// Lists of this resource have this fault, and nothing else has any.
 fn lists_of(resource: &'static str, fault: Fault) -> impl FnMut(&Request) -> Fault + Send + 'static {
@@ -252,19 +252,11 @@ fn absent_twice(verb: Verb, resource: &'static str) -> impl FnMut(&Request) -> F
     }
 }
 
-/// Nothing but the watches tells these of anything, so whatever they believe wrongly they believe for long.
-const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
-
-async fn is_watching(s: &Scenario, daemon: &Daemon) -> Result<()> {
-    let watches = async || Ok(daemon.log().matches(" INFO watching ").count() >= 2);
-    s.eventually("both watches", true, watches).await
-}
-
 pub async fn a_record_that_is_said_to_be_absent_is_asked_for_again(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let _storer = s.storer(&[])?;
     let restorer = s.daemon_through(&proxy, "restorer", &NO_LISTS)?;
-    is_watching(s, &restorer).await?;
+    s.is_watching(&restorer).await?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
@@ -281,7 +273,7 @@ pub async fn a_record_that_is_said_to_be_absent_is_asked_for_again(s: &Scenario)
 pub async fn a_node_that_is_said_to_be_absent_is_asked_for_again(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let storer = s.daemon_through(&proxy, "storer", &NO_LISTS)?;
-    is_watching(s, &storer).await?;
+    s.is_watching(&storer).await?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;

@@ -47,6 +47,7 @@ mod plugin_write;
 mod races;
 mod reading;
 mod records;
+mod regressions;
 mod reloading;
 mod restoring;
 mod retaining;
@@ -299,6 +300,16 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
             a_watch_that_has_expired_is_followed_by_a_list;
+        regressions:
+            final_labels_survive_502_for_a_while
+            final_labels_survive_500_for_a_while
+            final_labels_survive_403_for_a_while
+            a_node_that_can_not_be_stored_undoes_nothing_that_was_done_to_others
+            a_write_that_arrives_late_does_not_undo_the_final_labels
+            bare_incarnations_do_not_push_out_the_final_labels
+            a_node_that_changes_all_the_time_is_restored
+            a_position_from_the_future_does_not_make_daemons_deaf
+            a_record_that_is_being_deleted_takes_no_final_labels_along;
         restoring:
             a_record_that_came_after_the_first_list_of_records_is_found_soon;
         excluding:

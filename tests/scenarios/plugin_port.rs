@@ -42,7 +42,8 @@ async fn all_records(config_maps: &Api<ConfigMap>) -> Result<Vec<Record>> {
 
 /// What of a record matters to the Node that it is for.
 fn what_matters(record: Record) -> Record {
-    Record { uid: None, node_version: None, departed_at: None, labels_generation: None, ..record }
+    let (config_map, uid) = (None, None);
+    Record { config_map, uid, node_version: None, departed_at: None, labels_generation: None, ..record }
 }
 
 fn well(told: &Told) -> Result<()> {

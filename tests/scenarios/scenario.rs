@@ -38,6 +38,9 @@ pub fn seed() -> u64 {
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Flags for a daemon that nothing tells of anything but its first list and its watches.
+pub const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
+
 pub type Labels = BTreeMap<String, String>;
 
 /// Labels from pairs.
@@ -305,11 +308,32 @@ impl Scenario {
         .await
     }
 
+    /// Waits until both watches of a daemon are there: from then on nothing is missed.
+    pub async fn is_watching(&self, daemon: &Daemon) -> Result<()> {
+        let watches = async || Ok(daemon.log().matches(" INFO watching ").count() >= 2);
+        self.eventually("both watches", true, watches).await
+    }
+
     /// Waits until a daemon has acted upon what is there now. It decides before it acts, and its next decision may
     /// come from a list that was under way already; the third shows that it has acted upon the second.
     pub async fn has_acted(&self, daemon: &Daemon, node: &str) -> Result<()> {
         let before = daemon.decisions(node);
         self.eventually("three more passes", true, async || Ok(daemon.decisions(node) >= before + 3)).await
+    }
+
+    /// Waits until a daemon, after a failure, has come to an end with a node.
+    pub async fn has_acted_again(&self, daemon: &Daemon, node: &str) -> Result<()> {
+        let ends = |line: &&str| {
+            let is_end =
+                ["nothing to write after a second look", "INFO stored"].iter().any(|end| line.contains(end));
+            is_end && line.contains(node)
+        };
+        let has_ended = async || {
+            let log = daemon.log();
+            let (_, after) = log.split_once("no answer within").context("no failure")?;
+            Ok(after.lines().any(|line| ends(&line)))
+        };
+        self.eventually("another attempt", true, has_ended).await
     }
 
     /// Waits until a daemon has decided this about a node.

@@ -6,15 +6,7 @@ use sandbox::process::Signal;
 
 use crate::daemon::Daemon;
 use crate::interference::{Interference, alongside_with};
-use crate::scenario::{Labels, Scenario, labels};
-
-const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
-
-/// Waits until both watches of a daemon are there: from then on nothing is missed.
-async fn is_watching(s: &Scenario, daemon: &Daemon, times: usize) -> Result<()> {
-    let watches = |daemon: &Daemon| daemon.log().matches(" INFO watching ").count();
-    s.eventually("both watches", true, async || Ok(watches(daemon) >= 2 * times)).await
-}
+use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
 
 fn pair_through(s: &Scenario, proxy: &Proxy) -> Result<(Daemon, Daemon)> {
     Ok((s.daemon_through(proxy, "storer", &NO_LISTS)?, s.daemon_through(proxy, "restorer", &NO_LISTS)?))
@@ -27,7 +19,7 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
         s.create(node, labels([("pool", "gold"), ("removed", "soon")])).await?;
         s.eventually_stored(node, labels([("pool", "gold"), ("removed", "soon")])).await?;
     }
-    is_watching(s, &storer, 1).await?;
+    s.is_watching(&storer).await?;
     for node in &nodes {
         s.label(node, [("pool", Some("platinum")), ("removed", None)]).await?;
         s.delete(node).await?;
@@ -78,7 +70,7 @@ pub async fn last_labels_wait_until_they_can_be_stored(s: &Scenario) -> Result<(
     let node = s.node("a");
     s.occupy_record(&node).await?;
     let storer = s.storer(&["--audit-interval", "150ms"])?;
-    is_watching(s, &storer, 1).await?;
+    s.is_watching(&storer).await?;
     s.create(&node, labels([("pool", "gold")])).await?;
     s.delete(&node).await?;
     let is_told = async || Ok(storer.has_logged(&["WARN", &node, "move it"]));
@@ -95,7 +87,7 @@ pub async fn last_labels_wait_until_they_can_be_stored(s: &Scenario) -> Result<(
 pub async fn what_was_heard_last_is_stored_before_the_end(s: &Scenario) -> Result<()> {
     // One at a time, so that most of it is still to be done.
     let storer = s.storer(&[&NO_LISTS[..], &["--concurrency", "1"]].concat())?;
-    is_watching(s, &storer, 1).await?;
+    s.is_watching(&storer).await?;
     let nodes: Vec<_> = (0..40).map(|i| s.node(&format!("n{i}"))).collect();
     for node in &nodes {
         s.create(node, labels([("pool", "gold")])).await?;
@@ -115,8 +107,8 @@ pub async fn what_was_heard_last_is_stored_before_the_end(s: &Scenario) -> Resul
 
 pub async fn a_returning_node_is_restored_without_a_list(s: &Scenario) -> Result<()> {
     let (storer, restorer) = (s.storer(&NO_LISTS)?, s.restorer(&NO_LISTS)?);
-    is_watching(s, &storer, 1).await?;
-    is_watching(s, &restorer, 1).await?;
+    s.is_watching(&storer).await?;
+    s.is_watching(&restorer).await?;
     comes_and_goes(s, "a").await
 }
 
@@ -136,7 +128,7 @@ pub async fn a_watch_that_is_cut_goes_on_where_it_was(s: &Scenario) -> Result<()
     let proxy = s.proxy(|_: &faults::Request| Fault::None).await?;
     let (storer, restorer) = pair_through(s, &proxy)?;
     for daemon in [&storer, &restorer] {
-        is_watching(s, daemon, 1).await?;
+        s.is_watching(daemon).await?;
     }
     let node = s.node("a");
     for round in 0..5 {
@@ -157,7 +149,7 @@ pub async fn a_watch_that_goes_silent_is_noticed(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &faults::Request| Fault::None).await?;
     let (storer, restorer) = pair_through(s, &proxy)?;
     for daemon in [&storer, &restorer] {
-        is_watching(s, daemon, 1).await?;
+        s.is_watching(daemon).await?;
     }
     proxy.silence();
     comes_and_goes(s, "a").await?;

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
-use label_storage::node::RESTORED;
 use serde_json::json;
 
 use super::{departed, does, has_lines, refuses};
@@ -124,7 +123,7 @@ pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Resul
 }
 
 pub async fn a_node_that_would_be_given_nothing_is_told_of(s: &Scenario) -> Result<()> {
-    let (old, ignored, marked) = (s.node("old"), s.node("ignored"), s.node("marked"));
+    let (old, ignored) = (s.node("old"), s.node("ignored"));
     departed(s, &old, &labels([("pool", "gold")])).await?;
     s.create_as(&ignored, json!({"metadata": {"annotations": {"label-storage/ignore": "true"}}})).await?;
     let said = does(s, &["rename", &old, &ignored, "--dry-run"])?;
@@ -132,10 +131,6 @@ pub async fn a_node_that_would_be_given_nothing_is_told_of(s: &Scenario) -> Resu
         said.contains("has the annotation label-storage/ignore") && !said.contains("the restorer"),
         "{said}"
     );
-    s.create(&marked, Labels::new()).await?;
-    let uid = s.get(&marked).await?.metadata.uid.context("a uid")?;
-    s.annotate(&marked, [(RESTORED, Some(uid.as_str()))]).await?;
-    refuses(s, &["rename", &old, &marked, "--yes"], &["kubectl annotate node", "label-storage/restored-"])?;
-    assert!(s.record(&old).await?.is_some() && s.record(&marked).await?.is_none());
+    assert!(s.record(&old).await?.is_some());
     Ok(())
 }
