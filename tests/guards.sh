@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Removes the guards of the daemons and of the core one at a time, in a scratch copy, and runs the tests that should notice. Prints a table:
+# guard, test that caught it. Exits with 1 if a guard can be removed without a failing test.
+#
+#   tests/guards.sh            all of them, about a quarter of an hour on 2 cores
+#   tests/guards.sh settled    those whose names contain this
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+git ls-files -z | xargs -0 cp --parents -t "$scratch"
+cd "$scratch"
+git init -q && git add -A && git -c user.name=guards -c user.email=guards@localhost commit -qm base
+export CARGO_TARGET_DIR=${GUARDS_TARGET_DIR:-$scratch/target} CARGO_TERM_COLOR=never
+
+# A guard: its name, the crate and the filter of the tests that should notice, the file, and a Perl substitution that removes it.
+guards=(
+    # The daemons.
+    'the storer drops a plan that is too old|storer|apply::|crates/storer/src/apply.rs|s/read_at\.elapsed\(\) > PLAN_LIFETIME/false/'
+    'the restorer drops a plan that is too old|restorer|apply::|crates/restorer/src/apply.rs|s/seen_at\.elapsed\(\) > PLAN_LIFETIME/false/'
+    'the restorer uses a view for 5 s|restorer|apply::|crates/restorer/src/apply.rs|s{seen_at\.elapsed\(\) < PLAN_LIFETIME / 2}{true}'
+    'the restorer reads a node again after a refused write|restorer|apply::|crates/restorer/src/apply.rs|s/tries == 0 && seen_at/seen_at/'
+    'final labels that are history are not stored|storer|apply::|crates/storer/src/apply.rs|s/last_words\.filter\(\|last\| !is_history\(last\)\)/last_words.filter(|last| !is_history(last) || true)/'
+    'an answer that still has a deleted node is old|storer|apply::|crates/storer/src/apply.rs|s/live\.uid == last\.uid && tries < STALE/live.uid == last.uid && tries > u32::MAX - 1/'
+    'a node that was re-created meanwhile is decided upon again|storer|apply::|crates/storer/src/apply.rs|s/&& takes_over\(plan\.reason\)/&& !takes_over(plan.reason)/'
+    'a write without an answer is followed by another|storer|apply::|crates/storer/src/apply.rs|s/in_doubt: self\.in_doubt\.holds\(filed, version\)/in_doubt: self.in_doubt.holds(filed, version) && false/'
+    'a write is in doubt until it is answered|storer|apply::|crates/storer/src/apply.rs|s/Err\(error\) if error\.may_have_effect\(\) => \(\)/Err(error) if error.may_have_effect() => sent.refused()/'
+    'a record that is being deleted is not written to|storer|apply::|crates/storer/src/apply.rs|s/deletion_timestamp\.is_some\(\)/deletion_timestamp.is_some() && false/'
+    'final labels are kept while a write is under way (storer)|storer|planner::|crates/storer/src/planner.rs|s/!is_worth_keeping && !is_unsettled/!is_worth_keeping/'
+    'final labels are kept while a write is in doubt|storer|planner::|crates/storer/src/planner.rs|s/is_unsettled \|\| self\.in_doubt\.contains\(node\)/is_unsettled/'
+    'final labels are kept while a write is under way (engine)|label-storage-runtime|engine::|crates/runtime/src/engine/identity.rs|s/self\.queue\.is_unsettled\(&under\)/false/'
+    'a record waits for the watch before another incarnation takes it|storer|planner::|crates/storer/src/planner.rs|s/takes_over && self\.ahead\.must_wait\(look\)/takes_over && self.ahead.must_wait(look) && false/'
+    'a node waits for final labels before it is restored|restorer|planner::|crates/restorer/src/planner.rs|s/if !is_awaited \{/if true {/; s/        is_awaited\n    \}/        false\n    }/'
+    'the position in the lease names what is pending|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/let pending = self\.planner\.pending_deletions\(\);/let pending: Vec<(Name, ResourceVersion)> = Vec::new();/'
+    'a deletion that was dealt with before is settled|label-storage-runtime|engine::|crates/runtime/src/engine/identity.rs|s/!was_contested && !is_settled/!was_contested/'
+    'a position from the future is dropped|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/self\.check_position\(listed\.version\);//'
+    'a position is given up only if the server does not know it|label-storage-runtime|observer::|crates/runtime/src/observer.rs|s/error\.code == Some\(410\) \|\|/error.code.is_some() ||/'
+    'lists of nodes and records go back by themselves|label-storage-runtime|engine::|crates/runtime/src/sweep.rs|s/\(followed\.latest, followed\.older\) = \(listed\.version, 0\);/followed.latest = listed.version; (self.nodes.older, self.records.older) = (0, 0);/'
+    'a list that is older than one before is none|label-storage-runtime|engine::|crates/runtime/src/sweep.rs|s/if listed\.version < followed\.latest/if false/'
+    'a turn that comes too early is no success|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/Err\(pause\) => self\.queue\.put_back\(&node, Some\(now \+ pause\)\)/Err(pause) => { self.queue.done(&node); self.queue.push(&node, Urgency::Soon, Some(now + pause)) }/'
+    'an answer that is older than what was seen is refused|label-storage-runtime|table::|crates/runtime/src/table/known.rs|s/read < known && tries < STALE/false/'
+    'what was there is asked for again|label-storage-runtime|table::|crates/runtime/src/table/known.rs|s/self\.is_there && tries \+ 1 < ABSENT/false/'
+    'few of many that have failed are tried again in a second|label-storage-runtime|queue::|crates/runtime/src/queue.rs|s/pause\.max\(all\)\.max\(retry_after\)/pause.max(retry_after)/'
+    'what would be lost does not wait|label-storage-runtime|queue::|crates/runtime/src/queue.rs|s/urgency == Urgency::Urgent && \*present != Urgency::Urgent/false/'
+    'a watch that goes on is waited for|label-storage-runtime|ahead::|crates/runtime/src/ahead.rs|s/if heard > waiting\.heard/if false/'
+    'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
+    'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'
+    'what is stored is not pending any more|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/pending\.len\(\) > MANY && is_recent/is_recent/'
+    'nothing is decided before all nodes are known that may have the same identity|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/self\.table\.is_by_identity\(\) && !self\.sweeps\.has_listed_nodes\(\)/false/'
+    'a forgotten deletion costs no later ones|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/if self\.gives_up_pending\(\)/if false/'
+    'final labels of another history are still stored|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/self\.table\.miss_record\(&key\);/let _ = key;/'
+    'bad luck does not wait for others|label-storage-runtime|queue::|crates/runtime/src/queue.rs|s/if is_bad_luck \{ 0\.0 \} else/if false { 0.0 } else/'
+    'a patch tests what it changes|label-storage-runtime|patch::|crates/runtime/src/patch.rs|s/self\.0\.push\(json!\(\{"op": "test", "path": path, "value": from\}\)\);/let _ = from;/'
+    # The core.
+    'a new incarnation is not believed before it is restored|label-storage|store::|crates/label-storage/src/store.rs|s/if !same_incarnation && !restored/if false/'
+    'a view that is older than the record does not replace it|label-storage|store::|crates/label-storage/src/store.rs|s/if !is_later && is_older/if false/'
+    'a deletion counts only if it is newer than the record|label-storage|store::|crates/label-storage/src/store.rs|s/node\.version <= version/node.version < version/'
+    'an emptied record stays for half a minute|label-storage|store::|crates/label-storage/src/store.rs|s/if at\.unchanged_for >= TOMBSTONE_LIFETIME \{/if true {/'
+    'a record that is over is seen unchanged for half a minute|label-storage|store::|crates/label-storage/src/store.rs|s/ && at\.unchanged_for >= TOMBSTONE_LIFETIME//'
+    'final labels are kept even if there are none|label-storage|store::|crates/label-storage/src/store.rs|s/Stored::Nothing => true,\n        Stored::Unreadable => false,\n        Stored::Record\(record\) => deleted/Stored::Nothing => !last.labels.is_empty(),\n        Stored::Unreadable => false,\n        Stored::Record(record) => deleted/'
+    'a write that may arrive is refused by another|label-storage|store::|crates/label-storage/src/store.rs|s/Stored::Record\(record\)\) if at\.in_doubt/Stored::Record(record)) if at.in_doubt && false/'
+    'a create that may arrive is refused by an empty record|label-storage|store::|crates/label-storage/src/store.rs|s/if at\.in_doubt && matches!\(reason, Reason::NoLabels \| Reason::NotSelected\)/if at.in_doubt \&\& reason == Reason::FirstSeen/'
+    'a departed record has the version of the deletion|label-storage|store::|crates/label-storage/src/store.rs|s/at\.last_seen\.filter/None::<LastSeen>.filter/'
+    'a marker holds for its own incarnation|label-storage|node::|crates/label-storage/src/node.rs|s/marker\.next\(\)\.filter\(\|_\| is_own\)\?/marker.next().filter(|_| is_own || true)?/'
+    'a marker holds for its own ConfigMap|label-storage|node::|crates/label-storage/src/summary.rs|s/from\.record == self\.id && //'
+    'a marker holds until the labels change|label-storage|store::|crates/label-storage/src/summary.rs|s/from\.generation >= labels/from.generation >= labels || true/'
+    'a label that a node has is not overwritten|label-storage|restore::|crates/label-storage/src/restore.rs|s/if winner == Winner::Record \{/if true {/'
+    'the same incarnation is not restored|label-storage|restore::|crates/label-storage/src/restore.rs|s/Stored::Record\(record\) if record\.is_of\(node\) => Reason::SameIncarnation,//'
+    'bare incarnations push out no final labels|label-storage|final_labels::|crates/label-storage/src/final_labels.rs|s/last\.restored_from\(\)\.is_none\(\) && last\.labels/false && last.labels/'
+    'final labels are bounded|label-storage|final_labels::|crates/label-storage/src/final_labels.rs|s/if self\.len <= MOST/if self.len <= usize::MAX/'
+    'what is pending is not settled|label-storage|position::|crates/label-storage/src/position.rs|s/deleted_at <= self\.version && !is_pending/deleted_at <= self.version \&\& (!is_pending || true)/'
+    'a position stays before what it does not name|label-storage|position::|crates/label-storage/src/position.rs|s/pending\.get\(MOST\)\.map_or\(heard, \|\(_, version\)\| before\(\*version\)\)/heard/'
+    'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'
+)
+
+printf '| guard | test that caught it |\n|---|---|\n'
+missed=0
+for guard in "${guards[@]}"; do
+    # The substitution is the rest of the line: it may have bars in it.
+    IFS='|' read -r name package filter file substitution <<<"$guard"
+    [[ $name == *"${1-}"* ]] || continue
+    perl -0pi -e "$substitution" "$file"
+    if git diff --quiet; then
+        printf '| %s | **not found in %s** |\n' "$name" "$file"
+        missed=1
+        continue
+    fi
+    RUSTFLAGS="${RUSTFLAGS-} -Awarnings" cargo test --quiet --offline -p "$package" --lib -- "$filter" >"$scratch/log" 2>&1 || true
+    caught=$(sed -n 's/^    \([a-z_:0-9]*::[a-z_:0-9]*\)$/\1/p' "$scratch/log" | sort -u | head -n 1)
+    if [[ -z $caught ]]; then
+        missed=1
+        if grep -q '^error' "$scratch/log" && ! grep -q 'test result' "$scratch/log"; then
+            caught='**does not compile**'
+        else
+            caught='**none**'
+        fi
+    else
+        caught="\`$package\` \`$caught\`"
+    fi
+    printf '| %s | %s |\n' "$name" "$caught"
+    git checkout -q .
+done
+exit $missed
