@@ -8,8 +8,10 @@ use crate::scenario::{Labels, Scenario, labels};
 
 const KEEP: &str = "label-storage/keep";
 
+const OPT_IN: [&str; 2] = ["--rules", "nodes: {optIn: true}"];
+
 pub async fn only_what_is_included_is_stored(s: &Scenario) -> Result<()> {
-    let rules = ["--include-labels", "persist.demo/*,pool", "--exclude-labels", "persist.demo/secret"];
+    let rules = ["--rules", "labels: {include: [persist.demo/*, pool], exclude: [persist.demo/secret]}"];
     let (storer, _restorer) = (s.storer(&rules)?, s.restorer(&rules)?);
     let node = s.node("a");
     let all =
@@ -92,7 +94,7 @@ pub async fn an_ignored_node_is_neither_stored_nor_restored(s: &Scenario) -> Res
 }
 
 pub async fn only_selected_nodes_get_a_record_and_it_follows_them(s: &Scenario) -> Result<()> {
-    let rules = ["--node-selector", "pool in (gold,silver),!spot"];
+    let rules = ["--rules", "nodes: {selector: 'pool in (gold,silver),!spot'}"];
     let (storer, restorer) = (s.storer(&rules)?, s.restorer(&rules)?);
     let (gold, spot, none) = (s.node("gold"), s.node("spot"), s.node("none"));
     s.create(&gold, labels([("pool", "gold"), ("team", "a")])).await?;
@@ -118,7 +120,7 @@ pub async fn only_selected_nodes_get_a_record_and_it_follows_them(s: &Scenario) 
 }
 
 pub async fn where_nodes_have_to_ask_only_those_that_do_get_a_record(s: &Scenario) -> Result<()> {
-    let (storer, _restorer) = (s.storer(&["--opt-in"])?, s.restorer(&["--opt-in"])?);
+    let (storer, _restorer) = (s.storer(&OPT_IN)?, s.restorer(&OPT_IN)?);
     let (asking, silent) = (s.node("asking"), s.node("silent"));
     let asks = json!({"metadata": {"labels": {"pool": "gold", "other": "1"}, "annotations": {KEEP: "pool"}}});
     s.create_as(&asking, asks).await?;
@@ -136,6 +138,46 @@ pub async fn where_nodes_have_to_ask_only_those_that_do_get_a_record(s: &Scenari
     s.eventually_stored(&silent, labels([("annotation:label-storage/keep", "*"), ("pool", "gold")])).await
 }
 
+pub async fn while_rules_change_nothing_is_lost(s: &Scenario) -> Result<()> {
+    let rules =
+        ["{}", "labels: {exclude: [other]}", "taints: {include: ['*']}", "startupTaint: {enabled: true}"];
+    let start = |rules| anyhow::Ok([s.storer(&["--rules", rules])?, s.restorer(&["--rules", rules])?]);
+    let mut daemons = start(rules[0])?;
+    let nodes: Vec<_> = (0..6).map(|number| s.node(&format!("n{number}"))).collect();
+    for node in &nodes {
+        s.create(node, labels([("round", "0")])).await?;
+    }
+    for node in &nodes {
+        s.eventually_stored(node, labels([("round", "0")])).await?;
+    }
+    for (round, rules) in rules.iter().cycle().skip(1).take(6).enumerate() {
+        // As a roll-out does: the old pod gets SIGTERM, and the new one starts after it has ended.
+        for daemon in &daemons {
+            daemon.process.signal(sandbox::process::Signal::TERM)?;
+        }
+        // Labelled and deleted while one or the other daemon may be in the middle of it.
+        let value = (round + 1).to_string();
+        for (number, node) in nodes.iter().enumerate() {
+            s.label(node, [("round", Some(&value))]).await?;
+            if number % 2 == round % 2 {
+                s.delete(node).await?;
+                s.create(node, Labels::new()).await?;
+            }
+        }
+        for daemon in daemons {
+            daemon.exit().await?;
+        }
+        daemons = start(rules)?;
+        for node in &nodes {
+            s.eventually_labelled(node, labels([("round", &value)])).await?;
+        }
+    }
+    for node in &nodes {
+        s.eventually_stored(node, labels([("round", "6")])).await?;
+    }
+    Ok(())
+}
+
 pub async fn narrowed_while_a_node_is_away_rules_lose_nothing_of_it(s: &Scenario) -> Result<()> {
     let (storer, restorer) = s.pair()?;
     let node = s.node("a");
@@ -148,7 +190,7 @@ pub async fn narrowed_while_a_node_is_away_rules_lose_nothing_of_it(s: &Scenario
         daemon.process.signal(Signal::TERM)?;
         daemon.exit().await?;
     }
-    let narrow = ["--include-labels", "pool", "--node-selector", "nobody=has-this"];
+    let narrow = ["--rules", "{labels: {include: [pool]}, nodes: {selector: nobody=has-this}}"];
     let (storer, _restorer) = (s.storer(&narrow)?, s.restorer(&narrow)?);
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, all.clone()).await?;

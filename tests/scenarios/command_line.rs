@@ -114,9 +114,8 @@ pub async fn a_dry_run_tells_what_the_rules_do(s: &Scenario) -> Result<()> {
     let content =
         json!({"metadata": {"labels": {"pool": "gold"}, "annotations": {"label-storage/ignore": "true"}}});
     s.create_as(&ignored, content).await?;
-    let rules =
-        ["--exclude-labels", "machine-facts", "--node-selector", "pool", "--conflicts", "pool=record"];
-    let flags = [&rules[..], &["--dry-run"]].concat();
+    let rules = "labels: {exclude: [machine-facts]}\nnodes: {selector: pool}\nconflicts: [{keys: [pool], wins: record}]";
+    let flags = ["--rules", rules, "--dry-run"];
     let (storer, restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     let withheld = format!("withheld={{\"{trust}\": \"machine-unknown\"}}");
     for (daemon, words) in [
@@ -148,8 +147,6 @@ pub async fn bad_usage_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
         (&["--interval", "0s"], "from 100ms to 1h"),
         (&["--interval", "often"], "such as 500ms, 10s"),
         (&["--nodes", "[a"], "--nodes"),
-        (&["--exclude-labels", "a,,b"], "remove a comma"),
-        (&["--exclude-labels", "a/b/*"], "matches no label key"),
         (&["--concurrency", "0"], "--concurrency"),
         (&["--log-level", "loud"], "--log-level"),
         (&["--frobnicate"], "--frobnicate"),
@@ -229,4 +226,21 @@ pub async fn missing_rights_are_named(s: &Scenario) -> Result<()> {
         &["error: not allowed to", "list nodes", &in_namespace, "deploy/label-storage.yaml"],
     )
     .await
+}
+
+pub async fn a_bad_file_at_the_start_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {
+    let path = s.file("rules.yaml");
+    std::fs::write(&path, "retention: 30d\nidentity:\n  by: face\n")?;
+    for kind in ["storer", "restorer"] {
+        let daemon = s.daemon(kind, &["--config", path.to_str().context("a path of text")?])?;
+        let exit = daemon.exit().await?;
+        let log = daemon.log();
+        assert_eq!(exit.code(), 2, "{log}");
+        assert!(log.contains("line 3") && log.contains("face") && log.contains("providerID"), "{log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
+    }
+    let daemon = s.daemon("storer", &["--config", "/nowhere/rules.yaml"])?;
+    assert_eq!(daemon.exit().await?.code(), 2, "{}", daemon.log());
+    assert!(daemon.log().contains("/nowhere/rules.yaml"), "{}", daemon.log());
+    Ok(())
 }

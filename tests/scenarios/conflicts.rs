@@ -6,7 +6,8 @@ use sandbox::process::Signal;
 use crate::events::events_of;
 use crate::scenario::{Scenario, labels};
 
-const RULES: [&str; 2] = ["--conflicts", "pool=record,tier=report"];
+const RULES: [&str; 2] =
+    ["--rules", "conflicts: [{keys: [pool], wins: record}, {keys: [tier], wins: report}]"];
 
 pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept(
     s: &Scenario,

@@ -41,7 +41,7 @@ async fn eventually_told(s: &Scenario, node: &str, expected: &[(&str, &str, &str
 }
 
 pub async fn a_restored_node_says_which_labels_it_was_given(s: &Scenario) -> Result<()> {
-    let _daemons = (s.storer(&[])?, s.restorer(&["--conflicts", "*=report"])?);
+    let _daemons = (s.storer(&[])?, s.restorer(&["--rules", "conflicts: [{keys: ['*'], wins: report}]"])?);
     let (node, conflicting) = (s.node("a"), s.node("conflicting"));
     for node in [&node, &conflicting] {
         s.create(node, labels([("example.com/rack", "7"), ("pool", "gold"), ("same", "x")])).await?;

@@ -5,8 +5,8 @@ use sandbox::process::Signal;
 
 use crate::scenario::{Labels, Scenario, labels};
 
-const FACTS: [&str; 2] = ["--exclude-labels", "machine-facts"];
-const EXAMPLE: [&str; 2] = ["--exclude-labels", "example.com/*"];
+const FACTS: [&str; 2] = ["--rules", "labels: {exclude: [machine-facts]}"];
+const EXAMPLE: [&str; 2] = ["--rules", "labels: {exclude: [example.com/*]}"];
 
 pub async fn machine_facts_are_not_stored(s: &Scenario) -> Result<()> {
     let (storer, _restorer) = (s.storer(&FACTS)?, s.restorer(&FACTS)?);

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn the_last_versions_are_in_the_record_and_no_more(s: &Scenario) -> Result<()> {
-    let _storer = s.storer(&["--history", "2"])?;
+    let _storer = s.storer(&["--rules", "history: 2"])?;
     let node = s.node("a");
     s.create(&node, labels([("round", "0")])).await?;
     for round in ["0", "1", "2", "3"] {
@@ -25,7 +25,7 @@ pub async fn the_last_versions_are_in_the_record_and_no_more(s: &Scenario) -> Re
 }
 
 pub async fn without_history_there_is_none(s: &Scenario) -> Result<()> {
-    let _storer = s.storer(&["--history", "0"])?;
+    let _storer = s.storer(&["--rules", "history: 0"])?;
     let node = s.node("a");
     s.create(&node, labels([("round", "0")])).await?;
     s.eventually_stored(&node, labels([("round", "0")])).await?;

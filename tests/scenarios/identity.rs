@@ -47,7 +47,7 @@ async fn eventually_told(s: &Scenario, node: &str, by: &str, reason: &str, words
 
 /// Whatever it is known by, a machine that returns under another name has its labels again.
 async fn returns_under_another_name(s: &Scenario, by: &str, identity: &str, content: Value) -> Result<()> {
-    let _daemons = pair(s, &["--identity", by])?;
+    let _daemons = pair(s, &["--rules", &format!("identity: {{by: {by:?}}}")])?;
     let (first, second) = (s.node("first"), s.node("second"));
     let given = content["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     let given: Labels = serde_json::from_value(given.into())?;
@@ -93,7 +93,7 @@ pub async fn what_an_annotation_says_is_known_again_under_another_name(s: &Scena
 }
 
 pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) -> Result<()> {
-    let (storer, _restorer) = pair(s, &["--identity", "providerID"])?;
+    let (storer, _restorer) = pair(s, &["--rules", "identity: {by: providerID}"])?;
     let (node, instance) = (s.node("a"), format!("gce://p/z/{}", s.namespace));
     let identity = format!("providerID={instance}");
     s.create(&node, labels([("pool", "gold")])).await?;
@@ -110,7 +110,7 @@ pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) 
 
 pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &Scenario) -> Result<()> {
     let serial = |serial: &str| labels([("example.com/serial", serial)]);
-    let flags = ["--identity", "label:example.com/serial", "--admin-address", "127.0.0.1:0"];
+    let flags = ["--rules", "identity: {by: 'label:example.com/serial'}", "--admin-address", "127.0.0.1:0"];
     let (storer, restorer) = pair(s, &flags)?;
     let (node, one, other) = (s.node("a"), s.node("one"), s.node("other"));
     let identity = "label:example.com/serial=s1";
@@ -151,7 +151,7 @@ pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &S
 }
 
 pub async fn a_fence_keeps_another_machine_of_the_same_name_out(s: &Scenario) -> Result<()> {
-    let (storer, restorer) = pair(s, &["--fence"])?;
+    let (storer, restorer) = pair(s, &["--rules", "identity: {fence: true}"])?;
     let node = s.node("a");
     let gold = labels([("pool", "gold")]);
     s.create_as(&node, on("m1", json!({"pool": "gold"}))).await?;
@@ -213,7 +213,7 @@ pub async fn a_machine_is_not_trusted_with_what_another_had(s: &Scenario) -> Res
 }
 
 pub async fn where_the_name_is_enough_another_machine_has_all(s: &Scenario) -> Result<()> {
-    let _daemons = pair(s, &["--trust-labels", "name"])?;
+    let _daemons = pair(s, &["--rules", "identity: {trustLabels: name}"])?;
     let node = s.node("a");
     s.create_as(&node, on("m1", json!({TRUST: "secret"}))).await?;
     s.eventually_stored(&node, labels([(TRUST, "secret")])).await?;
@@ -225,7 +225,7 @@ pub async fn where_the_name_is_enough_another_machine_has_all(s: &Scenario) -> R
 /// A fence keeps a machine out that trust labels alone would let in without them; with an identity of its own there is no need for
 /// either.
 pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
-    let by_machine = ["--identity", "systemUUID", "--fence"];
+    let by_machine = ["--rules", "identity: {by: systemUUID, fence: true}"];
     let (m1, m2) = (format!("m1-{}", s.namespace), format!("m2-{}", s.namespace));
     let _daemons = pair(s, &by_machine)?;
     let (node, other) = (s.node("a"), s.node("other"));
@@ -246,7 +246,7 @@ pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
 pub async fn a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_that(
     s: &Scenario,
 ) -> Result<()> {
-    let _daemons = pair(s, &["--identity", "label:example.com/slot"])?;
+    let _daemons = pair(s, &["--rules", "identity: {by: 'label:example.com/slot'}"])?;
     let (one, other) = (s.node("one"), s.node("other"));
     let slot = |number: &str| format!("label:example.com/slot={number}");
     s.create(&other, labels([("example.com/slot", "8"), ("pool", "silver")])).await?;
@@ -271,7 +271,7 @@ pub async fn a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_t
 
 /// Whichever of them it is, it is there.
 pub async fn a_contested_identity_is_not_said_to_be_gone(s: &Scenario) -> Result<()> {
-    let storer = s.storer(&["--identity", "label:example.com/serial"])?;
+    let storer = s.storer(&["--rules", "identity: {by: 'label:example.com/serial'}"])?;
     let serial = labels([("example.com/serial", "s1")]);
     let (node, identity) = (s.node("a"), "label:example.com/serial=s1");
     let is_gone = async || Ok(filed(s, identity).await?.map(|record| record.departed_at.is_some()));
@@ -284,7 +284,7 @@ pub async fn a_contested_identity_is_not_said_to_be_gone(s: &Scenario) -> Result
     for name in ["one", "other"] {
         s.create(&s.node(name), serial.clone()).await?;
     }
-    let _storer = s.storer(&["--identity", "label:example.com/serial"])?;
+    let _storer = s.storer(&["--rules", "identity: {by: 'label:example.com/serial'}"])?;
     s.eventually_after("it is not", Some(false), is_gone).await?;
     let record = filed(s, identity).await?.context("no record")?;
     assert_eq!((record.node, record.labels), (node, serial), "nothing else is stored of either");

@@ -8,6 +8,7 @@ use http::Request;
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use label_storage_runtime::args::Surroundings;
+use label_storage_runtime::rules_file;
 use label_storage_runtime::shutdown::Shutdown;
 use label_storage_runtime::{Daemon, Replica};
 use tower::BoxError;
@@ -123,12 +124,12 @@ pub async fn alongside_replica<D: Daemon>(
     change: impl FnOnce(Replica) -> Replica,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
-    let flags = s.flags().into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
-    let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(flags));
+    let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.with_flags(flags)?));
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
-    let replica = change(replica.under(Arc::new(daemon.draft().rules()), D::SIGHT));
+    let replica =
+        change(replica.with_rules(Arc::new(rules_file::load(daemon.common().config.as_deref())?), D::SIGHT));
     let test = async {
         let result = test().await;
         shutdown.request();

@@ -5,14 +5,10 @@ use serde_json::{Value, json};
 
 use crate::scenario::{Labels, Scenario, labels};
 
-const RULES: [&str; 7] = [
-    "--include-annotations",
-    "example.com/*,*.volume.kubernetes.io/*",
-    "--include-taints",
-    "*",
-    "--exclude-taints",
-    "example.com/mine",
-    "--cordon",
+const RULES: [&str; 2] = [
+    "--rules",
+    "{annotations: {include: [example.com/*, '*.volume.kubernetes.io/*']}, \
+      taints: {include: ['*'], exclude: [example.com/mine]}, cordon: true}",
 ];
 
 /// The taints of a node, as JSON has them, but for the one that the API server gives to every new one.

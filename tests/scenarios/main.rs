@@ -48,7 +48,6 @@ mod races;
 mod reading;
 mod records;
 mod regressions;
-mod reloading;
 mod restoring;
 mod retaining;
 mod scenario;
@@ -178,6 +177,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_ignored_node_is_neither_stored_nor_restored
             only_selected_nodes_get_a_record_and_it_follows_them
             where_nodes_have_to_ask_only_those_that_do_get_a_record
+            while_rules_change_nothing_is_lost
             narrowed_while_a_node_is_away_rules_lose_nothing_of_it
             an_ignored_node_is_not_said_to_be_gone;
         conflicts:
@@ -253,11 +253,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         history:
             the_last_versions_are_in_the_record_and_no_more
             without_history_there_is_none;
-        reloading:
-            new_rules_hold_without_a_restart_and_bad_ones_are_refused
-            flags_count_for_more_than_the_file
-            while_rules_change_nothing_is_lost
-            a_bad_file_at_the_start_is_one_line_and_exit_code_2;
         plugin_explain:
             explain_says_who_does_what_and_why
             explain_names_the_rules_that_have_a_part_in_it
@@ -347,6 +342,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_dry_run_writes_nothing
             a_dry_run_tells_what_the_rules_do
             bad_usage_is_one_line_and_exit_code_2
+            a_bad_file_at_the_start_is_one_line_and_exit_code_2
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
             missing_rights_are_named;
@@ -359,8 +355,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             when_and_for_how_long_is_what_the_examples_say
             recipes_for_machines_do_what_they_say
             recipes_for_instances_do_what_they_say
-            the_defaults_and_the_charts_rules_are_as_documented
-            the_table_of_flags_is_what_the_daemons_have;
+            the_defaults_and_the_charts_rules_are_as_documented;
         plugin_write:
             a_node_is_restored_at_once_and_once_more
             what_can_not_be_restored_is_refused_with_advice
@@ -386,8 +381,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_node_that_changes_before_it_is_patched_keeps_that_change
             what_changes_while_it_is_renamed_is_not_lost
             ctrl_c_in_the_middle_loses_nothing
-            the_kubeconfig_may_say_as_whom
-            what_the_daemons_flags_say_holds;
+            the_kubeconfig_may_say_as_whom;
         plugin_status:
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code

@@ -52,7 +52,8 @@ fn well(told: &Told) -> Result<()> {
 }
 
 pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> Result<()> {
-    let flags = ["--include-annotations", "note/*", "--include-taints", "*", "--cordon", "--history", "3"];
+    let flags =
+        ["--rules", "{annotations: {include: [note/*]}, taints: {include: ['*']}, cordon: true, history: 3}"];
     let storer = s.storer(&flags)?;
     let note = " yes\n---\nkey: [1e3]\t\u{2028}~\n\n";
     let odd = s.node("odd");
@@ -212,7 +213,8 @@ pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Sc
 }
 
 pub async fn what_a_node_would_not_be_given_is_not_imported_over_its_record(s: &Scenario) -> Result<()> {
-    let (_storer, _restorer) = (s.storer(&["--fence"])?, s.restorer(&["--fence"])?);
+    let fence = ["--rules", "identity: {fence: true}"];
+    let (_storer, _restorer) = (s.storer(&fence)?, s.restorer(&fence)?);
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {fence: true}\n")?;
     let node = s.node("a");

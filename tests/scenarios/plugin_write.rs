@@ -3,21 +3,21 @@
 mod asking;
 mod failing;
 mod forgetting;
+mod impersonating;
 mod meanwhile;
 mod renaming;
 mod restoring;
 mod rolling_back;
-mod rules_in_flags;
 mod setting;
 
 pub use asking::*;
 pub use failing::*;
 pub use forgetting::*;
+pub use impersonating::*;
 pub use meanwhile::*;
 pub use renaming::*;
 pub use restoring::*;
 pub use rolling_back::*;
-pub use rules_in_flags::*;
 pub use setting::*;
 
 use anyhow::{Result, ensure};

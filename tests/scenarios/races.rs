@@ -213,7 +213,7 @@ pub async fn a_taint_added_while_the_node_is_being_restored_is_kept(s: &Scenario
     let node = s.node("a");
     let dedicated = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
     {
-        let _storer = s.storer(&["--include-taints", "*"])?;
+        let _storer = s.storer(&["--rules", "taints: {include: ['*']}"])?;
         s.create_as(&node, json!({"spec": {"taints": [dedicated]}})).await?;
         s.eventually_stored(&node, labels([("taint:NoSchedule:dedicated", "gpu")])).await?;
         s.delete(&node).await?;

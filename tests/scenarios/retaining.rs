@@ -6,8 +6,9 @@ use kube::api::ListParams;
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) -> Result<()> {
-    let flags = |share| ["--retention", "1m", "--cleanup-share", share, "--admin-address", "127.0.0.1:0"];
-    let storer = s.storer(&flags("20%"))?;
+    let rules = |share| format!("{{retention: 1m, cleanupShare: {share}}}");
+    let start = |share| s.storer(&["--rules", &rules(share), "--admin-address", "127.0.0.1:0"]);
+    let storer = start("20%")?;
     let nodes: Vec<_> = (0..10).map(|number| s.node(&format!("n{number}"))).collect();
     for node in &nodes {
         s.create(node, labels([("pool", "gold")])).await?;
@@ -41,7 +42,7 @@ pub async fn at_most_a_share_of_the_records_is_deleted_in_an_hour(s: &Scenario) 
     s.eventually("and waits no more", 9.0, async || storer.metric(held_back, &[]).await).await?;
     drop((storer, restorer));
     // The rest may go at once, if the operator says so.
-    let storer = s.storer(&flags("100%"))?;
+    let storer = start("100%")?;
     s.eventually_after("all others are deleted", 1, count).await?;
     storer.eventually_counted(s, "cleanups_total", &["reason=\"retention-over\""], 9.0).await
 }

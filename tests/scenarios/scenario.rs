@@ -383,10 +383,23 @@ impl Scenario {
     }
 
     fn daemon_with(&self, kubeconfig: &Path, kind: &str, flags: &[&str]) -> Result<Daemon> {
-        let mut args = self.flags();
-        // The last one counts, so a test may say otherwise.
-        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.run_binary(kind, &args, Some(kubeconfig.to_owned()))
+        self.run_binary(kind, &self.with_flags(flags)?, Some(kubeconfig.to_owned()))
+    }
+
+    /// [`Self::flags`], followed by these: the last value of a flag counts. `--rules YAML` stands for `--config` with a file of that content.
+    pub fn with_flags(&self, flags: &[&str]) -> Result<Vec<String>> {
+        let (mut all, mut flags) = (self.flags(), flags.iter());
+        while let Some(flag) = flags.next() {
+            if *flag != "--rules" {
+                all.push((*flag).to_owned());
+                continue;
+            }
+            let number = self.started.fetch_add(1, Ordering::Relaxed);
+            let file = self.file(&format!("rules-{number}.yaml"));
+            std::fs::write(&file, flags.next().context("--rules needs a value")?)?;
+            all.extend(["--config".to_owned(), file.to_str().context("a path of text")?.to_owned()]);
+        }
+        Ok(all)
     }
 
     /// Flags that keep a daemon to this test's namespace and nodes.

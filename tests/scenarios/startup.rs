@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use crate::events::events_of;
 use crate::scenario::{Labels, Scenario, labels};
 
-const ON: [&str; 1] = ["--startup-taint"];
+const ON: [&str; 2] = ["--rules", "startupTaint: {enabled: true}"];
+
+const BRIEF: &str = "startupTaint: {enabled: true, atMost: 2s}";
 
 /// As a kubelet registers that is told to keep pods away.
 fn registered() -> Value {
@@ -87,7 +89,7 @@ pub async fn where_there_is_nothing_to_restore_pods_may_come_at_once(s: &Scenari
 }
 
 pub async fn a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
-    let (_storer, restorer) = (s.storer(&ON)?, s.restorer(&["--startup-taint=2s"])?);
+    let (_storer, restorer) = (s.storer(&ON)?, s.restorer(&["--rules", BRIEF])?);
     let node = s.node("a");
     s.occupy_record(&node).await?;
     s.create_as(&node, registered()).await?;
@@ -99,7 +101,7 @@ pub async fn a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while(s: &
 }
 
 pub async fn another_machine_waits_for_as_long_and_is_not_restored(s: &Scenario) -> Result<()> {
-    let flags = ["--startup-taint=2s", "--fence"];
+    let flags = ["--rules", &format!("{BRIEF}\nidentity: {{fence: true}}")];
     let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     let node = s.node("a");
     let machine = |uuid: &str| json!({"nodeInfo": {"systemUUID": uuid}});
@@ -130,7 +132,7 @@ pub async fn unless_it_is_chosen_the_taint_is_left_alone(s: &Scenario) -> Result
 }
 
 pub async fn nodes_that_nobody_can_tell_apart_wait_for_as_long(s: &Scenario) -> Result<()> {
-    let flags = ["--startup-taint=2s", "--identity", "label:example.com/serial"];
+    let flags = ["--rules", &format!("{BRIEF}\nidentity: {{by: 'label:example.com/serial'}}")];
     let (one, other, nobody) = (s.node("one"), s.node("other"), s.node("nobody"));
     let mut same = registered();
     same["metadata"] = json!({"labels": {"example.com/serial": "s1"}});
@@ -162,7 +164,7 @@ impl Script for Unanswered {
 pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     let proxy = s.proxy(Unanswered(Verb::Get, Some(record_name(&node)))).await?;
-    let flags = ["--startup-taint=2s", "--admin-address", "127.0.0.1:0"];
+    let flags = ["--rules", BRIEF, "--admin-address", "127.0.0.1:0"];
     let (_storer, restorer) = (s.storer(&ON)?, s.daemon_through(&proxy, "restorer", &flags)?);
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
@@ -229,7 +231,7 @@ async fn forbid(
 }
 
 pub async fn labels_that_are_refused_keep_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
-    let flags = ["--startup-taint=2s", "--admin-address", "127.0.0.1:0"];
+    let flags = ["--rules", BRIEF, "--admin-address", "127.0.0.1:0"];
     let (_storer, restorer) = (s.storer(&ON)?, s.restorer(&flags)?);
     let node = s.node("a");
     let kept = labels([("forbidden", "1"), ("pool", "gold")]);

@@ -103,7 +103,7 @@ pub async fn a_departed_node_is_stamped_and_forgotten_after_the_retention(s: &Sc
     let long_ago =
         json!({"metadata": {"annotations": {"label-storage/clock-steady-since": "2020-01-01T00:00:00Z"}}});
     leases.patch(&lease.context("a lease")?, &PatchParams::default(), &Patch::Merge(long_ago)).await?;
-    let _storer = s.storer(&["--cleanup-share", "100%"])?;
+    let _storer = s.storer(&["--rules", "cleanupShare: 100%"])?;
     s.eventually("the record is gone", false, async || Ok(s.config_map(&node).await?.is_some())).await
 }
 

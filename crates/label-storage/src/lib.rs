@@ -20,6 +20,8 @@
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
+#![warn(missing_docs)]
+
 pub mod final_labels;
 #[cfg(test)]
 mod fixtures;

@@ -4,8 +4,7 @@
 //! - [`patterns`]: keys by name, by pattern and in sets; [`selector`]: Nodes by their labels.
 //! - [`conflicts`]: whose word counts; [`identity`]: by what a Node is known again.
 //! - [`mod@never`]: what is not kept, whatever is chosen.
-//! - [`draft`]: what a file and the flags say of all this; [`mod@file`]: such a file; [`amount`]: times and shares, as people write
-//!   them.
+//! - [`mod@file`]: the rules file; [`amount`]: durations and percentages in it.
 //!
 //! What is stored is the storer's decision alone: a restorer that left a label out would mark the Node all the same, and the
 //! storer would take the label for removed. A rule says what is stored from now on, and nothing about what was stored before: what
@@ -14,7 +13,6 @@
 
 pub mod amount;
 pub mod conflicts;
-pub mod draft;
 pub mod file;
 pub mod identity;
 pub mod never;
@@ -26,7 +24,6 @@ use std::time::Duration;
 
 pub use self::amount::Share;
 pub use self::conflicts::{Conflicts, Winner};
-pub use self::draft::Draft;
 pub use self::file::Refused;
 pub use self::identity::{IdentityBy, Trust};
 pub use self::patterns::{Patterns, Selection};

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use label_storage::Rules;
-use label_storage::rules::Draft;
 
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 const VALUES: &str = include_str!("../../../deploy/chart/values.yaml");
@@ -22,7 +21,7 @@ fn examples() -> BTreeMap<&'static str, &'static str> {
 }
 
 fn rules(name: &str, yaml: &str) -> Rules {
-    Draft::from_yaml(yaml).unwrap_or_else(|why| panic!("{name}: {why}")).rules()
+    Rules::from_yaml(yaml).unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
 #[test]

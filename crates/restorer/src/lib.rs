@@ -18,7 +18,6 @@ mod taints;
 
 use std::sync::Arc;
 
-use label_storage::rules::Draft;
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
@@ -54,10 +53,6 @@ impl Daemon for Args {
     type Own = Counts;
 
     const SIGHT: Sight = Sight::WhatIsThere;
-
-    fn draft(&self) -> Draft {
-        self.common.rules.draft()
-    }
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);

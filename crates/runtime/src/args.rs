@@ -1,10 +1,9 @@
 //! The flags that both daemons share, and what follows from them and from the pod they run in.
 
-pub mod rules;
-
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgAction;
@@ -13,7 +12,6 @@ use globset::{Glob, GlobMatcher};
 use label_storage::rules::amount;
 use label_storage::shard;
 
-pub use self::rules::RuleArgs;
 use crate::table::Filed;
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
@@ -79,9 +77,9 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_DRY_RUN")]
     pub dry_run: bool,
 
-    /// What operators choose.
-    #[command(flatten)]
-    pub rules: RuleArgs,
+    /// Read the rules from this YAML file. Both daemons need the same rules [default: the default rules]
+    #[arg(long, env = "LABEL_STORAGE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// How much to log.

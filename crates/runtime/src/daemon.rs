@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use label_storage::rules::Draft;
+use label_storage::Rules;
 
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
@@ -20,7 +20,7 @@ use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::replica::Replica;
-use crate::rulebook::Rulebook;
+use crate::rules_file;
 use crate::shutdown::Shutdown;
 
 /// What one daemon adds to what both share.
@@ -40,9 +40,6 @@ pub trait Daemon: Parser {
 
     /// Which of a Node it has to know.
     const SIGHT: Sight;
-
-    /// What its own flags say about rules.
-    fn draft(&self) -> Draft;
 
     /// Works on one shard until the shutdown.
     async fn run(&self, replica: Replica, own: Arc<Self::Own>);
@@ -71,8 +68,8 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(share) => share,
         Err(error) => return fail(USAGE, &format!("error: {error}")),
     };
-    let rulebook = match Rulebook::open(daemon.common().rules.config.clone(), daemon.draft()) {
-        Ok(rulebook) => rulebook,
+    let rules = match rules_file::load(daemon.common().config.as_deref()) {
+        Ok(rules) => Arc::new(rules),
         Err(error) => return fail(USAGE, &format!("error: {error:#}")),
     };
     let levels = match logging::init(daemon.common().log_level, daemon.common().log_format) {
@@ -84,7 +81,7 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
     let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels, rulebook));
+    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels, rules));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
@@ -109,11 +106,11 @@ async fn start<D: Daemon>(
     surroundings: &Surroundings,
     name: &str,
     levels: Levels,
-    rulebook: Rulebook,
+    rules: Arc<Rules>,
 ) -> anyhow::Result<Ended> {
     let shutdown = Shutdown::on_signals()?;
     tokio::select! {
-        ended = prepare_and_run(daemon, share, surroundings, name, levels, rulebook, &shutdown) => ended.map(|()| Ended::Orderly),
+        ended = prepare_and_run(daemon, share, surroundings, name, levels, rules, &shutdown) => ended.map(|()| Ended::Orderly),
         () = shutdown.aborted() => Ok(Ended::Aborted),
     }
 }
@@ -124,7 +121,7 @@ async fn prepare_and_run<D: Daemon>(
     surroundings: &Surroundings,
     name: &str,
     levels: Levels,
-    rulebook: Rulebook,
+    rules: Arc<Rules>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
     let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
@@ -158,7 +155,7 @@ async fn prepare_and_run<D: Daemon>(
         namespace,
         server = cluster.url,
         dry_run = daemon.common().dry_run,
-        rules = %rulebook.current(),
+        %rules,
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
@@ -172,35 +169,13 @@ async fn prepare_and_run<D: Daemon>(
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
         let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
         let events = events.clone();
-        Replica {
-            clock,
-            metrics,
-            health,
-            events,
-            ..Replica::new(common, share, client, &namespace, shutdown)
-        }
+        let replica = Replica::new(common, share, client, &namespace, shutdown);
+        Replica { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::SIGHT)
     };
-    let work = async |replica: Replica| {
-        let mut changes = rulebook.changes();
-        while !replica.shutdown.is_requested() {
-            let rules = Arc::clone(&changes.borrow_and_update());
-            // New rules are for a new engine, which goes on where this one ends.
-            let round = replica.under(rules, D::SIGHT);
-            let shutdown = round.shutdown.clone();
-            let mut working = std::pin::pin!(daemon.run(round, Arc::clone(&own)));
-            tokio::select! {
-                () = &mut working => (),
-                Ok(()) = changes.changed() => {
-                    shutdown.request();
-                    working.await;
-                }
-            }
-        }
-    };
-    let following = rulebook.follow(&metrics, shutdown);
+    let work = async |replica: Replica| daemon.run(replica, Arc::clone(&own)).await;
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
-        tokio::join!(work(replica(share, shutdown.clone())), following);
+        work(replica(share, shutdown.clone())).await;
     } else {
         let house = House {
             replica: &replica,
@@ -212,7 +187,7 @@ async fn prepare_and_run<D: Daemon>(
             retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
-            retention: &|| rulebook.current().retention,
+            retention: rules.retention,
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&health),
             shutdown: shutdown.clone(),
@@ -222,7 +197,7 @@ async fn prepare_and_run<D: Daemon>(
             shutdown.requested().await;
             health.ending();
         };
-        tokio::join!(working, ending, following);
+        tokio::join!(working, ending);
     }
     if let Some(office) = office {
         office.close().await;

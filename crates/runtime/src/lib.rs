@@ -8,8 +8,8 @@
 //!                  └───────────────────────────────┘
 //! ```
 //!
-//! - [`args`]: the flags that both share, and what follows from them and from the pod they run in; [`rulebook`]: what operators
-//!   choose, by flags and by a file that may change.
+//! - [`args`]: the flags that both share, and what follows from them and from the pod they run in; [`rules_file`]: what operators
+//!   choose.
 //! - [`client`]: a client without hidden retries; [`call`]: a time limit around each call, and what its failure means.
 //! - [`source`]: lists and watches as streams; `observer`: the tasks that read them; `sweep`: when they do.
 //! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
@@ -50,7 +50,7 @@ pub mod queue;
 pub mod records;
 mod replica;
 mod requests;
-pub mod rulebook;
+pub mod rules_file;
 pub mod shutdown;
 pub mod source;
 mod sweep;

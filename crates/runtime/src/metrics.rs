@@ -101,10 +101,6 @@ pub struct Metrics {
     list_items: Family<One, Gauge>,
     /// Kubernetes Events, by reason and by what became of them.
     pub(crate) events: Family<[(&'static str, &'static str); 2], Counter>,
-    /// Changes of the file with rules, by what became of them.
-    pub(crate) rules_reloads: Family<One, Counter>,
-    /// Whether the file as it is can't be used.
-    pub(crate) rules_refused: Gauge,
     /// How the Nodes stand.
     pub census: Arc<Census>,
 }
@@ -162,11 +158,6 @@ impl Metrics {
         }
     }
 
-    /// The file with rules was read: `accepted` or `refused`.
-    pub(crate) fn rules_read(&self, outcome: &'static str) {
-        self.rules_reloads.get_or_create(&[("outcome", outcome)]).inc();
-    }
-
     /// A watch has to be opened again, other than because its time was up.
     pub(crate) fn watch_broke(&self, kind: source::Kind) {
         self.watch_restarts.get_or_create(&[("resource", kind.resource())]).inc();
@@ -187,9 +178,6 @@ impl Metrics {
         }
         for outcome in ["written", "summarised", "failed"] {
             let _ = self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]);
-        }
-        for outcome in ["accepted", "refused"] {
-            let _ = self.rules_reloads.get_or_create(&[("outcome", outcome)]);
         }
         let constant = |value: u32| {
             let gauge = Gauge::<i64>::default();
@@ -218,16 +206,6 @@ impl Metrics {
             "lease_errors",
             "Calls for leases that failed, other than by somebody else being quicker",
             self.lease_errors.clone(),
-        );
-        registry.register(
-            "rules_reloads",
-            "Changes of the file with rules, by what became of them",
-            self.rules_reloads.clone(),
-        );
-        registry.register(
-            "rules_refused",
-            "Whether the file with rules can't be used as it is, so that earlier rules are in force: 1 or 0",
-            self.rules_refused.clone(),
         );
         self.register_work(registry);
         self.register_reading(registry);

@@ -64,8 +64,8 @@ pub(crate) struct House<'a> {
     /// Whether what happens to Nodes meanwhile is to be caught up with.
     pub(crate) resumes: bool,
     pub(crate) clock: Arc<Clock>,
-    /// For how long records of Nodes that are gone are kept, by the rules that are in force.
-    pub(crate) retention: &'a dyn Fn() -> Duration,
+    /// For how long records of Nodes that are gone are kept.
+    pub(crate) retention: Duration,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) shutdown: Shutdown,
@@ -274,7 +274,7 @@ impl<'a> Keeper<'a> {
         let last =
             self.all.values().filter_map(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
         if let Some((renewed_at, steady_since)) = last.max() {
-            self.house.clock.go_on(renewed_at, steady_since, (self.house.retention)());
+            self.house.clock.go_on(renewed_at, steady_since, self.house.retention);
         }
     }
 
@@ -347,7 +347,7 @@ impl<'a> Keeper<'a> {
         let stamps =
             self.all.get(shard).and_then(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
         if let Some((renewed_at, steady_since)) = stamps {
-            self.house.clock.take_over(renewed_at, steady_since, (self.house.retention)());
+            self.house.clock.take_over(renewed_at, steady_since, self.house.retention);
         }
         let former = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
         let resume = if self.house.resumes { lease::positions(&self.all, shard) } else { Vec::new() };

@@ -76,28 +76,18 @@ impl Replica {
         }
     }
 
-    /// The same by these rules, for a daemon that sees so much of Nodes, until it or this one ends. It goes on from where this one
-    /// is by now.
-    pub fn under(&self, rules: Arc<Rules>, sight: Sight) -> Self {
-        let (client, namespace) = (self.nodes.api().clone().into_client(), self.records.namespace());
+    /// The same with these rules, for a daemon that sees this much of a Node.
+    pub fn with_rules(self, rules: Arc<Rules>, sight: Sight) -> Self {
+        let (client, namespace) =
+            (self.nodes.api().clone().into_client(), self.records.namespace().to_owned());
         let eyes = Eyes { rules, sight };
         let node_source = Arc::new(Source::nodes(client.clone()).seen_by(eyes.clone()));
         Self {
             rules: Arc::clone(&eyes.rules),
-            args: self.args.clone(),
-            share: self.share.clone(),
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
-            records: Records::new(client.clone(), namespace),
-            shutdown: self.shutdown.for_a_part(),
-            clock: Arc::clone(&self.clock),
-            events: self.events.clone(),
-            metrics: Arc::clone(&self.metrics),
-            health: Arc::clone(&self.health),
-            tenure: self.tenure.clone(),
-            resume: self.position.get().map_or_else(|| self.resume.clone(), |position| vec![position]),
-            position: Arc::clone(&self.position),
             node_source,
-            record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
+            record_source: Arc::new(Source::records(client, &namespace).seen_by(eyes)),
+            ..self
         }
     }
 

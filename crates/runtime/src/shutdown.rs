@@ -39,11 +39,6 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// One for a part of the work: it ends with the whole, or before it.
-    pub(crate) fn for_a_part(&self) -> Self {
-        Self { stop: self.stop.child_token(), abort: self.abort.clone() }
-    }
-
     /// Asks for an end, as the first signal does.
     pub fn request(&self) {
         self.stop.cancel();

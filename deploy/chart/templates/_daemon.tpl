@@ -28,10 +28,12 @@ spec:
         {{- with $root.Values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with $root.Values.podAnnotations }}
       annotations:
+        # The daemons read their rules at start: a change rolls the pods.
+        checksum/rules: {{ toYaml $root.Values.rules | sha256sum }}
+        {{- with $root.Values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- end }}
     spec:
       serviceAccountName: {{ .daemon }}
       automountServiceAccountToken: true
@@ -91,7 +93,6 @@ spec:
             - --log-format={{ $root.Values.log.format }}
             - --log-level={{ $root.Values.log.level }}
             - --events={{ $root.Values.events }}
-            # Read again when it changes: there is no need to restart a pod for that.
             - --config=/etc/label-storage/rules.yaml
             {{- with $values.extraArgs }}
             {{- toYaml . | nindent 12 }}

@@ -93,6 +93,14 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let start = json!({"key": "label-storage/restoring", "operator": "Exists"});
     assert_eq!(*tolerations, json!([{"operator": "Exists"}, start]));
 
+    // Other rules roll the pods.
+    let checksum = |documents: &[Value]| {
+        let set = of_kind(documents, "StatefulSet").next().cloned().unwrap_or_default();
+        set["spec"]["template"]["metadata"]["annotations"]["checksum/rules"].clone()
+    };
+    assert!(checksum(&documents).is_string());
+    assert_ne!(checksum(&documents), checksum(&rendered(s, &[])?));
+
     // Off means off, and what is not known is refused.
     let off = [
         "--set=admissionPolicies.enabled=false,networkPolicy.enabled=false,flowControl.enabled=false",
@@ -125,7 +133,6 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "metrics.monitor=podmonitor",
         "excludeLabels={machine-facts}",
         "rules=null",
-        "storer.extraArgs={--retention=1m}",
         "rules.labels={pool}",
         "rules.label.include={pool}",
         "rules.annotations.include={a b}",

@@ -95,8 +95,7 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
             assert_eq!(container[probe]["httpGet"], get, "{name}");
         }
         assert_eq!(container["ports"][0]["name"], "admin", "{name}");
-        // The rules as a folder, which the kubelet brings up to date, and no file of it; and the token, asked for by the pod itself:
-        // its account does not hand it out.
+        // The rules, and the token, which the pod asks for itself: its account does not hand it out.
         let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
         let paths: Vec<_> = mounts.iter().map(|mount| &mount["mountPath"]).collect();
         assert_eq!(paths, ["/etc/label-storage", "/var/run/secrets/kubernetes.io/serviceaccount"], "{name}");
@@ -104,8 +103,8 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
         let volumes = spec["volumes"].as_array().into_iter().flatten();
         let rules: Vec<_> = volumes.filter(|volume| volume["name"] == "rules").collect();
         assert_eq!(rules[0]["configMap"]["name"], "label-storage-rules", "{name}");
-        // A change of rules is no reason to replace a pod.
-        assert!(pod["metadata"]["annotations"].is_null(), "{name}");
+        // A change of rules replaces the pod.
+        assert!(pod["metadata"]["annotations"]["checksum/rules"].is_string(), "{name}");
         assert!(container["resources"]["requests"]["memory"].is_string(), "{name}");
     }
 

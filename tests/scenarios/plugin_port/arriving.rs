@@ -34,7 +34,7 @@ pub async fn somebody_elses_config_map_in_the_way_is_found_before_anything_is_wr
 pub async fn a_node_that_is_there_under_another_name_is_there(s: &Scenario) -> Result<()> {
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {by: systemUUID}\n")?;
-    let (uuid, by) = ("4c4c4544-0042-4410-8058-b4c04f564c31", ["--identity", "systemUUID"]);
+    let (uuid, by) = ("4c4c4544-0042-4410-8058-b4c04f564c31", ["--rules", "identity: {by: systemUUID}"]);
     let (old, new) = (s.node("old"), s.node("new"));
     let node = json!({"metadata": {"labels": {"own": "1"}}, "status": {"nodeInfo": {"systemUUID": uuid}}});
     s.create_as(&new, node).await?;

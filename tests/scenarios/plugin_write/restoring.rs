@@ -101,7 +101,7 @@ pub async fn a_fence_is_passed_only_where_a_person_says_so(s: &Scenario) -> Resu
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {fence: true}\n")?;
     let rules = rules.to_str().expect("a path");
-    let (_storer, restorer) = (s.storer(&["--fence"])?, s.restorer(&["--fence"])?);
+    let (_storer, restorer) = (s.storer(&["--config", rules])?, s.restorer(&["--config", rules])?);
     let (node, m1, m2) =
         (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31", "4c4c4544-0002-4410-8058-b4c04f564c32");
     s.create_as(&node, on(m1, json!({"pool": "gold"}))).await?;
@@ -117,7 +117,7 @@ pub async fn a_fence_is_passed_only_where_a_person_says_so(s: &Scenario) -> Resu
 }
 
 pub async fn all_that_is_stored_can_be_given_over_what_a_node_has(s: &Scenario) -> Result<()> {
-    let flags = ["--include-annotations", "note", "--include-taints", "dedicated"];
+    let flags = ["--rules", "{annotations: {include: [note]}, taints: {include: [dedicated]}}"];
     let (node, storer) = (s.node("a"), s.storer(&flags)?);
     let of = |what: &str| {
         let taint = json!({"key": "dedicated", "value": what, "effect": "NoSchedule"});

@@ -78,7 +78,7 @@ pub async fn where_there_is_nothing_to_go_back_to_it_is_said(s: &Scenario) -> Re
 pub async fn what_a_version_could_not_tell_of_is_left_alone(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     // A version by rules that keep some labels and nothing else.
-    let storer = s.storer(&["--exclude-labels", "zone,rack"])?;
+    let storer = s.storer(&["--rules", "labels: {exclude: [zone, rack]}"])?;
     let content = json!({
         "metadata": {"labels": {"pool": "gold", "zone": "a", "rack": "1"}, "annotations": {"example.com/owner": "me"}},
         "spec": {"unschedulable": true, "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]},
@@ -89,8 +89,10 @@ pub async fn what_a_version_could_not_tell_of_is_left_alone(s: &Scenario) -> Res
     s.eventually_stored(&node, labels([("pool", "silver")])).await?;
     drop(storer);
     // All of it is kept, and then the rules have no more of the zone.
-    let all =
-        ["--include-annotations", "example.com/*", "--include-taints", "*", "--cordon", "--history", "9"];
+    let all = [
+        "--rules",
+        "{annotations: {include: [example.com/*]}, taints: {include: ['*']}, cordon: true, history: 9}",
+    ];
     let storer = s.storer(&all)?;
     let kept = labels([
         ("pool", "silver"),

@@ -100,7 +100,7 @@ pub async fn a_machine_that_has_never_been_there_gets_what_is_set_for_it(s: &Sce
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {by: systemUUID}\n")?;
     let rules = rules.to_str().context("a path")?;
-    let (uuid, by) = ("4c4c4544-0042-4410-8058-b4c04f564c31", ["--identity", "systemUUID"]);
+    let (uuid, by) = ("4c4c4544-0042-4410-8058-b4c04f564c31", ["--rules", "identity: {by: systemUUID}"]);
     let _daemons = (s.storer(&by)?, s.restorer(&by)?);
     let (node, other) = (s.node("a"), s.node("b"));
     let set = ["set", node.as_str(), "pool=gold", "--yes", "--config", rules];

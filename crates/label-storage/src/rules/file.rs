@@ -1,4 +1,4 @@
-//! Rules as they are written in a file, and what is wrong with such a file: with the line, so that who wrote it need not search.
+//! The rules file, in YAML. An error names the line.
 
 mod complaint;
 
@@ -10,11 +10,10 @@ use serde_saphyr::Spanned;
 pub use self::complaint::Refused;
 use super::amount;
 use super::conflicts::Winner;
-use super::draft::{Choice, Draft};
 use super::patterns::{Kind, Patterns};
-use super::{Conflicts, Selector};
+use super::{Conflicts, Rules, Selection, Selector};
 
-/// The file, as YAML has it. What people write is read as text, with its place, and looked at afterwards.
+/// Scalars are read as text with their position, so that an error can name the line.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
@@ -69,32 +68,32 @@ struct StartupTaint {
     at_most: Option<Text>,
 }
 
-impl Draft {
-    /// Reads a file. An empty one says nothing, which is no mistake.
+impl Rules {
+    /// Reads a rules file. Fields that it leaves out have their defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Refused> {
         // A selector that begins with an exclamation mark would be a tag, and its value nothing at all.
         let options = serde_saphyr::options! { with_snippet: false, reject_unsupported_tags: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)?;
-        let file = file.unwrap_or_default();
+        let (file, default) = (file.unwrap_or_default(), Self::default());
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
         let startup_taint = file.startup_taint.unwrap_or_default();
+        let at_most = read(startup_taint.at_most, amount::startup_taint)?.unwrap_or(Self::STARTUP_TAINT);
         Ok(Self {
-            labels: choice(Kind::Label, file.labels)?,
-            annotations: choice(Kind::Annotation, file.annotations)?,
-            taints: choice(Kind::Taint, file.taints)?,
-            cordon: file.cordon,
-            selector: read(nodes.selector, Selector::from_str)?,
-            opt_in: nodes.opt_in,
-            conflicts: file.conflicts.map(conflicts).transpose()?,
-            identity: read(identity.by, str::parse)?,
-            fence: identity.fence,
-            trust: read(identity.trust_labels, str::parse)?,
-            has_startup_taint: startup_taint.enabled,
-            startup_taint: read(startup_taint.at_most, amount::startup_taint)?,
-            retention: read(file.retention, amount::retention)?,
-            cleanup_share: read(file.cleanup_share, str::parse)?,
-            history: read(file.history, amount::history)?,
+            labels: selection(Kind::Label, file.labels, default.labels)?,
+            annotations: selection(Kind::Annotation, file.annotations, default.annotations)?,
+            taints: selection(Kind::Taint, file.taints, default.taints)?,
+            cordon: file.cordon.unwrap_or(default.cordon),
+            selector: read(nodes.selector, Selector::from_str)?.unwrap_or(default.selector),
+            opt_in: nodes.opt_in.unwrap_or(default.opt_in),
+            conflicts: file.conflicts.map(conflicts).transpose()?.unwrap_or(default.conflicts),
+            identity: read(identity.by, str::parse)?.unwrap_or(default.identity),
+            fence: identity.fence.unwrap_or(default.fence),
+            trust: read(identity.trust_labels, str::parse)?.unwrap_or(default.trust),
+            startup_taint: startup_taint.enabled.unwrap_or_default().then_some(at_most),
+            retention: read(file.retention, amount::retention)?.unwrap_or(default.retention),
+            cleanup_share: read(file.cleanup_share, str::parse)?.unwrap_or(default.cleanup_share),
+            history: read(file.history, amount::history)?.unwrap_or(default.history),
         })
     }
 }
@@ -106,12 +105,11 @@ fn read<T, E: ToString>(
     text.map(|text| how(&text.value).map_err(|error| Refused::at(text.referenced, error))).transpose()
 }
 
-fn choice(kind: Kind, keys: Option<Keys>) -> Result<Choice, Refused> {
+fn selection(kind: Kind, keys: Option<Keys>, default: Selection) -> Result<Selection, Refused> {
     let Keys { include, exclude } = keys.unwrap_or_default();
-    Ok(Choice {
-        include: include.map(|list| patterns(list, |word| Patterns::included(kind, [word]))).transpose()?,
-        exclude: exclude.map(|list| patterns(list, |word| Patterns::of(kind, [word]))).transpose()?,
-    })
+    let include = include.map(|list| patterns(list, |word| Patterns::included(kind, [word]))).transpose()?;
+    let exclude = exclude.map(|list| patterns(list, |word| Patterns::of(kind, [word]))).transpose()?;
+    Ok(Selection { include: include.unwrap_or(default.include), exclude: exclude.unwrap_or(default.exclude) })
 }
 
 /// Reads them one by one: each has its line.

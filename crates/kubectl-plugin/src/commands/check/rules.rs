@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use label_storage::rules::Draft;
+use label_storage::Rules;
+use label_storage_runtime::rules_file;
 
 use super::{Checked, Finding, Judged, Look, why};
 use crate::advice::quoted;
@@ -13,14 +14,13 @@ pub(super) async fn check(look: &Look, global: &Global) -> (Judged, Checked) {
     let (name, file) = RULES;
     let checked = |summary: String, findings| Checked::new("rules", summary, findings);
     if let Some(path) = &global.config {
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        let draft = text.and_then(|text| Draft::from_yaml(&text).map_err(|error| error.to_string()));
+        let rules = rules_file::load(Some(path));
         let path = path.display().to_string();
-        return match draft {
-            Ok(draft) => (Some(draft.rules()), checked(format!("{path} can be used"), Vec::new())),
+        return match rules {
+            Ok(rules) => (Some(rules), checked(format!("{path} can be used"), Vec::new())),
             Err(error) => {
                 let edit = format!("\"${{EDITOR:-vi}}\" {}", quoted(&path));
-                (None, checked(String::new(), vec![Finding::error(format!("{path}: {error}")).mend(edit)]))
+                (None, checked(String::new(), vec![Finding::error(error.to_string()).mend(edit)]))
             }
         };
     }
@@ -30,8 +30,9 @@ pub(super) async fn check(look: &Look, global: &Global) -> (Judged, Checked) {
     let (rules, finding) = match config_maps.get_opt(name).await {
         Err(error) => (None, Some(Finding::unknown("by which rules the daemons work", why(&error)))),
         Ok(None) => {
-            let message =
-                format!("there is no ConfigMap {name}: the daemons' own flags hold, or the usual rules");
+            let message = format!(
+                "there is no ConfigMap {name}: the default rules apply, unless the daemons read another file"
+            );
             (None, Some(Finding::note(message)))
         }
         Ok(Some(config_map)) => match config_map.data.as_ref().and_then(|data| data.get(file)) {
@@ -41,11 +42,11 @@ pub(super) async fn check(look: &Look, global: &Global) -> (Judged, Checked) {
                 );
                 (None, Some(Finding::error(message).mend(edit)))
             }
-            Some(text) => match Draft::from_yaml(text) {
-                Ok(draft) => (Some(draft.rules()), None),
+            Some(text) => match Rules::from_yaml(text) {
+                Ok(rules) => (Some(rules), None),
                 Err(error) => {
                     let message = format!(
-                        "{file} in ConfigMap {name} is refused: {error}. Daemons that run go on with what they had, one that starts does not"
+                        "{file} in ConfigMap {name} is refused: {error}. A daemon that starts with it does not start"
                     );
                     (None, Some(Finding::error(message).mend(edit)))
                 }

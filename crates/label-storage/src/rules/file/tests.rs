@@ -3,8 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::patterns::Selection;
-use crate::rules::{IdentityBy, Rules, Share, Trust};
+use crate::rules::{IdentityBy, Share, Trust};
 
 /// All that a file can say, with its defaults.
 const DEFAULTS: &str = r#"
@@ -21,8 +20,8 @@ cleanupShare: 10%
 history: 3
 "#;
 
-fn draft(text: &str) -> Draft {
-    Draft::from_yaml(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
+fn rules(text: &str) -> Rules {
+    Rules::from_yaml(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
 }
 
 fn patterns(text: &str) -> Patterns {
@@ -34,14 +33,13 @@ fn a_file_that_says_nothing_changes_nothing() {
     for text in
         ["", "\n\n", "# nothing yet\n", "---\n", "{}", "~", "labels:\nnodes:\n  selector:\nretention:\n"]
     {
-        assert_eq!(draft(text), Draft::default(), "{text:?}");
+        assert_eq!(rules(text), Rules::default(), "{text:?}");
     }
-    assert_eq!(Draft::default().rules(), Rules::default());
 }
 
 #[test]
 fn what_is_documented_as_default_is_the_default() {
-    assert_eq!(draft(DEFAULTS).rules(), Rules::default());
+    assert_eq!(rules(DEFAULTS), Rules::default());
 }
 
 #[test]
@@ -84,20 +82,7 @@ history: 20
         cleanup_share: "2.5%".parse().expect("a share"),
         history: 20,
     };
-    assert_eq!(draft(text).rules(), expected);
-}
-
-#[test]
-fn flags_win_over_the_file_one_by_one() {
-    let file = draft(
-        "labels: {include: [a], exclude: [b]}\nretention: 1h\nidentity: {fence: true}\nstartupTaint: {enabled: true, atMost: 5m}\n",
-    );
-    let flags = draft("labels: {exclude: []}\nidentity: {fence: false}\nstartupTaint: {atMost: 1m}\n");
-    let rules = file.clone().under(flags).rules();
-    let expected = "labels: {include: [a]}\nretention: 1h\nstartupTaint: {enabled: true, atMost: 1m}\n";
-    assert_eq!(rules, draft(expected).rules());
-    assert_eq!(file.clone().under(Draft::default()), file);
-    assert_eq!(Draft::default().under(file.clone()), file);
+    assert_eq!(rules(text), expected);
 }
 
 #[test]
@@ -215,7 +200,7 @@ fn what_is_wrong_is_said_with_its_line() {
             "line 4: this is no YAML: while parsing a block mapping, did not find expected key".to_owned(),
         ),
     ] {
-        assert_eq!(Draft::from_yaml(text).map_err(|refused| refused.to_string()), Err(refused), "{text}");
+        assert_eq!(Rules::from_yaml(text).map_err(|refused| refused.to_string()), Err(refused), "{text}");
     }
 }
 
@@ -233,7 +218,7 @@ fn a_file_that_was_made_to_do_harm_is_only_refused() {
         format!("labels: {{include: ['{}']}}", "*a".repeat(1 << 17)),
         format!("{}: 1", "k".repeat(1 << 18)),
     ] {
-        let refused = Draft::from_yaml(&text).expect_err("no rules").to_string();
+        let refused = Rules::from_yaml(&text).expect_err("no rules").to_string();
         assert!(refused.len() < 4000, "{refused}");
     }
 }
@@ -264,7 +249,7 @@ fn rules_are_told_in_a_line_of_what_is_not_the_default() {
         // What YAML would take for something else.
         ("labels: {include: ['null', '1', 'true', 'no']}", "{labels: {include: ['1', no, 'null', true]}}"),
     ] {
-        assert_eq!(draft(text).rules().to_string(), told);
+        assert_eq!(rules(text).to_string(), told);
     }
 }
 
@@ -353,14 +338,14 @@ proptest! {
     fn what_rules_tell_of_themselves_is_read_as_the_same_rules(rules in some_rules()) {
         let told = rules.to_string();
         prop_assert_eq!(told.lines().count(), 1);
-        let read = Draft::from_yaml(&told);
-        prop_assert_eq!(read.map(Draft::rules), Ok(rules), "{}", told);
+        let read = Rules::from_yaml(&told);
+        prop_assert_eq!(read, Ok(rules), "{}", told);
     }
 
     #[test]
     fn no_text_at_all_makes_the_reader_panic(text in any::<String>(), nearly in nearly_a_file()) {
         for text in [&text, &nearly] {
-            if let Err(refused) = Draft::from_yaml(text) {
+            if let Err(refused) = Rules::from_yaml(text) {
                 let lines = text.lines().count().max(1) as u64 + 1;
                 prop_assert!(refused.line.is_none_or(|line| line <= lines), "{}: {}", text, refused);
                 prop_assert!(!refused.reason.is_empty());

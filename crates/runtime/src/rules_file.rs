@@ -1,0 +1,82 @@
+//! Reads the rules file at start.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use label_storage::Rules;
+use label_storage::rules::Refused;
+
+/// A ConfigMap can't hold more.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A rules file that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("can't read the rules in {}: {source}", .file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("{}: {why}", .file.display())]
+    Refused { file: PathBuf, why: Refused },
+}
+
+/// Reads the rules in `file`. Without a file, the defaults apply.
+pub fn load(file: Option<&Path>) -> Result<Rules, Error> {
+    let Some(file) = file else { return Ok(Rules::default()) };
+    let bytes = read(file).map_err(|source| Error::Unreadable { file: file.to_owned(), source })?;
+    parse(&bytes).map_err(|why| Error::Refused { file: file.to_owned(), why })
+}
+
+/// Reads one byte more than is allowed at most, so that `parse` notices a file that is too large.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8]) -> Result<Rules, Refused> {
+    if bytes.len() as u64 > MAX_BYTES {
+        let reason = "there is more than 1 MiB in it: rules are a few lines".to_owned();
+        return Err(Refused { line: None, reason });
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Rules::from_yaml(text),
+        Err(error) => {
+            let before = &bytes[..error.valid_up_to()];
+            let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+            Err(Refused { line: Some(line), reason: "this is no text: write it in UTF-8".to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_file_the_defaults_apply() {
+        assert_eq!(load(None).expect("no file, no mistake"), Rules::default());
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_used_is_no_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("rules");
+        let error = |file: &Path| load(Some(file)).expect_err("refused").to_string();
+        let name = file.display();
+        assert!(error(&file).starts_with(&format!("can't read the rules in {name}: No such file")));
+        assert!(error(folder.path()).contains("s a directory"));
+        for (text, refused) in [
+            (
+                &b"cordon: true\nretention: soon\n"[..],
+                "line 2: give a time of at least 1m, such as 30d, or forever",
+            ),
+            (b"cordon: true\n# caf\xe9\n", "line 2: this is no text: write it in UTF-8"),
+            (&[b'#'; (1 << 20) + 1], "there is more than 1 MiB in it: rules are a few lines"),
+        ] {
+            std::fs::write(&file, text).expect("a file");
+            assert_eq!(error(&file), format!("{name}: {refused}"));
+        }
+        std::fs::write(&file, [b'#'; 1 << 20]).expect("a file");
+        assert!(load(Some(&file)).is_ok());
+    }
+}
