@@ -4,16 +4,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use http::Request;
+use http::{Request, Response};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use label_storage_runtime::args::Surroundings;
 use label_storage_runtime::rules_file;
+use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::shutdown::Shutdown;
 use label_storage_runtime::{Daemon, Replica};
 use tower::BoxError;
 use tower::buffer::BufferLayer;
 use tower::filter::AsyncFilterLayer;
+use tower::util::MapResponseLayer;
 
 use crate::scenario::Scenario;
 
@@ -79,7 +81,7 @@ impl Interference {
         if fits { state.event.take() } else { None }
     }
 
-    async fn client(&self, s: &Scenario) -> Result<Client> {
+    async fn client(&self, s: &Scenario, clock: &Arc<ServerClock>) -> Result<Client> {
         let mut config = sandbox::client_config(s.sandbox.kubeconfig()).await?;
         config.default_retry = false;
         let this = self.clone();
@@ -92,8 +94,13 @@ impl Interference {
                 Ok::<_, BoxError>(request)
             }
         };
-        let builder = ClientBuilder::try_from(config)?.with_layer(&BufferLayer::new(64));
-        Ok(builder.with_layer(&AsyncFilterLayer::new(filter)).build())
+        let clock = Arc::clone(clock);
+        let read_date = move |response: Response<_>| {
+            clock.read(&response);
+            response
+        };
+        let builder = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(read_date));
+        Ok(builder.with_layer(&BufferLayer::new(64)).with_layer(&AsyncFilterLayer::new(filter)).build())
     }
 }
 
@@ -113,23 +120,24 @@ pub async fn alongside_with<D: Daemon>(
     interference: &Interference,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
-    alongside_replica::<D>(s, flags, interference, |replica| replica, test).await
+    alongside_with_clock::<D>(s, flags, interference, Arc::default(), test).await
 }
 
-/// The same, with a replica that was changed like this.
-pub async fn alongside_replica<D: Daemon>(
+/// The same, on a machine with this clock.
+pub async fn alongside_with_clock<D: Daemon>(
     s: &Scenario,
     flags: &[&str],
     interference: &Interference,
-    change: impl FnOnce(Replica) -> Replica,
+    clock: Arc<ServerClock>,
     test: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
     let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.with_flags(flags)?));
     let share = daemon.common().share(&Surroundings::default())?;
-    let (client, shutdown) = (interference.client(s).await?, Shutdown::default());
+    let (client, shutdown) = (interference.client(s, &clock).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
-    let replica =
-        change(replica.with_rules(Arc::new(rules_file::load(daemon.common().config.as_deref())?), D::SIGHT));
+    let rules = rules_file::load(daemon.common().config.as_deref())?;
+    let mut replica = replica.with_rules(Arc::new(rules), D::SIGHT);
+    replica.clock = clock;
     let test = async {
         let result = test().await;
         shutdown.request();

@@ -177,7 +177,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             an_ignored_node_is_neither_stored_nor_restored
             only_selected_nodes_get_a_record_and_it_follows_them
             where_nodes_have_to_ask_only_those_that_do_get_a_record
-            while_rules_change_nothing_is_lost
             narrowed_while_a_node_is_away_rules_lose_nothing_of_it
             an_ignored_node_is_not_said_to_be_gone;
         conflicts:
@@ -234,6 +233,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     trials! {
         control_planes.bare, [Mode::Watching];
         choosing:
+            while_rules_change_nothing_is_lost
             the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_the_one_before;
         conflicts:
             a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored;

@@ -5,15 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
-use label_storage_runtime::clock::Clock;
-use label_storage_runtime::{Daemon, Replica};
+use label_storage_runtime::Daemon;
+use label_storage_runtime::server_clock::ServerClock;
 use sandbox::process::Signal;
 use serde_json::json;
 
-use crate::interference::{Interference, alongside, alongside_replica};
+use crate::interference::{Interference, alongside, alongside_with_clock};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_node_that_existed_before_the_daemons_is_stored(s: &Scenario) -> Result<()> {
@@ -95,14 +92,8 @@ pub async fn a_departed_node_is_stamped_and_forgotten_after_the_retention(s: &Sc
         json!({"metadata": {"annotations": {"label-storage/departed-at": "2020-01-01T00:00:00Z"}}}),
     )
     .await?;
-    // A retention counts from when a replica has first trusted its clock: that was long ago.
     storer.process.signal(Signal::TERM)?;
     storer.exit().await?;
-    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
-    let lease = leases.list(&ListParams::default()).await?.items.pop().and_then(|lease| lease.metadata.name);
-    let long_ago =
-        json!({"metadata": {"annotations": {"label-storage/clock-steady-since": "2020-01-01T00:00:00Z"}}});
-    leases.patch(&lease.context("a lease")?, &PatchParams::default(), &Patch::Merge(long_ago)).await?;
     let _storer = s.storer(&["--rules", "cleanupShare: 100%"])?;
     s.eventually("the record is gone", false, async || Ok(s.config_map(&node).await?.is_some())).await
 }
@@ -120,11 +111,8 @@ pub async fn a_clock_that_jumps_by_a_year_deletes_nothing(s: &Scenario) -> Resul
     for node in [&away, &emptied] {
         s.create(node, kept.clone()).await?;
     }
-    let with_clock = |mut replica: Replica| {
-        replica.clock = Arc::new(Clock::new(jumping));
-        replica
-    };
-    alongside_replica::<storer::Args>(s, &[], &Interference::none(), with_clock, async || {
+    let (clock, rules) = (Arc::new(ServerClock::new(jumping)), ["--rules", "cleanupShare: 100%"]);
+    alongside_with_clock::<storer::Args>(s, &rules, &Interference::none(), clock, async || {
         for node in [&away, &emptied] {
             s.eventually_stored(node, kept.clone()).await?;
         }

@@ -99,7 +99,7 @@ pub enum Command {
     Import(import::Args),
     /// Whether the installation is sound
     ///
-    /// Looks at versions and flags of the daemons, their rights, admission policies, rules, leases, clocks, and what is in the way of
+    /// Looks at versions and flags of the daemons, their rights, admission policies, rules, leases, and what is in the way of
     /// records; and at your own rights. Each finding comes with the command that mends it, or shows more. What may not be looked at is
     /// said to be unknown. Exits with 3 where there are errors or warnings.
     Check(check::Args),

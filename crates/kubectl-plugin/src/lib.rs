@@ -27,6 +27,7 @@ pub mod manual;
 mod outlook;
 mod output;
 mod progress;
+mod server_time;
 mod whereabouts;
 mod write;
 

@@ -96,7 +96,6 @@ pub(crate) mod tests {
             holder: holder.map(str::to_owned),
             home: Some(0),
             position: None,
-            steady_since: None,
             renewed_at: Timestamp::from_second(renewed_at).ok(),
         };
         Held {

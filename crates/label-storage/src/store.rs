@@ -72,9 +72,6 @@ pub struct Circumstances {
     pub unchanged_for: Duration,
     /// For how long the record of a Node that is gone is kept.
     pub retention: Duration,
-    /// Since when the time of day is known to go right. What it showed before may be a year off, so no retention counts
-    /// from before.
-    pub steady_since: Timestamp,
     /// A Node that is gone, as this process has last seen it.
     pub last_seen: Option<LastSeen>,
     /// True if this process has sent a write of the record, at the very version that was read now, and does not know its outcome:
@@ -100,7 +97,6 @@ impl Circumstances {
             now,
             unchanged_for: Duration::ZERO,
             retention: Duration::MAX,
-            steady_since: Timestamp::UNIX_EPOCH,
             last_seen: None,
             in_doubt: false,
         }
@@ -321,7 +317,7 @@ fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
 /// As with an empty record, nobody may have a plan from before it: so it is also seen unchanged for a while first.
 fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
     // A retention beyond what a signed duration holds is for ever; a departure in the future is a clock that jumped.
-    let is_over = |retention| at.now.duration_since(departed_at.max(at.steady_since)) >= retention;
+    let is_over = |retention| at.now.duration_since(departed_at) >= retention;
     SignedDuration::try_from(at.retention).is_ok_and(is_over) && at.unchanged_for >= TOMBSTONE_LIFETIME
 }
 

@@ -13,12 +13,13 @@ use kube::client::ClientBuilder;
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tower::BoxError;
-use tower::util::MapResultLayer;
+use tower::util::{MapResponseLayer, MapResultLayer};
 
 use crate::call::in_one_line;
 use crate::metrics::Metrics;
 use crate::pace;
 use crate::requests::CountLayer;
+use crate::server_clock::ServerClock;
 
 /// The server answered that it is busy, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +56,7 @@ pub enum Error {
 
 /// Finds the cluster: the current kubeconfig context, or, where there is no kubeconfig, the pod's service account. A
 /// kubeconfig that is there and can't be used is an error: the pod's own cluster may not be the one that is meant.
-pub async fn connect(metrics: &Arc<Metrics>) -> Result<Cluster, Error> {
+pub async fn connect(metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> Result<Cluster, Error> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     let config = if is_set || default.is_some_and(|path| path.exists()) {
@@ -64,17 +65,22 @@ pub async fn connect(metrics: &Arc<Metrics>) -> Result<Cluster, Error> {
     } else {
         Config::incluster().map_err(|error| Error::NoConfig(in_one_line(&error)))?
     };
-    cluster(config, metrics)
+    cluster(config, metrics, clock)
 }
 
 /// A client for this configuration.
-fn cluster(mut config: Config, metrics: &Arc<Metrics>) -> Result<Cluster, Error> {
+fn cluster(mut config: Config, metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> Result<Cluster, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
     let bad = |error: kube::Error| Error::BadConfig(in_one_line(&error));
+    let clock = Arc::clone(clock);
     let client = ClientBuilder::try_from(config)
         .map_err(bad)?
+        .with_layer(&MapResponseLayer::new(move |response| {
+            clock.read(&response);
+            response
+        }))
         .with_layer(&MapResultLayer::new(notice_throttling))
         .with_layer(&CountLayer(Arc::clone(metrics)))
         .build();

@@ -11,7 +11,6 @@ use label_storage::Rules;
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
-use crate::clock::Clock;
 use crate::events::Events;
 use crate::eyes::Sight;
 use crate::health::Health;
@@ -21,6 +20,7 @@ use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::replica::Replica;
 use crate::rules_file;
+use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
 
 /// What one daemon adds to what both share.
@@ -124,7 +124,7 @@ async fn prepare_and_run<D: Daemon>(
     rules: Arc<Rules>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    let (clock, metrics) = (Arc::new(Clock::default()), Arc::new(Metrics::default()));
+    let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
     let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
     if let Some(address) = daemon.common().admin_address {
         let exposition = Exposition::new(name, &metrics, &*own, share.index, share.replicas.get());
@@ -133,8 +133,8 @@ async fn prepare_and_run<D: Daemon>(
     }
     // On a thread of its own: a credential plugin that hangs must not keep us from hearing signals.
     let handle = tokio::runtime::Handle::current();
-    let counting = Arc::clone(&metrics);
-    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect(&counting)));
+    let (counting, time) = (Arc::clone(&metrics), Arc::clone(&clock));
+    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect(&counting, &time)));
     let cluster = tokio::select! {
         cluster = connecting => cluster??,
         () = shutdown.requested() => return Ok(()),
@@ -187,7 +187,6 @@ async fn prepare_and_run<D: Daemon>(
             retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),
-            retention: rules.retention,
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&health),
             shutdown: shutdown.clone(),

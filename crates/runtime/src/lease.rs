@@ -55,9 +55,6 @@ const POSITION: &str = "label-storage/position";
 /// but for these: what their record is filed under, and the version.
 const PENDING: &str = "label-storage/pending";
 
-/// Since when the holder's clock is known to go right.
-const STEADY_SINCE: &str = "label-storage/clock-steady-since";
-
 /// The name that a lease goes by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shard {
@@ -74,9 +71,7 @@ pub struct Claim {
     pub home: Option<u32>,
     /// How far the deletions of the shard's Nodes have been dealt with.
     pub position: Option<Position>,
-    /// Since when the holder's clock is known to go right.
-    pub steady_since: Option<Timestamp>,
-    /// When it was last renewed, by its holder's clock.
+    /// When it was last renewed, by the API server's clock.
     pub renewed_at: Option<Timestamp>,
 }
 
@@ -101,7 +96,6 @@ impl Seen {
                 let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?;
                 Some(Position { version: text.parse().ok()?, pending: pending.unwrap_or_default() })
             }),
-            steady_since: annotation(STEADY_SINCE).and_then(|text| text.parse().ok()),
             renewed_at: spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0),
         };
         Self { claim, lease }
@@ -194,7 +188,6 @@ impl Leases {
         let pending = position.map(|position| &position.pending).filter(|pending| !pending.is_empty());
         annotate(POSITION, position.map(|position| position.version.to_string()));
         annotate(PENDING, pending.and_then(|pending| serde_json::to_string(pending).ok()));
-        annotate(STEADY_SINCE, claim.steady_since.map(|since| since.to_string()));
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         let renewed_at = claim.renewed_at.map(MicroTime);
         if spec.holder_identity != claim.holder {
@@ -237,7 +230,7 @@ pub struct Held {
     pub scope: String,
     /// Who holds it, and when they last said so.
     pub claim: Claim,
-    /// Since when its holder has it, by the holder's clock.
+    /// Since when its holder has it, by the API server's clock.
     pub acquired_at: Option<Timestamp>,
     /// The version of the lease itself: another one means that somebody has renewed it.
     pub version: Option<ResourceVersion>,

@@ -18,7 +18,7 @@
 //! - [`nodes`] and [`records`]: one Node or record by name; [`patch`]: what is sent to change a Node. Writing is each daemon's own.
 //! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may.
 //! - `position`: how far the work on a shard has come.
-//! - [`clock`]: the time of day, and how far it can be trusted.
+//! - [`server_clock`]: the time of day, as the API server has it.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
 //! - [`events`]: what `kubectl describe node` shows.
 //! - [`preflight`]: what would not work anyway is said before the first list.
@@ -29,7 +29,6 @@ pub mod ahead;
 pub mod args;
 pub mod call;
 pub mod client;
-pub mod clock;
 mod daemon;
 pub mod engine;
 pub mod events;
@@ -51,6 +50,7 @@ pub mod records;
 mod replica;
 mod requests;
 pub mod rules_file;
+pub mod server_clock;
 pub mod shutdown;
 pub mod source;
 mod sweep;

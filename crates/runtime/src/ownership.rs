@@ -25,7 +25,6 @@ use tokio::sync::mpsc;
 
 use crate::args::Share;
 use crate::call::{Error, Kind};
-use crate::clock::Clock;
 use crate::health::{HEARTBEAT, Health};
 use crate::lease::vigil::{Me, Step, Vigil, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
@@ -33,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::pace;
 use crate::position::Published;
 use crate::replica::Replica;
+use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
 use crate::tenure::Landlord;
 
@@ -63,9 +63,7 @@ pub(crate) struct House<'a> {
     pub(crate) retirement: Duration,
     /// Whether what happens to Nodes meanwhile is to be caught up with.
     pub(crate) resumes: bool,
-    pub(crate) clock: Arc<Clock>,
-    /// For how long records of Nodes that are gone are kept.
-    pub(crate) retention: Duration,
+    pub(crate) clock: Arc<ServerClock>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) shutdown: Shutdown,
@@ -162,10 +160,9 @@ impl<'a> Keeper<'a> {
         let now = Instant::now();
         if now >= self.look_at {
             self.look_at = now + pace::around(look_every(&self.house.share));
-            let is_first = self.all.is_empty();
             match self.leases.list().await {
                 Ok(all) => {
-                    self.see(all, is_first).await;
+                    self.see(all).await;
                     // Where there are leases to be written, it takes that to say so.
                     if self.held.is_empty() {
                         self.recovered();
@@ -237,7 +234,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Takes note of what there is. The API server's cache may be behind: what this process wrote itself is newer then.
-    async fn see(&mut self, mut all: All, is_first: bool) {
+    async fn see(&mut self, mut all: All) {
         for shard in self.held.keys() {
             if let Some(known) = self.all.remove(shard)
                 && !self.doubted.contains(shard)
@@ -249,9 +246,6 @@ impl<'a> Keeper<'a> {
         self.all = all;
         self.doubted.clear();
         self.vigil.look(&self.all, self.shards(), Instant::now());
-        if is_first {
-            self.go_on_with_the_clock();
-        }
         self.retire().await;
         let home = self.all.get(&self.me.home).map(|seen| &seen.claim);
         let is_doubled = home.is_some_and(|claim| {
@@ -267,15 +261,6 @@ impl<'a> Keeper<'a> {
             );
         }
         self.is_doubled = is_doubled;
-    }
-
-    /// Believes the clock for as long as the replica before did, where that fits.
-    fn go_on_with_the_clock(&self) {
-        let last =
-            self.all.values().filter_map(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
-        if let Some((renewed_at, steady_since)) = last.max() {
-            self.house.clock.go_on(renewed_at, steady_since, self.house.retention);
-        }
     }
 
     /// Deletes what is left of another number of replicas.
@@ -294,7 +279,6 @@ impl<'a> Keeper<'a> {
     }
 
     fn claim(&self, shard: &Shard, holder: Option<&str>) -> Claim {
-        let moment = self.house.clock.moment();
         let position = match self.held.get(shard) {
             Some(held) => held.position.get(),
             None => lease::positions(&self.all, shard).into_iter().next(),
@@ -303,8 +287,7 @@ impl<'a> Keeper<'a> {
             holder: holder.map(str::to_owned),
             home: Some(self.me.home.index),
             position: position.filter(|_| self.house.resumes),
-            steady_since: Some(moment.steady_since),
-            renewed_at: Some(moment.now),
+            renewed_at: Some(self.house.clock.now()),
         }
     }
 
@@ -344,11 +327,6 @@ impl<'a> Keeper<'a> {
     /// Begins to work on a shard, whose lease was just taken by a call that began then.
     fn begin(&mut self, shard: &Shard, began: Instant, renew_at: Instant) {
         let is_home = *shard == self.me.home;
-        let stamps =
-            self.all.get(shard).and_then(|seen| Some((seen.claim.renewed_at?, seen.claim.steady_since?)));
-        if let Some((renewed_at, steady_since)) = stamps {
-            self.house.clock.take_over(renewed_at, steady_since, self.house.retention);
-        }
         let former = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
         let resume = if self.house.resumes { lease::positions(&self.all, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);

@@ -7,7 +7,6 @@ use kube::Client;
 use label_storage::{Position, Rules};
 
 use crate::args::{Common, Share};
-use crate::clock::Clock;
 use crate::engine::{self, Planner, Worker};
 use crate::events::Events;
 use crate::eyes::{Eyes, Sight};
@@ -16,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::position::Published;
 use crate::records::Records;
+use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
 use crate::source::Source;
 use crate::tenure::Tenure;
@@ -32,8 +32,7 @@ pub struct Replica {
     pub records: Records,
     /// Whether to go on.
     pub shutdown: Shutdown,
-    /// What time it is.
-    pub clock: Arc<Clock>,
+    pub clock: Arc<ServerClock>,
     /// Which labels are stored.
     pub rules: Arc<Rules>,
     /// What it tells people about Nodes.

@@ -10,7 +10,6 @@ use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Rea
 use label_storage::{Node, Record, ResourceVersion, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::clock::Moment;
 use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::records::{Found, Recorded};
 use label_storage_runtime::table::{Name, STALE};
@@ -166,12 +165,10 @@ impl Apply {
         let version = found.and_then(Found::version);
         let is_unchanged = version == Some(task.unchanged.version);
         let unchanged_for = if is_unchanged { task.unchanged.since.elapsed() } else { Duration::ZERO };
-        let Moment { now, steady_since } = self.replica.clock.moment();
         Circumstances {
-            now,
+            now: self.replica.clock.now(),
             unchanged_for,
             retention: self.replica.rules.retention,
-            steady_since,
             last_seen: task.last_seen,
             in_doubt: self.in_doubt.holds(filed, version),
         }

@@ -9,9 +9,9 @@ use label_storage::store::{self, Circumstances, LastSeen, Reason, Sighting, Stor
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::clock::{Clock, Moment};
 use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 
 use crate::apply::WOULD_WRITE;
@@ -40,7 +40,7 @@ const SOON: Duration = Duration::from_secs(600);
 pub(crate) struct StorePlanner {
     rules: Arc<Rules>,
     cleanup: Cleanup,
-    clock: Arc<Clock>,
+    clock: Arc<ServerClock>,
     /// Nobody else has them until they are stored.
     last_words: FinalLabels,
     /// True if it was said that some had to be given up.
@@ -91,7 +91,7 @@ impl StorePlanner {
     pub(crate) fn new(
         rules: Arc<Rules>,
         dry_run: bool,
-        clock: Arc<Clock>,
+        clock: Arc<ServerClock>,
         in_doubt: Arc<InDoubt>,
         counts: Arc<Counts>,
     ) -> Self {
@@ -112,10 +112,8 @@ impl StorePlanner {
 
     fn circumstances(&self, row: &Row) -> Circumstances {
         let unchanged_for = row.record_since().elapsed();
-        let Moment { now, steady_since } = self.clock.moment();
-        let retention = self.rules.retention;
-        let last_seen = row.last_seen();
-        Circumstances { unchanged_for, retention, steady_since, last_seen, ..Circumstances::at(now) }
+        let (retention, last_seen) = (self.rules.retention, row.last_seen());
+        Circumstances { unchanged_for, retention, last_seen, ..Circumstances::at(self.clock.now()) }
     }
 
     /// What follows from this row alone; `None` where it is not certain that the Node is gone.
@@ -142,8 +140,7 @@ impl StorePlanner {
 
     fn until_retention_is_over(&self, row: &Row) -> Verdict {
         let Stored::Record(record) = row.stored() else { return Verdict::Nothing };
-        let Moment { now, steady_since } = self.clock.moment();
-        let away = record.departed_at.map(|departed_at| now.duration_since(departed_at.max(steady_since)));
+        let away = record.departed_at.map(|departed_at| self.clock.now().duration_since(departed_at));
         let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
         let unchanged_for = row.record_since().elapsed();
         let rest =

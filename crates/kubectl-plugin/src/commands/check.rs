@@ -6,11 +6,10 @@
 //! - [`sets`]: the StatefulSets: versions, flags, and N against the number of pods.
 //! - [`rights`]: what the person may do, and what the daemons' accounts may.
 //! - [`admission`]: the policies, there and in force.
-//! - [`leases`]: every shard held and renewed; [`clock`]: clocks that disagree.
+//! - [`leases`]: every shard held and renewed.
 //! - [`rules`]: the ConfigMap of rules; [`records`]: what is in the way of records, or can't be read; [`nodes`]: what Nodes say of themselves.
 
 mod admission;
-mod clock;
 mod leases;
 mod nodes;
 mod records;
@@ -33,6 +32,7 @@ use crate::advice::Advice;
 use crate::cli::{Format, Global};
 use crate::cluster::{self, Cluster};
 use crate::output::{Table, for_machines, plain};
+use crate::server_time::ServerTime;
 
 /// How to say it
 #[derive(Debug, clap::Args)]
@@ -160,7 +160,7 @@ pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
     let clients = cluster::clients(global).await?;
     let look = Look::new(clients.0.clone(), &global.namespace);
     // Where nobody answers there is nothing to be checked.
-    let times = clock::times(&look.client).await.context("the API server can't be asked")?;
+    let times = ServerTime::ask(&look.client).await.context("the API server can't be asked")?;
     let mut checks = match missing_namespace(&look).await {
         Some(finding) => vec![Checked::new("namespace", String::new(), vec![finding])],
         None => all(&look, clients, global, &times).await,
@@ -192,10 +192,10 @@ async fn missing_namespace(look: &Look) -> Option<Finding> {
     })
 }
 
-async fn all(look: &Look, clients: (Client, Client), global: &Global, times: &clock::Times) -> Vec<Checked> {
+async fn all(look: &Look, clients: (Client, Client), global: &Global, times: &ServerTime) -> Vec<Checked> {
     let ((sets, installed), (rules, ruled)) = tokio::join!(sets::check(look), rules::check(look, global));
     let cluster = Cluster::new(clients, &look.namespace, Arc::new(rules.unwrap_or_default()));
-    let (rights, (has_policy, admitted), (renewals, leased), recorded, seen) = tokio::join!(
+    let (rights, (has_policy, admitted), leased, recorded, seen) = tokio::join!(
         rights::of_daemons(look, &sets),
         admission::check(look, &sets),
         leases::check(look, &sets, times),
@@ -203,8 +203,7 @@ async fn all(look: &Look, clients: (Client, Client), global: &Global, times: &cl
         nodes::check(&cluster),
     );
     let person = rights::of_person(look, has_policy).await;
-    let clocks = clock::check(&look.namespace, times, &renewals);
-    vec![installed, rights, admitted, ruled, leased, clocks, recorded, seen, person]
+    vec![installed, rights, admitted, ruled, leased, recorded, seen, person]
 }
 
 fn for_people(report: &Report) -> Result<()> {

@@ -162,7 +162,6 @@ fn explain(case: &Case<'_>, holders: &Holders) -> (Explanation, bool) {
         // Whoever holds the shard counts that for itself.
         unchanged_for: TOMBSTONE_LIFETIME,
         retention: cluster.rules.retention,
-        steady_since: holders.steady_since().unwrap_or(Timestamp::UNIX_EPOCH),
         ..Circumstances::at(case.now)
     };
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);

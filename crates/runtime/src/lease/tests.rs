@@ -132,13 +132,8 @@ fn a_shard_is_followed_from_where_all_deletions_have_been_dealt_with() {
 async fn a_position_is_read_as_it_was_written() {
     let leases = leases();
     for position in [position(205, &[]), position(205, &[("y", 180), ("label:serial=\"1\"", 190)])] {
-        let claim = Claim {
-            holder: Some("a".to_owned()),
-            home: Some(0),
-            position: Some(position),
-            steady_since: None,
-            renewed_at: None,
-        };
+        let claim =
+            Claim { holder: Some("a".to_owned()), home: Some(0), position: Some(position), renewed_at: None };
         let mut lease = Lease::default();
         leases.fill(&mut lease, &shard(0, 2), &claim);
         assert_eq!(Seen::new(lease).claim, claim);

@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use label_storage_runtime::call::Error;
 use label_storage_runtime::lease::{self, Held, LIFETIME};
 
-use super::clock::{Renewal, TOLERANCE, Times};
 use super::{Checked, Finding, Look, sets};
 use crate::liveness::Vigil;
+use crate::server_time::ServerTime;
 
 /// How many of a kind are told one by one.
 const ENOUGH: usize = 5;
@@ -16,12 +16,12 @@ const ENOUGH: usize = 5;
 /// What is to be held: one lease for each index below the number, in this scope.
 type Group = (NonZeroU32, String);
 
-pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec<Renewal>, Checked) {
+pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &ServerTime) -> Checked {
     let vigil = match watch(look, times).await {
         Ok(vigil) => vigil,
         Err(error) => {
             let findings = vec![Finding::unknown("who works on which shard", error.to_string())];
-            return (Vec::new(), Checked::new("leases", "", findings));
+            return Checked::new("leases", "", findings);
         }
     };
     let alive = vigil.all.iter().filter(|held| vigil.is_alive(held));
@@ -43,27 +43,16 @@ pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &Times) -> (Vec
         findings.extend(judge(&look.namespace, daemon, &of_daemon, &renewed, expected));
     }
     let summary = format!("{} shards, each held and renewed", renewed.len());
-    (clocks(&vigil, times), Checked::new("leases", summary, findings))
+    Checked::new("leases", summary, findings)
 }
 
 /// Looks at all leases, for as long as the daemons would where they do not seem to be renewed.
-async fn watch(look: &Look, times: &Times) -> Result<Vigil, Error> {
+async fn watch(look: &Look, times: &ServerTime) -> Result<Vigil, Error> {
     let is_clear =
         |vigil: &Vigil| vigil.all.iter().all(|held| held.claim.holder.is_none() || vigil.is_alive(held));
     let waits =
         || eprintln!("waiting for up to {} s, to see whether all leases are renewed", LIFETIME.as_secs());
     Vigil::keep(&look.client, &look.namespace, || times.now(), is_clear, LIFETIME, waits).await
-}
-
-/// How far the clocks of holders are off. Of a renewal that was not seen it is not known when it was made.
-fn clocks(vigil: &Vigil, times: &Times) -> Vec<Renewal> {
-    let ahead = |held: &Held| {
-        let (holder, renewed_at) = (held.claim.holder.clone()?, held.claim.renewed_at?);
-        let seen = vigil.renewed.get(&held.name).copied();
-        let ahead = renewed_at.duration_since(seen.unwrap_or_else(|| times.now()));
-        (seen.is_some() || ahead.abs() <= TOLERANCE).then_some(Renewal { holder, ahead })
-    };
-    vigil.all.iter().filter_map(ahead).collect()
 }
 
 /// What is wrong with the leases of one daemon.
@@ -174,7 +163,6 @@ mod tests {
                 holder: holder.map(str::to_owned),
                 home: Some(home),
                 position: None,
-                steady_since: None,
                 renewed_at: None,
             },
         }

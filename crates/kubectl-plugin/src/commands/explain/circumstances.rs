@@ -201,8 +201,7 @@ fn retention(case: &Case<'_>, at: Circumstances) -> Option<String> {
     let Some(departed_at) = record.departed_at else {
         return Some(format!("retention: {written}, from when the storer sees that the node is gone."));
     };
-    // A clock that jumped has all retentions begin anew.
-    let left = retention.saturating_sub(at.now.duration_since(departed_at.max(at.steady_since)));
+    let left = retention.saturating_sub(at.now.duration_since(departed_at));
     Some(if left.is_positive() {
         format!("retention: {written}: {} are left.", age(left))
     } else {

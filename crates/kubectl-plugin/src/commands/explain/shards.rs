@@ -53,12 +53,6 @@ impl Holders {
         self.leases.is_ok()
     }
 
-    /// Since when the clock of the storer that works on it goes right.
-    pub(super) fn steady_since(&self) -> Option<Timestamp> {
-        let vigil = self.leases.as_ref().ok()?;
-        own(vigil, "storer", &self.filed_under).filter_map(|(_, held)| held?.claim.steady_since).max()
-    }
-
     /// Whether both daemons work on it.
     pub(super) fn is_worked_on(&self) -> bool {
         let Ok(vigil) = &self.leases else { return false };

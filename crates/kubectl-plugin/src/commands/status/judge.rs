@@ -42,7 +42,7 @@ pub(super) fn judge(
     if restore::decide(&node, stored) == restore::Reason::Returned {
         return if is_fenced_off { Standing::OtherMachine } else { Standing::Pending };
     }
-    let at = Circumstances { steady_since: now, ..Circumstances::at(now) };
+    let at = Circumstances::at(now);
     let has_labels_of_record = matches!(stored, Stored::Record(record) if record.labels == node.labels);
     match store::decide(Sighting::Live(node), stored, at) {
         store::Reason::FirstSeen => Standing::Unstored,

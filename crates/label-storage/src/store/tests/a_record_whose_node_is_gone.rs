@@ -25,20 +25,6 @@ fn is_kept_for_the_retention_and_then_deleted() {
 }
 
 #[test]
-fn is_kept_while_the_clock_is_not_to_be_trusted_for_so_long() {
-    let record = record("a", "u1").label("k", "v").departed(NOW - 9999);
-    for (steady_since, reason, action) in [
-        (NOW, Reason::Away, Action::Nothing),
-        (NOW - 99, Reason::Away, Action::Nothing),
-        (NOW - 100, Reason::RetentionOver, Action::Delete),
-    ] {
-        let unchanged_for = TOMBSTONE_LIFETIME;
-        let at = Circumstances { unchanged_for, steady_since: second(steady_since), ..at() };
-        expect(Sighting::Gone, Stored::Record(&record), at, reason, action);
-    }
-}
-
-#[test]
 fn is_kept_where_its_departure_lies_in_the_future() {
     let record = record("a", "u1").label("k", "v").departed(NOW + 1_000_000);
     expect(Sighting::Gone, Stored::Record(&record), at(), Reason::Away, Action::Nothing);
