@@ -17,6 +17,8 @@
 //! ends early is an error at every byte: half a list that passes for a whole one says that half of the Nodes are gone.
 
 mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixtures;
 mod json;
 mod protobuf;
 mod status;
