@@ -20,7 +20,7 @@ use kube::client::Body;
 use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
 use label_storage_wire::{
-    Asked, Content, Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
+    Asked, Content, Event, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
 };
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
@@ -168,9 +168,9 @@ impl Source {
                 let asked = Asked { content, annotations: &|key| eyes.wants_annotation(content, key) };
                 if is_compressed {
                     let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
-                    read_list(Format::Protobuf, &asked, input, each)
+                    read_list(&asked, input, each)
                 } else {
-                    read_list(Format::Protobuf, &asked, input, each)
+                    read_list(&asked, input, each)
                 }
             });
             let bytes = blocks.send_all(chunks(response)).await;
@@ -197,7 +197,7 @@ impl Source {
             };
             let body = body(what, response).await?;
             let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
-            read_object(Format::Protobuf, &asked, &body)
+            read_object(&asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
         })
@@ -283,7 +283,7 @@ impl Watch {
             Ok(Some(Err(error))) => return Err(Error::unclear(self.what, call::in_one_line(&error))),
             Ok(Some(Ok(frame))) => frame,
         };
-        match read_event(Format::Protobuf, &asked, &frame) {
+        match read_event(&asked, &frame) {
             Err(error) => Err(Error::unclear(self.what, call::in_one_line(&error))),
             Ok(Event::Error(status)) => Err(self.refused(&status)),
             Ok(event) => Ok(Some(event)),
@@ -346,7 +346,7 @@ async fn refusal(what: &'static str, response: Response<Body>) -> Error {
     };
     match body(what, response).await {
         Ok(body) => {
-            let status = read_status(Format::Protobuf, &body);
+            let status = read_status(&body);
             answered(&status.message, status.retry_after_seconds)
         }
         Err(error) => answered(&error.message, None),

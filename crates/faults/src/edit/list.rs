@@ -132,7 +132,7 @@ mod tests {
         let asked = wire::Asked { content: wire::Content::Metadata, annotations: &|_| false };
         let mut names = Vec::new();
         let each = |object: wire::Object| names.push(object.name);
-        let listed = wire::read_list(wire::Format::Protobuf, &asked, body, each).expect("a list");
+        let listed = wire::read_list(&asked, body, each).expect("a list");
         (names, listed.resource_version)
     }
 

@@ -154,7 +154,7 @@ mod tests {
     fn a_refusal_reads_as_one() {
         for format in [Format::Protobuf, Format::Json] {
             for (code, retry_after) in [(429, Some(3)), (429, None), (500, None), (422, None)] {
-                let read = wire::read_status(wire::Format::Protobuf, &status(format, code, retry_after));
+                let read = wire::read_status(&status(format, code, retry_after));
                 assert_eq!((read.code, read.retry_after_seconds), (code, retry_after), "{format:?}");
                 assert!(!read.message.is_empty());
             }
@@ -167,7 +167,7 @@ mod tests {
         assert!(is_expired(&event));
         assert_eq!(event[..4], u32::try_from(event.len() - 4).expect("short").to_be_bytes());
         let asked = wire::Asked { content: wire::Content::Node, annotations: &|_| false };
-        let event = wire::read_event(wire::Format::Protobuf, &asked, &event[4..]).expect("an event");
+        let event = wire::read_event(&asked, &event[4..]).expect("an event");
         let wire::Event::Error(status) = event else {
             panic!("another event");
         };

@@ -131,7 +131,7 @@ impl Stage {
     async fn list(&self) -> Option<(Vec<String>, String)> {
         let (body, mut names) = (self.body("/api/v1/nodes").await?, Vec::new());
         let each = |object: wire::Object| names.push(object.name);
-        let listed = wire::read_list(wire::Format::Protobuf, &ASKED, &body[..], each).ok()?;
+        let listed = wire::read_list(&ASKED, &body[..], each).ok()?;
         Some((names, listed.resource_version))
     }
 }
@@ -172,7 +172,7 @@ async fn a_status_comes_instead_of_the_server_or_after_it() {
         assert_eq!((answer.status().as_u16(), stage.server.seen()), (code, seen), "{fault:?}");
         assert_eq!(answer.headers().contains_key(RETRY_AFTER), code == 429);
         let body = answer.into_body().collect().await.expect("a body").to_bytes();
-        assert_eq!(wire::read_status(wire::Format::Protobuf, &body).code, code);
+        assert_eq!(wire::read_status(&body).code, code);
     }
 }
 
@@ -236,7 +236,7 @@ async fn a_watch_repeats_itself_or_expires() {
     let stage = Stage::new(Fault::ExpiredWatch).await;
     let body = stage.body("/api/v1/nodes?watch=true").await.expect("an event");
     assert!(
-        matches!(wire::read_event(wire::Format::Protobuf, &ASKED, &body[4..]), Ok(wire::Event::Error(status)) if status.code == 410)
+        matches!(wire::read_event(&ASKED, &body[4..]), Ok(wire::Event::Error(status)) if status.code == 410)
     );
 }
 
