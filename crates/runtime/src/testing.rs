@@ -37,8 +37,8 @@ struct Args {
     common: Common,
 }
 
-/// An answer of the server.
-pub enum Answer {
+/// A reply of the server.
+pub enum Reply {
     /// A Node, read in protobuf.
     Node(Node),
     /// An object, read in JSON.
@@ -50,7 +50,7 @@ pub enum Answer {
 /// A replica with a server that answers each call with this.
 pub fn replica<F>(answer: impl Fn(String) -> F + Send + Sync + 'static) -> anyhow::Result<(Replica, Calls)>
 where
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
 {
     let (calls, answer) = (Calls::default(), Arc::new(answer));
     let noted = calls.clone();
@@ -70,11 +70,11 @@ where
     Ok((Replica::new(common, share, client, "default", Shutdown::default()), calls))
 }
 
-fn response(answer: Answer, wants_protobuf: bool) -> Response<Body> {
+fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
     let (code, media_type, body) = match answer {
-        Answer::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(node).into())),
-        Answer::Json(code, object) => (code, JSON, object.to_string().into_bytes()),
-        Answer::Refusal(code, message) => {
+        Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(node).into())),
+        Reply::Json(code, object) => (code, JSON, object.to_string().into_bytes()),
+        Reply::Refusal(code, message) => {
             let reason = if code == 404 { "NotFound" } else { "" };
             if wants_protobuf {
                 let (reason, message) = (reason.to_owned(), message.to_owned());

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
 use label_storage_runtime::engine::{Look, Planner};
 use label_storage_runtime::table::Table;
-use label_storage_runtime::testing::{self, Answer, Calls};
+use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -48,12 +48,12 @@ impl World {
             let (stored, live) = (stored.clone(), live.clone());
             async move {
                 match call.as_str() {
-                    STRATEGIC if is_changing => Answer::Refusal(409, "the node has changed"),
-                    STRATEGIC | TESTED => Answer::Json(200, json!({"metadata": metadata(&live)})),
-                    "GET /api/v1/nodes/a" => Answer::Node(live),
+                    STRATEGIC if is_changing => Reply::Refusal(409, "the node has changed"),
+                    STRATEGIC | TESTED => Reply::Json(200, json!({"metadata": metadata(&live)})),
+                    "GET /api/v1/nodes/a" => Reply::Node(live),
                     _ => {
                         tokio::time::advance(takes).await;
-                        Answer::Json(200, stored)
+                        Reply::Json(200, stored)
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use label_storage::{Labels, ResourceVersion, Uid};
 use label_storage_runtime::engine::{Look, Planner};
 use label_storage_runtime::table::Table;
-use label_storage_runtime::testing::{self, Answer, Calls};
+use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -30,15 +30,15 @@ impl World {
             async move {
                 if call.starts_with("GET /api/v1/nodes/") {
                     tokio::time::advance(takes).await;
-                    return Answer::Node(live);
+                    return Reply::Node(live);
                 }
                 match call.split(' ').next() {
                     Some("POST") if created == 201 => {
                         let meta = json!({"name": "label-storage.a", "uid": "c1", "resourceVersion": "30"});
-                        Answer::Json(201, json!({"metadata": meta}))
+                        Reply::Json(201, json!({"metadata": meta}))
                     }
-                    Some("POST") => Answer::Refusal(created, "trouble"),
-                    _ => Answer::Refusal(404, "not found"),
+                    Some("POST") => Reply::Refusal(created, "trouble"),
+                    _ => Reply::Refusal(404, "not found"),
                 }
             }
         })
