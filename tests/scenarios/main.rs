@@ -268,7 +268,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:
-            a_whole_node_is_the_same_in_both_formats;
+            a_whole_node_is_read_as_it_is
+            a_server_that_does_not_serve_protobuf_is_an_error_that_says_so;
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:

@@ -1,20 +1,16 @@
-//! What a real server answers is what its readers take it for, in both of the formats that it speaks.
+//! Answers of a real server are read as they are, and only in protobuf.
 
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use http::header::ACCEPT;
-use http::{Request, Response, StatusCode};
-use kube::Client;
+use faults::{Fault, Request, Verb};
 use kube::api::{Patch, PatchParams};
-use kube::client::Body;
 use label_storage::rules::{Patterns, Selection};
 use label_storage::{ResourceVersion, Rules};
 use label_storage_runtime::eyes::{Eyes, Sight};
 use label_storage_runtime::source::Source;
 use label_storage_wire::{Event, NodePart, Object, Taint};
 use serde_json::json;
-use tower::service_fn;
 
 use crate::scenario::{Scenario, labels};
 
@@ -27,7 +23,7 @@ fn whole() -> Result<Eyes> {
     })
 }
 
-pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()> {
+pub async fn a_whole_node_is_read_as_it_is(s: &Scenario) -> Result<()> {
     let name = s.node("a");
     s.create_from(serde_json::from_value(json!({
         "metadata": {
@@ -78,46 +74,43 @@ pub async fn a_whole_node_is_the_same_in_both_formats(s: &Scenario) -> Result<()
         ],
         system_uuid: "EC2E1916-9099-7CAF-FD21-32C3A1E70B84".to_owned(),
     };
-    for client in [s.client.clone(), without_protobuf(&s.client)] {
-        let source = Source::nodes(client.clone()).seen_by(whole()?);
-        let got = source.get(&name).await?.context("no node")?;
-        let meta = s.get(&name).await?.metadata;
-        let expected = Object {
-            name: name.clone(),
-            uid: meta.uid.context("no uid")?,
-            resource_version: meta.resource_version.context("no version")?,
-            created_at: Some(meta.creation_timestamp.context("no time")?.0),
-            labels: labels([("pool", "gold")]),
-            annotations: labels([("example.com/owner", "me")]),
-            node: Some(node.clone()),
-            ..Object::default()
-        };
-        assert_eq!(got, expected);
-        assert_eq!(list(&source, &name).await?, expected);
-        let unremarkable = source.get(&plain).await?.context("no node")?;
-        let taints = vec![not_ready.clone()];
-        assert_eq!(unremarkable.node, Some(NodePart { taints, ..NodePart::default() }));
-        assert_eq!(list(&source, &plain).await?, unremarkable);
+    let source = Source::nodes(s.client.clone()).seen_by(whole()?);
+    let got = source.get(&name).await?.context("no node")?;
+    let meta = s.get(&name).await?.metadata;
+    let expected = Object {
+        name: name.clone(),
+        uid: meta.uid.context("no uid")?,
+        resource_version: meta.resource_version.context("no version")?,
+        created_at: Some(meta.creation_timestamp.context("no time")?.0),
+        labels: labels([("pool", "gold")]),
+        annotations: labels([("example.com/owner", "me")]),
+        node: Some(node),
+        ..Object::default()
+    };
+    assert_eq!(got, expected);
+    assert_eq!(list(&source, &name).await?, expected);
+    let unremarkable = source.get(&plain).await?.context("no node")?;
+    let taints = vec![not_ready];
+    assert_eq!(unremarkable.node, Some(NodePart { taints, ..NodePart::default() }));
+    assert_eq!(list(&source, &plain).await?, unremarkable);
 
-        // What happens to it after something else.
-        let before = s.node("before");
-        s.create(&before, labels([])).await?;
-        let from = source.get(&before).await?.context("no node")?.resource_version.parse()?;
-        s.label(&name, [("pool", Some("silver"))]).await?;
-        let changed = source.get(&name).await?.context("no node")?;
-        assert_eq!(changed.node, got.node);
-        assert_eq!(next_of(&source, from, &name).await?, Event::Changed(changed.clone()));
-        s.delete(&before).await?;
+    // What happens to it after something else.
+    let before = s.node("before");
+    s.create(&before, labels([])).await?;
+    let from = source.get(&before).await?.context("no node")?.resource_version.parse()?;
+    s.label(&name, [("pool", Some("silver"))]).await?;
+    let changed = source.get(&name).await?.context("no node")?;
+    assert_eq!(changed.node, got.node);
+    assert_eq!(next_of(&source, from, &name).await?, Event::Changed(changed.clone()));
 
-        // Who wants no more than metadata has no more, but for a single one.
-        let modest = Source::nodes(client).seen_by(Eyes { sight: Sight::WhatIsKept, ..Eyes::default() });
-        let metadata = list(&modest, &name).await?;
-        assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
-        assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));
-        let got = modest.get(&name).await?.context("no node")?;
-        assert_eq!(got, Object { annotations: labels([]), ..changed });
-        s.label(&name, [("pool", Some("gold"))]).await?;
-    }
+    // Who wants no more than metadata has no more, but for a single one.
+    let modest =
+        Source::nodes(s.client.clone()).seen_by(Eyes { sight: Sight::WhatIsKept, ..Eyes::default() });
+    let metadata = list(&modest, &name).await?;
+    assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
+    assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));
+    let got = modest.get(&name).await?.context("no node")?;
+    assert_eq!(got, Object { annotations: labels([]), ..changed });
     Ok(())
 }
 
@@ -152,19 +145,19 @@ async fn next_of(source: &Source, from: ResourceVersion, name: &str) -> Result<E
     }
 }
 
-/// A client to which the server seems to speak JSON alone.
-fn without_protobuf(client: &Client) -> Client {
-    let client = client.clone();
-    let service = service_fn(move |request: Request<Body>| {
-        let client = client.clone();
-        async move {
-            let accept = request.headers().get(ACCEPT).map(http::HeaderValue::as_bytes).unwrap_or_default();
-            if accept.starts_with(b"application/vnd.kubernetes.protobuf") {
-                let refusal = Response::builder().status(StatusCode::NOT_ACCEPTABLE);
-                return Ok::<_, kube::Error>(refusal.body(Body::empty()).expect("a response"));
-            }
-            client.send(request).await
-        }
-    });
-    Client::new(service, "default")
+pub async fn a_server_that_does_not_serve_protobuf_is_an_error_that_says_so(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    let refuses = |request: &Request| match request.is(Verb::List, "nodes") {
+        true => Fault::Status { code: 406, retry_after: None },
+        false => Fault::None,
+    };
+    let proxy = s.proxy(refuses).await?;
+    let storer = s.daemon_through(&proxy, "storer", &[])?;
+    let message = "can't list nodes: the API server does not serve protobuf: ";
+    s.eventually("the error", true, async || Ok(storer.has_logged(&["WARN", message]))).await?;
+    assert!(s.config_map(&node).await?.is_none(), "nothing is stored");
+    // The server is upgraded.
+    proxy.set_script(|_: &Request| Fault::None);
+    s.eventually_stored(&node, labels([("pool", "gold")])).await
 }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use label_storage_wire::fixtures::{self, Head, head};
+use label_storage_wire::{NodePart, Object};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,42 +72,64 @@ async fn serve(
             // Nothing ever happens here.
             std::future::pending::<()>().await;
         }
-        let wants_protobuf =
-            head.to_ascii_lowercase().contains("accept: application/vnd.kubernetes.protobuf");
-        let (status, answer) = if wants_protobuf { NOT_ACCEPTABLE } else { answer(request) };
-        let answer = answer.to_string();
+        let (status, media_type, answer) = answer(request);
         let head = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "HTTP/1.1 {status}\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
             answer.len()
         );
-        connection.write_all((head + &answer).as_bytes()).await?;
+        connection.write_all(&[head.as_bytes(), &answer].concat()).await?;
     }
 }
 
-/// It speaks JSON alone, as some servers behind an API server do.
-const NOT_ACCEPTABLE: (&str, Value) = ("406 Not Acceptable", Value::Null);
+/// The daemon reads lists and Nodes in protobuf, and everything else in JSON.
+fn answer(request: &str) -> (&'static str, &'static str, Vec<u8>) {
+    match protobuf(request) {
+        Some(answer) => ("200 OK", "application/vnd.kubernetes.protobuf", answer),
+        None => {
+            let (status, answer) = json(request);
+            (status, "application/json", answer.to_string().into_bytes())
+        }
+    }
+}
 
-/// One node, no record yet, a lease for whoever asks, and every right.
-fn answer(request: &str) -> (&'static str, Value) {
-    let node =
-        json!({"metadata": {"name": "a", "uid": "u1", "resourceVersion": "1", "labels": {"pool": "gold"}}});
+/// One Node and no record.
+fn protobuf(request: &str) -> Option<Vec<u8>> {
+    let node = || Object {
+        name: "a".to_owned(),
+        uid: "u1".to_owned(),
+        resource_version: "1".to_owned(),
+        labels: [("pool".to_owned(), "gold".to_owned())].into(),
+        ..Object::default()
+    };
+    let is_list = |resource: &str| request.contains(resource) && !request.contains(&format!("{resource}/"));
+    if !request.starts_with("GET") {
+        None
+    } else if request.contains("/nodes/") {
+        let node = Object { node: Some(NodePart::default()), ..node() };
+        Some(fixtures::object("Node", &node.into()))
+    } else if is_list("/nodes") {
+        Some(fixtures::list(&head(), &[node().into()]))
+    } else if is_list("/configmaps") {
+        Some(fixtures::list(&Head { kind: "ConfigMapList", ..head() }, &[]))
+    } else {
+        None
+    }
+}
+
+/// All permissions, and a lease for every caller.
+fn json(request: &str) -> (&'static str, Value) {
     if request.contains("selfsubjectaccessreviews") {
-        return ("201 Created", json!({"spec": {}, "status": {"allowed": true}}));
+        ("201 Created", json!({"spec": {}, "status": {"allowed": true}}))
     } else if request.contains("/leases") && request.starts_with("GET") {
-        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": []}));
+        ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": []}))
     } else if request.contains("/leases") {
         let spec = json!({"holderIdentity": "a"});
-        return ("200 OK", json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec}));
+        ("200 OK", json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec}))
     } else if request.starts_with("POST") {
-        return ("201 Created", json!({"metadata": {"name": "label-storage.a"}}));
+        ("201 Created", json!({"metadata": {"name": "label-storage.a"}}))
     } else if request.contains("/configmaps/") {
-        return ("404 Not Found", json!({"status": "Failure", "reason": "NotFound", "code": 404}));
-    } else if request.contains("/configmaps") {
-        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": []}));
-    } else if request.contains("/nodes/") {
-        return ("200 OK", node);
-    } else if request.contains("/nodes") {
-        return ("200 OK", json!({"metadata": {"resourceVersion": "1"}, "items": [node]}));
+        ("404 Not Found", json!({"status": "Failure", "reason": "NotFound", "code": 404}))
+    } else {
+        ("200 OK", json!({"metadata": {"name": "default"}}))
     }
-    ("200 OK", json!({"metadata": {"name": "default"}}))
 }

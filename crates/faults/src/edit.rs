@@ -11,7 +11,7 @@ pub(crate) use status::{expired_event, is_expired, status};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
-/// How an answer is written.
+/// The encoding of an answer. Watches are in protobuf only; the daemons list leases, and write, in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Protobuf,

@@ -149,7 +149,7 @@ impl Exchange {
             }
             Fault::ExpiredWatch => {
                 self.tell(&request, Watched::Expired);
-                Ok(made_up(format, 200, edit::expired_event(format)))
+                Ok(made_up(Format::Protobuf, 200, edit::expired_event()))
             }
             Fault::ResetAfter => {
                 self.send(head, body).await?;
@@ -224,13 +224,13 @@ impl Exchange {
             return streamed(answer);
         }
         let (head, body) = answer.into_parts();
-        let (format, witness) = (Format::of(&head.headers), self.witness.get().cloned());
-        let mut frames = Frames::new(format);
+        let witness = self.witness.get().cloned();
+        let mut frames = Frames::default();
         let chunks = chunks(body).map_ok(move |chunk| {
             let events = frames.push(&chunk);
             // A server that has forgotten a version says so in an event.
             if let Some(witness) = &witness
-                && events.iter().any(|event| edit::is_expired(format, event))
+                && events.iter().any(|event| edit::is_expired(event))
             {
                 witness(&request, Watched::Expired);
             }

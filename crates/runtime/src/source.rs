@@ -1,14 +1,12 @@
-//! Reading Nodes and ConfigMaps: all of them as a stream, one by name, or what changes.
+//! Reads Nodes and ConfigMaps: all of them as a stream, one by name, or the changes.
 //!
-//! What a hundred thousand Nodes cost to list is decided here. Their metadata is asked for and nothing else, unless more is
-//! [wanted](Eyes), in protobuf, which a server makes and a client reads in a tenth of the time of JSON; it is decoded object by object
-//! while it streams in, so that memory does not grow with the answer. A server that refuses protobuf is asked for JSON,
-//! and read in the same way.
+//! A list of 100,000 Nodes must be cheap. It has their metadata only, unless the [rules need more](Eyes). Lists are decoded
+//! object by object while they arrive, so that memory does not grow with the list. All requests are for protobuf, which
+//! takes a tenth of the time of JSON on both sides. A server that does not serve protobuf is an error.
 
 mod blocks;
 
 use std::io::{self, BufReader};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,9 +20,9 @@ use kube::client::Body;
 use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
 use label_storage_wire::{
-    Asked, Content, Event, Format, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
+    Asked, Content, Event, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
 };
-use tokio_util::codec::{AnyDelimiterCodec, FramedRead, LengthDelimitedCodec};
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
@@ -35,8 +33,6 @@ pub struct Source {
     client: Client,
     kind: Kind,
     path: String,
-    /// Whether the server has refused protobuf.
-    wants_json: AtomicBool,
     eyes: Eyes,
     /// For how long a list may take.
     limit: Duration,
@@ -89,15 +85,16 @@ enum Number {
     One,
 }
 
-/// What is asked for.
-fn accept(format: Format, content: Content, number: Number) -> String {
-    let format = media_type(format);
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The `Accept` header.
+fn accept(content: Content, number: Number) -> String {
     match (content, number) {
         (Content::Metadata, Number::All) => {
-            format!("{format};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
         }
-        (Content::Metadata, Number::One) => format!("{format};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
-        (Content::Node | Content::ConfigMap, _) => format.to_owned(),
+        (Content::Metadata, Number::One) => format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+        (Content::Node | Content::ConfigMap, _) => PROTOBUF.to_owned(),
     }
 }
 
@@ -124,8 +121,7 @@ impl Source {
     }
 
     fn new(client: Client, kind: Kind, path: String) -> Self {
-        let (wants_json, eyes) = (AtomicBool::new(false), Eyes::default());
-        Self { client, kind, path, wants_json, eyes, limit: call::ALL }
+        Self { client, kind, path, eyes: Eyes::default(), limit: call::ALL }
     }
 
     /// The same, seen by these.
@@ -164,7 +160,7 @@ impl Source {
         let what = self.kind.list();
         within(self.limit, what, async {
             let content = self.content();
-            let (format, response) = self.ask(what, &self.query(&[]), content, Number::All).await?;
+            let response = self.ask(what, &self.query(&[]), content, Number::All).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (blocks, input) = blocks::channel();
             let eyes = self.eyes.clone();
@@ -172,9 +168,9 @@ impl Source {
                 let asked = Asked { content, annotations: &|key| eyes.wants_annotation(content, key) };
                 if is_compressed {
                     let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
-                    read_list(format, &asked, input, each)
+                    read_list(&asked, input, each)
                 } else {
-                    read_list(format, &asked, input, each)
+                    read_list(&asked, input, each)
                 }
             });
             let bytes = blocks.send_all(chunks(response)).await;
@@ -194,14 +190,14 @@ impl Source {
                 Kind::Nodes => Content::Node,
                 Kind::Records => Content::ConfigMap,
             };
-            let (format, response) = match self.ask(what, &format!("/{name}"), content, Number::One).await {
+            let response = match self.ask(what, &format!("/{name}"), content, Number::One).await {
                 Ok(answer) => answer,
                 Err(error) if error.code == Some(404) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let body = body(what, response).await?;
             let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
-            read_object(format, &asked, &body)
+            read_object(&asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
         })
@@ -221,18 +217,9 @@ impl Source {
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
         let content = self.content();
-        let (format, response) =
-            within(call::ONE, what, self.ask(what, &query, content, Number::One)).await?;
+        let response = within(call::ONE, what, self.ask(what, &query, content, Number::One)).await?;
         let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
-        let frames = match format {
-            Format::Protobuf => {
-                Frames::Protobuf(LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input))
-            }
-            Format::Json => {
-                let lines = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_ITEM);
-                Frames::Json(FramedRead::new(input, lines))
-            }
-        };
+        let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input);
         Ok(Watch { what, frames, content, eyes: self.eyes.clone(), silence: lasts + GRACE })
     }
 
@@ -243,39 +230,31 @@ impl Source {
         if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
-    /// Asks in protobuf, or in JSON where that was refused. What is answered is in the format that it says.
+    /// Sends a request for protobuf. The answer is a success, and is in protobuf.
     async fn ask(
         &self,
         what: &'static str,
         rest: &str,
         content: Content,
         number: Number,
-    ) -> Result<(Format, Response<Body>), Error> {
-        loop {
-            let wants_json = self.wants_json.load(Ordering::Relaxed);
-            let format = if wants_json { Format::Json } else { Format::Protobuf };
-            let request = Request::get(format!("{}{rest}", self.path))
-                .header(ACCEPT, accept(format, content, number))
-                .header(ACCEPT_ENCODING, "gzip")
-                .body(Body::empty())
-                .map_err(|error| Error::refused(what, error))?;
-            let response = self.client.send(request).await.map_err(|error| Error::new(what, &error))?;
-            if response.status() == StatusCode::NOT_ACCEPTABLE && !wants_json {
-                tracing::warn!("the API server does not speak protobuf: reading JSON, which costs more");
-                self.wants_json.store(true, Ordering::Relaxed);
-                continue;
-            }
-            if response.status() != StatusCode::OK {
-                return Err(refusal(what, response).await);
-            }
-            if content_type(response.headers()) != media_type(format) {
-                let found = content_type(response.headers());
-                return Err(Error::unclear(what, format!("asked for {}, got {found:?}", media_type(format))));
-            }
-            return Ok((format, response));
+    ) -> Result<Response<Body>, Error> {
+        let request = Request::get(format!("{}{rest}", self.path))
+            .header(ACCEPT, accept(content, number))
+            .header(ACCEPT_ENCODING, "gzip")
+            .body(Body::empty())
+            .map_err(|error| Error::refused(what, error))?;
+        let response = self.client.send(request).await.map_err(|error| Error::new(what, &error))?;
+        if response.status() != StatusCode::OK {
+            return Err(refusal(what, response).await);
+        }
+        match content_type(response.headers()) {
+            PROTOBUF => Ok(response),
+            other => Err(Error::unclear(what, format!("{NO_PROTOBUF}: the content type is {other:?}"))),
         }
     }
 }
+
+const NO_PROTOBUF: &str = "the API server does not serve protobuf";
 
 /// How much longer than it should last a watch may be silent.
 const GRACE: Duration = Duration::from_secs(5);
@@ -286,15 +265,10 @@ type Input = StreamReader<Chunks, Bytes>;
 /// What changes, as it changes.
 pub struct Watch {
     what: &'static str,
-    frames: Frames,
+    frames: FramedRead<Input, LengthDelimitedCodec>,
     content: Content,
     eyes: Eyes,
     silence: Duration,
-}
-
-enum Frames {
-    Protobuf(FramedRead<Input, LengthDelimitedCodec>),
-    Json(FramedRead<Input, AnyDelimiterCodec>),
 }
 
 impl Watch {
@@ -303,24 +277,16 @@ impl Watch {
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         let content = self.content;
         let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
-        let next = async {
-            match &mut self.frames {
-                Frames::Protobuf(frames) => {
-                    frames.next().await.map(|frame| Ok(read_event(Format::Protobuf, &asked, &frame?)))
-                }
-                Frames::Json(frames) => frames.next().await.map(|frame| match frame {
-                    Ok(frame) => Ok(read_event(Format::Json, &asked, &frame)),
-                    Err(error) => Err(io::Error::other(error)),
-                }),
-            }
+        let frame = match tokio::time::timeout(self.silence, self.frames.next()).await {
+            Err(_) => return Err(Error::unclear(self.what, "nothing was heard for too long")),
+            Ok(None) => return Ok(None),
+            Ok(Some(Err(error))) => return Err(Error::unclear(self.what, call::in_one_line(&error))),
+            Ok(Some(Ok(frame))) => frame,
         };
-        match tokio::time::timeout(self.silence, next).await {
-            Err(_) => Err(Error::unclear(self.what, "nothing was heard for too long")),
-            Ok(None) => Ok(None),
-            Ok(Some(Err(error))) => Err(Error::unclear(self.what, call::in_one_line(&error))),
-            Ok(Some(Ok(Err(error)))) => Err(Error::unclear(self.what, call::in_one_line(&error))),
-            Ok(Some(Ok(Ok(Event::Error(status))))) => Err(self.refused(&status)),
-            Ok(Some(Ok(Ok(event)))) => Ok(Some(event)),
+        match read_event(&asked, &frame) {
+            Err(error) => Err(Error::unclear(self.what, call::in_one_line(&error))),
+            Ok(Event::Error(status)) => Err(self.refused(&status)),
+            Ok(event) => Ok(Some(event)),
         }
     }
 
@@ -332,13 +298,6 @@ impl Watch {
 /// A resourceVersion as a number, which it has to be to be compared.
 fn version(what: &'static str, text: &str) -> Result<ResourceVersion, Error> {
     text.parse().map_err(|_| Error::refused(what, format!("resourceVersion {text:?} is no number")))
-}
-
-const fn media_type(format: Format) -> &'static str {
-    match format {
-        Format::Protobuf => "application/vnd.kubernetes.protobuf",
-        Format::Json => "application/json",
-    }
 }
 
 /// Without its parameters.
@@ -376,17 +335,21 @@ async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, E
     read.map(|_| plain).map_err(|error| Error::unclear(what, error))
 }
 
-/// What the server says when it says no.
+/// The error in an answer other than success. Its body may be JSON or plain text.
 async fn refusal(what: &'static str, response: Response<Body>) -> Error {
-    let code = response.status().as_u16();
-    let is_protobuf = content_type(response.headers()) == media_type(Format::Protobuf);
-    let format = if is_protobuf { Format::Protobuf } else { Format::Json };
+    let status = response.status();
+    let answered = |message: &str, retry_after| match status {
+        StatusCode::NOT_ACCEPTABLE => {
+            Error::answered(what, status.as_u16(), &format!("{NO_PROTOBUF}: {message}"), retry_after)
+        }
+        _ => Error::answered(what, status.as_u16(), message, retry_after),
+    };
     match body(what, response).await {
         Ok(body) => {
-            let status = read_status(format, &body);
-            Error::answered(what, code, &status.message, status.retry_after_seconds)
+            let status = read_status(&body);
+            answered(&status.message, status.retry_after_seconds)
         }
-        Err(error) => Error::answered(what, code, &error.message, None),
+        Err(error) => answered(&error.message, None),
     }
 }
 

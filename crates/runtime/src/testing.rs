@@ -1,17 +1,23 @@
-//! An API server for unit tests, where a real one can't do on demand what is to be shown: let time pass in the middle of a call.
+//! An API server for unit tests. Unlike a real one, it can let time pass in the middle of a call.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use http::{Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response};
 use kube::client::Body;
+use label_storage::Node;
+use label_storage_wire::{NodePart, Object, Status, fixtures};
 use serde_json::{Value, json};
 use tower::service_fn;
 
 use crate::Replica;
 use crate::args::{Common, Surroundings};
 use crate::shutdown::Shutdown;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
 
 /// The calls that a server has had, as in `GET /api/v1/nodes/a`, or `PATCH /api/v1/nodes/a application/json-patch+json`.
 #[derive(Clone, Default)]
@@ -31,42 +37,69 @@ struct Args {
     common: Common,
 }
 
-/// A replica whose server answers each call with a status and an object, or a message.
+/// A reply of the server.
+pub enum Reply {
+    /// A Node, read in protobuf.
+    Node(Node),
+    /// An object, read in JSON.
+    Json(u16, Value),
+    /// A refusal, in the format that the caller accepts.
+    Refusal(u16, &'static str),
+}
+
+/// A replica with a server that answers each call with this.
 pub fn replica<F>(answer: impl Fn(String) -> F + Send + Sync + 'static) -> anyhow::Result<(Replica, Calls)>
 where
-    F: Future<Output = (u16, Value)> + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
 {
     let (calls, answer) = (Calls::default(), Arc::new(answer));
     let noted = calls.clone();
     let server = service_fn(move |request: Request<Body>| {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let content = header(http::header::CONTENT_TYPE).filter(|_| request.method() == http::Method::PATCH);
+        let content = header(CONTENT_TYPE).filter(|_| request.method() == http::Method::PATCH);
         let call = format!("{} {} {}", request.method(), request.uri().path(), content.unwrap_or_default());
-        let (call, accepted) = (call.trim_end().to_owned(), header(http::header::ACCEPT));
-        let is_protobuf = accepted.is_some_and(|accepted| accepted.contains("protobuf"));
-        if !is_protobuf {
-            noted.0.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        }
+        let call = call.trim_end().to_owned();
+        let wants_protobuf = header(ACCEPT).is_some_and(|accepted| accepted.starts_with(PROTOBUF));
+        noted.0.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let answer = Arc::clone(&answer);
-        async move {
-            let (code, content) =
-                if is_protobuf { (406, Value::from("only JSON")) } else { answer(call).await };
-            let content = match content {
-                Value::String(message) => {
-                    let reason = if code == 404 { "NotFound" } else { "" };
-                    json!({"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code})
-                }
-                object => object,
-            };
-            let mut response = Response::new(Body::from(content.to_string().into_bytes()));
-            *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
-            let json = http::HeaderValue::from_static("application/json");
-            response.headers_mut().insert(http::header::CONTENT_TYPE, json);
-            Ok::<_, Infallible>(response)
-        }
+        async move { Ok::<_, Infallible>(response(answer(call).await, wants_protobuf)) }
     });
     let common = Args::try_parse_from(["daemon"])?.common;
     let share = common.share(&Surroundings::default())?;
     let client = kube::Client::new(server, "default");
     Ok((Replica::new(common, share, client, "default", Shutdown::default()), calls))
+}
+
+fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
+    let (code, media_type, body) = match answer {
+        Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(node).into())),
+        Reply::Json(code, object) => (code, JSON, object.to_string().into_bytes()),
+        Reply::Refusal(code, message) => {
+            let reason = if code == 404 { "NotFound" } else { "" };
+            if wants_protobuf {
+                let (reason, message) = (reason.to_owned(), message.to_owned());
+                let status = Status { code, reason, message, retry_after_seconds: None };
+                (code, PROTOBUF, fixtures::status(&status))
+            } else {
+                let status = json!({"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code});
+                (code, JSON, status.to_string().into_bytes())
+            }
+        }
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// The Node with its labels, and with no other fields.
+fn object(node: Node) -> Object {
+    Object {
+        name: node.name,
+        uid: node.uid.as_str().to_owned(),
+        resource_version: node.version.to_string(),
+        labels: node.labels,
+        node: Some(NodePart::default()),
+        ..Object::default()
+    }
 }

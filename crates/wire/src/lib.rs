@@ -1,48 +1,37 @@
-//! What the API server answers, as objects: bytes in, objects out. No client, no clock.
+//! Decodes the answers of the API server: bytes in, objects out. No client, no clock.
 //!
-//! A list of 100,000 Nodes is 116 MB of protobuf, half of it `managedFields` that nobody here reads. So a list is read
-//! as a stream: one object at a time, kept only as far as [`Object`] goes, and in memory that does not grow with
-//! the list. JSON is the fallback for whatever does not speak protobuf.
+//! A list of 100,000 Nodes is 116 MB of protobuf, and half of it is `managedFields`, which are not read here. So a list is
+//! read as a stream, one object at a time. Only the fields of [`Object`] are kept, and memory does not grow with the list.
 //!
 //! ```text
-//!   protobuf: k8s\0 Unknown { kind, raw: List { metadata, item, item, … } }  ─┐
-//!                                                                             ├─► Object, Object, … Listed
-//!   JSON:     { "kind", "metadata", "items": [ item, item, … ] }             ─┘
+//!   k8s\0 Unknown { kind, raw: List { metadata, item, item, … } }  ──►  Object, Object, … Listed
 //! ```
 //!
-//! What an object is kept of depends on what was asked for ([`Asked`]): the same fields are a ConfigMap's `data` or a
-//! Node's `spec`. An answer that says that it is something else is refused.
+//! [`Asked`] decides how an object is read: the same field is `data` in a ConfigMap and `spec` in a Node. An answer of
+//! another kind is refused.
 //!
-//! Nothing in the input is believed. A length that it claims is never memory that is set aside for it, and input that
-//! ends early is an error at every byte: half a list that passes for a whole one says that half of the Nodes are gone.
+//! The input is not trusted. Memory is never allocated for a claimed length, and input that ends early is an error at
+//! every byte: half a list that is taken for a whole one means that half of the Nodes are gone.
 
 mod error;
-mod json;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixtures;
 mod protobuf;
 mod status;
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
 
 use jiff::Timestamp;
 
 pub use error::Error;
+pub use protobuf::{read_event, read_list, read_object};
 pub use status::{Status, read_status};
 
 /// How the keys of our own annotations begin.
 pub const OURS: &str = "label-storage/";
 
-/// The most bytes that one object may have. etcd takes a request of 1.5 MiB, and JSON is longer than protobuf.
+/// The most bytes that one object may have. etcd takes a request of 1.5 MiB by default.
 pub const MAX_ITEM: usize = 8 << 20;
-
-/// How an answer is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// `application/vnd.kubernetes.protobuf`
-    Protobuf,
-    /// `application/json`
-    Json,
-}
 
 /// What was asked for, and what of that is kept.
 #[derive(Clone, Copy)]
@@ -164,78 +153,6 @@ pub enum Event {
     },
     /// The watch is over, most often because its resourceVersion is too old (410).
     Error(Status),
-}
-
-/// Reads a whole list, calling `each` for every object as soon as it is there.
-///
-/// Returns [`Listed`] only at a proper end of the list and of the input, so that a checksum around it is checked too.
-/// After an error, what `each` was given is to be forgotten: it is not all, and JSON may say last of what kind it was.
-pub fn read_list(
-    format: Format,
-    asked: &Asked<'_>,
-    input: impl BufRead,
-    each: impl FnMut(Object),
-) -> Result<Listed, Error> {
-    match format {
-        Format::Protobuf => protobuf::read_list(asked, input, each),
-        Format::Json => json::read_list(asked, input, each),
-    }
-}
-
-/// Reads one object.
-pub fn read_object(format: Format, asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
-    match format {
-        Format::Protobuf => protobuf::read_object(asked, bytes)?.named(),
-        Format::Json => json::read_object(asked, bytes)?.named(),
-    }
-}
-
-/// Reads one frame of a watch, without its length prefix of 4 bytes (protobuf) or its newline (JSON).
-pub fn read_event(format: Format, asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
-    match format {
-        Format::Protobuf => protobuf::read_event(asked, frame),
-        Format::Json => json::read_event(asked, frame),
-    }
-}
-
-/// What a frame of a watch holds, as its type says: `object` or `status` reads the rest of it.
-fn event<T>(
-    kind: &str,
-    source: T,
-    object: impl FnOnce(T) -> Result<Object, Error>,
-    status: impl FnOnce(T) -> Result<Status, Error>,
-) -> Result<Event, Error> {
-    match kind {
-        "ADDED" | "MODIFIED" => Ok(Event::Changed(object(source)?.named()?)),
-        "DELETED" => Ok(Event::Deleted(object(source)?.named()?)),
-        // The only object without a name: it has nothing but its version.
-        "BOOKMARK" => match object(source)?.resource_version {
-            version if version.is_empty() => Err(Error::NoVersion),
-            resource_version => Ok(Event::Bookmark { resource_version }),
-        },
-        "ERROR" => Ok(Event::Error(status(source)?)),
-        other => Err(Error::malformed(format!("an event of type {:?}", status::excerpt(other.as_bytes())))),
-    }
-}
-
-/// The end of a list, if nothing of it is missing.
-fn listed(resource_version: String, continues: &str, remaining: i64, items: usize) -> Result<Listed, Error> {
-    if !continues.is_empty() || remaining != 0 {
-        return Err(Error::Partial);
-    }
-    if resource_version.is_empty() {
-        return Err(Error::NoVersion);
-    }
-    Ok(Listed { resource_version, items })
-}
-
-/// Whether it is of the kind that was asked for. An answer that does not say is taken for it.
-fn check_kind(kind: &str, wanted: &str) -> Result<(), Error> {
-    if kind.is_empty() || kind == wanted {
-        Ok(())
-    } else {
-        Err(Error::Kind(status::excerpt(kind.as_bytes())))
-    }
 }
 
 #[cfg(test)]

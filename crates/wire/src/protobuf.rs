@@ -14,14 +14,18 @@ use std::io::BufRead;
 use prost::Message;
 use prost::encoding::WireType;
 
-use crate::{Asked, Error, Event, Listed, Object, Status, check_kind, event, listed};
+use crate::{Asked, Error, Event, Listed, Object, Status, status};
 use messages::{ListMeta, TypeMeta, WatchEvent};
 use source::Source;
 
 /// What every answer begins with. What follows is a `runtime.Unknown`, whose `raw` is the object itself.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
-pub(crate) fn read_list(
+/// Reads a whole list, and calls `each` for every object as soon as it has arrived.
+///
+/// Returns [`Listed`] only at the end of the list and of the input, so that a checksum around it is checked too. After an
+/// error the objects that `each` was called with must be forgotten: they are not all.
+pub fn read_list(
     asked: &Asked<'_>,
     input: impl BufRead,
     mut each: impl FnMut(Object),
@@ -46,11 +50,23 @@ pub(crate) fn read_list(
                 (_, other) => source.skip(other)?,
             }
         }
-        listed(meta.resource_version, &meta.r#continue, meta.remaining_item_count, items)
+        if !meta.r#continue.is_empty() || meta.remaining_item_count != 0 {
+            return Err(Error::Partial);
+        }
+        if meta.resource_version.is_empty() {
+            return Err(Error::NoVersion);
+        }
+        Ok(Listed { resource_version: meta.resource_version, items })
     })
 }
 
-pub(crate) fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
+/// Reads one object.
+pub fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
+    read_any(asked, bytes)?.named()
+}
+
+/// Reads an object that may be without a name, as a bookmark is.
+fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     unwrapped(bytes, |kind, source| {
         let mut buffer = Vec::new();
         let raw = source.rest(&mut buffer)?;
@@ -62,10 +78,20 @@ pub(crate) fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Err
     })
 }
 
-pub(crate) fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
+/// Reads one event of a watch, without the 4 bytes of length before it.
+pub fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     let WatchEvent { r#type, object } = WatchEvent::decode(frame)?;
     let raw = object.unwrap_or_default().raw;
-    event(&r#type, raw.as_slice(), |raw| read_object(asked, raw), read_status)
+    match r#type.as_str() {
+        "ADDED" | "MODIFIED" => Ok(Event::Changed(read_object(asked, &raw)?)),
+        "DELETED" => Ok(Event::Deleted(read_object(asked, &raw)?)),
+        "BOOKMARK" => match read_any(asked, &raw)?.resource_version {
+            version if version.is_empty() => Err(Error::NoVersion),
+            resource_version => Ok(Event::Bookmark { resource_version }),
+        },
+        "ERROR" => Ok(Event::Error(read_status(&raw)?)),
+        other => Err(Error::malformed(format!("an event of type {:?}", status::excerpt(other.as_bytes())))),
+    }
 }
 
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
@@ -118,4 +144,13 @@ fn unwrapped<R: BufRead, T>(
     }
     source.end()?;
     content.ok_or_else(|| Error::malformed("an envelope without content"))
+}
+
+/// Refuses another kind than the one that was asked for. An answer without a kind is accepted.
+fn check_kind(kind: &str, wanted: &str) -> Result<(), Error> {
+    if kind.is_empty() || kind == wanted {
+        Ok(())
+    } else {
+        Err(Error::Kind(status::excerpt(kind.as_bytes())))
+    }
 }

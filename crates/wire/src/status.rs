@@ -1,8 +1,10 @@
-//! What the API server says when it does not give what was asked for.
+//! The errors that the API server, or a proxy before it, answers with.
 
 use std::fmt;
 
-use crate::{Format, json, protobuf};
+use serde::Deserialize;
+
+use crate::protobuf;
 
 /// Why the API server did not do it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,16 +33,42 @@ impl fmt::Display for Status {
     }
 }
 
-/// Reads the body of an answer that is not 200.
+/// Reads the body of an answer that is not 200. It may be a `Status` in protobuf or in JSON.
 ///
-/// Never fails: what stands between us and the API server answers too, in plain text or HTML. Then the message is an
-/// excerpt of that, and the code is 0. Nor does the API server itself always keep to the format that it was asked for.
-pub fn read_status(format: Format, bytes: &[u8]) -> Status {
-    let status = match format {
-        Format::Protobuf => protobuf::read_status(bytes).or_else(|_| json::read_status(bytes)),
-        Format::Json => json::read_status(bytes),
-    };
-    status.unwrap_or_else(|_| Status { message: excerpt(bytes), ..Status::default() })
+/// Never fails: a proxy or a load balancer answers in plain text or HTML. Then the message is an excerpt of the body, and
+/// the code is 0.
+pub fn read_status(bytes: &[u8]) -> Status {
+    let status = protobuf::read_status(bytes).ok().or_else(|| read_json(bytes));
+    status.unwrap_or_else(|| Status { message: excerpt(bytes), ..Status::default() })
+}
+
+/// `None` if it is another kind of object.
+fn read_json(bytes: &[u8]) -> Option<Status> {
+    let Json { kind, message, reason, details, code } = serde_json::from_slice(bytes).ok()?;
+    let retry_after = details.and_then(|details| details.retry_after_seconds).unwrap_or_default();
+    (kind == "Status").then(|| {
+        Status::new(
+            code.unwrap_or_default(),
+            reason.unwrap_or_default(),
+            message.unwrap_or_default(),
+            retry_after,
+        )
+    })
+}
+
+#[derive(Deserialize)]
+struct Json {
+    kind: String,
+    message: Option<String>,
+    reason: Option<String>,
+    details: Option<Details>,
+    code: Option<i32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: Option<i32>,
 }
 
 /// Enough of a text to recognise it, on one line of a log, whatever it is.

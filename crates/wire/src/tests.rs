@@ -1,4 +1,3 @@
-mod encoder;
 mod hostile;
 mod lists;
 mod nodes;
@@ -8,9 +7,8 @@ use jiff::Timestamp;
 use proptest::collection::btree_map;
 use proptest::prelude::*;
 
-use crate::{Asked, Content, Format, NodePart, OURS, Object, Taint};
-
-const BOTH: [Format; 2] = [Format::Protobuf, Format::Json];
+use crate::fixtures::{self, Sample};
+use crate::{Asked, Content, NodePart, OURS, Object, Taint};
 
 const METADATA: Asked<'_> = asked(Content::Metadata);
 const CONFIG_MAP: Asked<'_> = asked(Content::ConfigMap);
@@ -18,15 +16,6 @@ const NODE: Asked<'_> = asked(Content::Node);
 
 const fn asked(content: Content) -> Asked<'static> {
     Asked { content, annotations: &|key| key.starts_with(OURS) }
-}
-
-/// An object, and what else the API server sends with it.
-#[derive(Debug, Clone, Default)]
-struct Sample {
-    object: Object,
-    foreign_annotations: Vec<(String, String)>,
-    managed_fields: Vec<u8>,
-    number: i64,
 }
 
 fn sample(name: &str) -> Sample {
@@ -64,8 +53,10 @@ fn node_sample(name: &str) -> Sample {
     Sample { object: Object { node: Some(node), ..sample.object }, ..sample }
 }
 
-fn format() -> impl Strategy<Value = Format> {
-    prop_oneof![Just(Format::Protobuf), Just(Format::Json)]
+/// An event of a Node or a ConfigMap.
+fn event(r#type: &str, sample: &Sample) -> Vec<u8> {
+    let kind = if sample.object.node.is_some() { "Node" } else { "ConfigMap" };
+    fixtures::event(r#type, fixtures::object(kind, sample))
 }
 
 fn any_sample() -> impl Strategy<Value = Sample> {

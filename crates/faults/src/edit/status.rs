@@ -9,6 +9,7 @@ use super::{Format, MAGIC};
 pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let (reason, message) = match code {
         404 => ("NotFound", "the object is not found"),
+        406 => ("NotAcceptable", "only the following media types are accepted: application/json"),
         409 => (
             "Conflict",
             "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again",
@@ -30,34 +31,21 @@ pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec
     }
 }
 
-/// A watch's last event: what it was to go on from is forgotten.
-pub(crate) fn expired_event(format: Format) -> Vec<u8> {
-    let object = status(format, 410, None);
-    match format {
-        Format::Json => {
-            let object: Value = serde_json::from_slice(&object).unwrap_or_default();
-            format!("{}\n", json!({"type": "ERROR", "object": object})).into_bytes()
-        }
-        Format::Protobuf => {
-            let object = Some(RawExtension { raw: object });
-            let event = WatchEvent { r#type: "ERROR".to_owned(), object }.encode_to_vec();
-            // Such an event has some hundred bytes.
-            let length = u32::try_from(event.len()).unwrap_or_default().to_be_bytes();
-            [&length[..], &event].concat()
-        }
-    }
+/// The last event of a watch that has expired, with its length before it.
+pub(crate) fn expired_event() -> Vec<u8> {
+    let object = Some(RawExtension { raw: status(Format::Protobuf, 410, None) });
+    let event = WatchEvent { r#type: "ERROR".to_owned(), object }.encode_to_vec();
+    // Such an event has some hundred bytes.
+    let length = u32::try_from(event.len()).unwrap_or_default().to_be_bytes();
+    [&length[..], &event].concat()
 }
 
-/// True if this event, with what delimits it, ends a watch with 410.
-pub(crate) fn is_expired(format: Format, event: &[u8]) -> bool {
-    match format {
-        Format::Json => serde_json::from_slice::<Value>(event)
-            .is_ok_and(|event| event["type"] == "ERROR" && event["object"]["code"] == 410),
-        Format::Protobuf => expired_in_protobuf(event).unwrap_or(false),
-    }
+/// True if this event, with its length before it, ends a watch with 410.
+pub(crate) fn is_expired(event: &[u8]) -> bool {
+    expired(event).unwrap_or(false)
 }
 
-fn expired_in_protobuf(event: &[u8]) -> Option<bool> {
+fn expired(event: &[u8]) -> Option<bool> {
     let event = WatchEvent::decode(event.get(4..)?).ok()?;
     if event.r#type != "ERROR" {
         return Some(false);
@@ -162,14 +150,11 @@ mod tests {
 
     use super::*;
 
-    const FORMATS: [(Format, wire::Format); 2] =
-        [(Format::Protobuf, wire::Format::Protobuf), (Format::Json, wire::Format::Json)];
-
     #[test]
     fn a_refusal_reads_as_one() {
-        for (format, wire_format) in FORMATS {
+        for format in [Format::Protobuf, Format::Json] {
             for (code, retry_after) in [(429, Some(3)), (429, None), (500, None), (422, None)] {
-                let read = wire::read_status(wire_format, &status(format, code, retry_after));
+                let read = wire::read_status(&status(format, code, retry_after));
                 assert_eq!((read.code, read.retry_after_seconds), (code, retry_after), "{format:?}");
                 assert!(!read.message.is_empty());
             }
@@ -178,23 +163,15 @@ mod tests {
 
     #[test]
     fn an_expired_watch_says_so_in_its_last_event() {
-        for (format, wire_format) in FORMATS {
-            let event = expired_event(format);
-            assert!(is_expired(format, &event));
-            let frame = match format {
-                Format::Protobuf => {
-                    assert_eq!(event[..4], u32::try_from(event.len() - 4).expect("short").to_be_bytes());
-                    &event[4..]
-                }
-                Format::Json => event.strip_suffix(b"\n").expect("a line"),
-            };
-            let asked = wire::Asked { content: wire::Content::Node, annotations: &|_| false };
-            let event = wire::read_event(wire_format, &asked, frame).expect("an event");
-            let wire::Event::Error(status) = event else {
-                panic!("another event");
-            };
-            assert_eq!((status.code, &*status.reason), (410, "Expired"));
-        }
+        let event = expired_event();
+        assert!(is_expired(&event));
+        assert_eq!(event[..4], u32::try_from(event.len() - 4).expect("short").to_be_bytes());
+        let asked = wire::Asked { content: wire::Content::Node, annotations: &|_| false };
+        let event = wire::read_event(&asked, &event[4..]).expect("an event");
+        let wire::Event::Error(status) = event else {
+            panic!("another event");
+        };
+        assert_eq!((status.code, &*status.reason), (410, "Expired"));
     }
 
     #[test]
@@ -204,13 +181,12 @@ mod tests {
             object: Some(RawExtension { raw: status(Format::Protobuf, 500, None) }),
         };
         let added = WatchEvent { r#type: "ADDED".to_owned(), ..refused.clone() };
-        for event in [refused, added].map(|event| event.encode_to_vec()) {
-            assert!(!is_expired(Format::Protobuf, &[&[0; 4][..], &event].concat()));
+        let empty = WatchEvent { object: None, ..refused.clone() };
+        for event in [refused, added, empty].map(|event| event.encode_to_vec()) {
+            assert!(!is_expired(&[&[0; 4][..], &event].concat()));
         }
-        for event in
-            [r#"{"type": "ERROR", "object": {"code": 500}}"#, r#"{"type": "ADDED", "object": {}}"#, "{"]
-        {
-            assert!(!is_expired(Format::Json, event.as_bytes()), "{event}");
+        for event in [&b""[..], b"\0\0", b"\0\0\0\x01{"] {
+            assert!(!is_expired(event), "{event:?}");
         }
     }
 }

@@ -12,12 +12,24 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use kube::client::Body;
 use label_storage_wire as wire;
+use label_storage_wire::fixtures::{self, Head, head};
 use tempfile::TempDir;
 
 use super::*;
 use crate::fault::Fault;
 
 const ASKED: wire::Asked<'_> = wire::Asked { content: wire::Content::ConfigMap, annotations: &|_| false };
+
+/// An event of a watch, with its length before it.
+fn event(version: usize) -> Bytes {
+    let object = fixtures::object("ConfigMap", &object("a", version).into());
+    fixtures::frame(&fixtures::event("ADDED", object)).into()
+}
+
+fn object(name: &str, version: usize) -> wire::Object {
+    let (name, resource_version) = (name.to_owned(), version.to_string());
+    wire::Object { name, resource_version, ..wire::Object::default() }
+}
 
 /// Answers every request with its number, and a watch with an event, and then another when it is told to. Has forgotten version 5.
 struct Server {
@@ -52,17 +64,14 @@ impl Server {
         let number = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
         let uri = request.uri().to_string();
         let mut more = self.more.subscribe();
-        let event = |version: usize| {
-            let object = serde_json::json!({"kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": version.to_string()}});
-            Bytes::from(format!("{}\n", serde_json::json!({"type": "ADDED", "object": object})))
-        };
         let items: Vec<_> = (0..6)
             .filter(|_| !uri.contains("fieldSelector"))
-            .map(|item| serde_json::json!({"metadata": {"name": format!("n{item}")}}))
+            .map(|item| object(&format!("n{item}"), 1).into())
             .collect();
-        let list = serde_json::json!({"kind": "ConfigMapList", "metadata": {"resourceVersion": number.to_string()}, "items": items});
+        let head = Head { kind: "ConfigMapList", resource_version: number.to_string(), ..head() };
+        let list = fixtures::list(&head, &items);
         let chunks = if uri.contains("resourceVersion=5") {
-            stream::iter([Bytes::from(crate::edit::expired_event(crate::edit::Format::Json))]).boxed()
+            stream::iter([Bytes::from(crate::edit::expired_event())]).boxed()
         } else if uri.contains("watch=true") {
             let second = async move {
                 let _ = more.wait_for(|more| *more).await;
@@ -70,10 +79,11 @@ impl Server {
             };
             stream::iter([event(1)]).chain(stream::once(second)).boxed()
         } else {
-            stream::iter([Bytes::from(list.to_string())]).boxed()
+            stream::iter([Bytes::from(list)]).boxed()
         };
         let body = StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk))));
-        Ok(Response::builder().header(CONTENT_TYPE, "application/json").body(body).expect("an answer"))
+        let protobuf = crate::edit::Format::Protobuf.media_type();
+        Ok(Response::builder().header(CONTENT_TYPE, protobuf).body(body).expect("an answer"))
     }
 
     fn seen(&self) -> usize {
@@ -121,7 +131,7 @@ impl Stage {
     async fn list(&self) -> Option<(Vec<String>, String)> {
         let (body, mut names) = (self.body("/api/v1/nodes").await?, Vec::new());
         let each = |object: wire::Object| names.push(object.name);
-        let listed = wire::read_list(wire::Format::Json, &ASKED, &body[..], each).ok()?;
+        let listed = wire::read_list(&ASKED, &body[..], each).ok()?;
         Some((names, listed.resource_version))
     }
 }
@@ -162,7 +172,7 @@ async fn a_status_comes_instead_of_the_server_or_after_it() {
         assert_eq!((answer.status().as_u16(), stage.server.seen()), (code, seen), "{fault:?}");
         assert_eq!(answer.headers().contains_key(RETRY_AFTER), code == 429);
         let body = answer.into_body().collect().await.expect("a body").to_bytes();
-        assert_eq!(wire::read_status(wire::Format::Json, &body).code, code);
+        assert_eq!(wire::read_status(&body).code, code);
     }
 }
 
@@ -179,7 +189,8 @@ async fn half_an_answer_breaks_off_or_ends() {
     // Of a watch, half an event.
     let answer = stage.ask(Method::GET, "/api/v1/nodes?watch=true").await.expect("its beginning");
     let mut chunks = answer.into_body().into_data_stream();
-    assert!(!chunks.next().await.expect("half an event").expect("half an event").ends_with(b"\n"));
+    let half = event(1).slice(..event(1).len() / 2);
+    assert_eq!(chunks.next().await.expect("half an event").ok(), Some(half));
     assert!(chunks.next().await.expect("an end").is_err());
 }
 
@@ -220,13 +231,12 @@ async fn a_watch_repeats_itself_or_expires() {
     let stage = Stage::new(Fault::DuplicateEvents).await;
     stage.server.more.send_replace(true);
     let body = stage.body("/api/v1/nodes?watch=true").await.expect("events");
-    let events: Vec<_> = body.split(|byte| *byte == b'\n').collect();
-    assert_eq!((events.len(), events[0], events[2]), (5, events[1], events[3]));
-    assert_ne!(events[0], events[2]);
+    assert_eq!(body, [event(1), event(1), event(2), event(2)].concat());
+    assert_ne!(event(1), event(2));
     let stage = Stage::new(Fault::ExpiredWatch).await;
     let body = stage.body("/api/v1/nodes?watch=true").await.expect("an event");
     assert!(
-        matches!(wire::read_event(wire::Format::Json, &ASKED, body.trim_ascii_end()), Ok(wire::Event::Error(status)) if status.code == 410)
+        matches!(wire::read_event(&ASKED, &body[4..]), Ok(wire::Event::Error(status)) if status.code == 410)
     );
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
 use label_storage_runtime::engine::{Look, Planner};
 use label_storage_runtime::table::Table;
-use label_storage_runtime::testing::{self, Calls};
+use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -43,19 +43,17 @@ impl World {
             (Some("c1".into()), Some("6".into()));
         record.config_map = Uid::new("c1");
         let stored = serde_json::to_value(config_map).expect("JSON");
-        let live = metadata(&returned);
+        let live = returned.clone();
         let (replica, calls) = testing::replica(move |call: String| {
             let (stored, live) = (stored.clone(), live.clone());
             async move {
                 match call.as_str() {
-                    STRATEGIC if is_changing => (409, json!("the node has changed")),
-                    STRATEGIC | TESTED => (200, json!({"metadata": live})),
-                    "GET /api/v1/nodes/a" => {
-                        (200, json!({"apiVersion": "v1", "kind": "Node", "metadata": live}))
-                    }
+                    STRATEGIC if is_changing => Reply::Refusal(409, "the node has changed"),
+                    STRATEGIC | TESTED => Reply::Json(200, json!({"metadata": metadata(&live)})),
+                    "GET /api/v1/nodes/a" => Reply::Node(live),
                     _ => {
                         tokio::time::advance(takes).await;
-                        (200, stored)
+                        Reply::Json(200, stored)
                     }
                 }
             }

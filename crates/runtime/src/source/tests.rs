@@ -1,7 +1,7 @@
 //! Against a service in place of a server: what a real one sends rarely, or never.
 
 use std::io::Write;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flate2::Compression;
@@ -10,14 +10,13 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{Full, StreamBody};
 use label_storage::Rules;
 use label_storage::rules::{Patterns, Selection};
+use label_storage_wire::fixtures::{self, Head, frame, head};
 use label_storage_wire::{NodePart, Taint};
 use tokio::sync::oneshot;
 use tower::service_fn;
 
 use super::*;
 use crate::eyes::Sight;
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -43,29 +42,20 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// A field of a protobuf message that holds bytes.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut field = vec![number << 3 | 2];
-    let mut length = content.len();
-    while length >= 128 {
-        field.push(length as u8 | 128);
-        length >>= 7;
+fn metadata(name: &str, version: &str) -> Object {
+    Object {
+        name: name.to_owned(),
+        uid: "u1".to_owned(),
+        resource_version: version.to_owned(),
+        ..Object::default()
     }
-    field.push(length as u8);
-    [&field, content].concat()
 }
 
 /// A list of Nodes of these names, at version 9.
 fn protobuf(names: &[&str]) -> Vec<u8> {
-    let meta = |name: &str| [field(1, name.as_bytes()), field(5, b"u1"), field(6, b"7")].concat();
-    let items = names.iter().flat_map(|name| field(2, &field(1, &meta(name))));
-    let list: Vec<u8> = field(1, &field(2, b"9")).into_iter().chain(items).collect();
-    let unknown = [field(2, &list), field(3, b""), field(4, b"")].concat();
-    [b"k8s\0", &unknown[..]].concat()
+    let items: Vec<_> = names.iter().map(|name| metadata(name, "7").into()).collect();
+    fixtures::list(&Head { resource_version: "9".to_owned(), ..head() }, &items)
 }
-
-const JSON: &str = r#"{"metadata":{"resourceVersion":"9"},"items":[
-    {"metadata":{"name":"a","uid":"u1","resourceVersion":"7"}},{"metadata":{"name":"b","uid":"u1","resourceVersion":"7"}}]}"#;
 
 async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
     let names = Arc::new(Mutex::new(Vec::new()));
@@ -73,20 +63,6 @@ async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
     let listed =
         Source::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
     (names.lock().expect("no panic").clone(), listed)
-}
-
-/// The same from a server that speaks no protobuf.
-async fn list_json(body: &'static str) -> (Vec<String>, Result<Listed, Error>) {
-    let is_protobuf =
-        |request: &Request<Body>| request.headers()[ACCEPT].as_bytes().starts_with(PROTOBUF.as_bytes());
-    list(client(move |request| {
-        if is_protobuf(request) {
-            answer(406, "text/plain", "")
-        } else {
-            answer(200, "application/json", body)
-        }
-    }))
-    .await
 }
 
 #[tokio::test]
@@ -137,7 +113,11 @@ async fn an_answer_that_was_not_asked_for_is_an_error() {
     for content_type in ["application/json", "text/html; charset=utf-8", ""] {
         let (names, listed) = list(client(move |_| answer(200, content_type, protobuf(&["a"])))).await;
         assert_eq!(names, [""; 0], "{content_type}");
-        assert!(listed.expect_err("not asked for").message.starts_with("asked for application/vnd"));
+        let found = content_type.split(';').next().expect("a part");
+        let expected = format!(
+            "can't list nodes: the API server does not serve protobuf: the content type is {found:?}"
+        );
+        assert_eq!(listed.expect_err("not asked for").to_string(), expected);
     }
     let (_, listed) = list(client(|_| {
         let mut response = answer(200, PROTOBUF, protobuf(&["a"]));
@@ -149,35 +129,29 @@ async fn an_answer_that_was_not_asked_for_is_an_error() {
 }
 
 #[tokio::test]
-async fn json_is_read_where_protobuf_is_refused_and_only_there() {
+async fn a_server_that_does_not_serve_protobuf_is_an_error_that_says_so() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
-    let client = client(move |request| {
+    let source = Source::nodes(client(move |request| {
         counter.fetch_add(1, Ordering::Relaxed);
         let accept = request.headers()[ACCEPT].to_str().expect("text");
-        if accept.starts_with(PROTOBUF) {
-            return answer(
-                406,
-                "text/plain",
-                "only the following media types are accepted: application/json",
-            );
-        }
-        assert_eq!(accept, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
-        answer(200, "application/json", JSON)
-    });
-    let source = Source::nodes(client);
-    for asked_so_far in [2, 3] {
-        assert_eq!(source.list(|_| ()).await.expect("a list").items, 2);
-        assert_eq!(asked.load(Ordering::Relaxed), asked_so_far, "it is refused once");
+        assert!(accept.starts_with(PROTOBUF), "{accept}");
+        answer(406, "text/plain", "only the following media types are accepted: application/json\n")
+    }));
+    let errors = [
+        source.list(|_| ()).await.expect_err("refused"),
+        source.get("a").await.expect_err("refused"),
+        source.watch(ResourceVersion(7)).await.err().expect("refused"),
+    ];
+    for (error, what) in errors.iter().zip(["list nodes", "get node", "watch nodes"]) {
+        assert_eq!((error.kind, error.code), (call::Kind::Refused, Some(406)));
+        let expected = format!(
+            "can't {what}: the API server does not serve protobuf: \
+             only the following media types are accepted: application/json (406)"
+        );
+        assert_eq!(error.to_string(), expected);
     }
-}
-
-#[tokio::test]
-async fn a_list_in_json_that_breaks_off_is_an_error() {
-    for cut in 0..JSON.len() {
-        let (_, listed) = list_json(&JSON[..cut]).await;
-        assert!(listed.is_err(), "cut at {cut}");
-    }
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "no request is sent again");
 }
 
 #[tokio::test]
@@ -208,38 +182,27 @@ fn whole() -> Eyes {
     Eyes { rules, sight: Sight::WhatIsKept }
 }
 
-const NODE: &str = r#"{"kind":"Node",
-    "metadata":{"name":"a","uid":"u1","resourceVersion":"7",
-        "annotations":{"example.com/owner":"me","example.com/other":"x","label-storage/restored":"u1/1"}},
-    "spec":{"unschedulable":true,"taints":[{"key":"k","effect":"NoSchedule"}]},
-    "status":{"nodeInfo":{"systemUUID":"s1"}}}"#;
-
-/// A server of [`NODE`] alone, in JSON, that wants every request to be for what is whole.
+/// A server of one Node. All requests must be for whole Nodes.
 fn whole_nodes(request: &Request<Body>) -> Answer {
     let uri = request.uri().to_string();
-    let accept = request.headers()[ACCEPT].to_str().expect("text");
-    assert!([PROTOBUF, "application/json"].contains(&accept), "{uri}: {accept}");
-    if accept == PROTOBUF {
-        return answer(406, "text/plain", "");
-    }
+    assert_eq!(request.headers()[ACCEPT], PROTOBUF, "{uri}");
+    let all = [("example.com/owner", "me"), ("example.com/other", "x"), ("label-storage/restored", "u1/1")];
+    let sample = whole_node(&all).into();
     let body = if uri.contains("watch=true") {
-        format!(r#"{{"type":"ADDED","object":{}}}"#, NODE.replace('\n', ""))
+        frame(&fixtures::event("ADDED", fixtures::object("Node", &sample)))
     } else if uri == "/api/v1/nodes/a" {
-        NODE.to_owned()
+        fixtures::object("Node", &sample)
     } else {
-        let item = NODE.replacen(r#""kind":"Node","#, "", 1);
-        format!(r#"{{"kind":"NodeList","metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#)
+        let head = Head { kind: "NodeList", resource_version: "9".to_owned(), ..head() };
+        fixtures::list(&head, std::slice::from_ref(&sample))
     };
-    answer(200, "application/json", body)
+    answer(200, PROTOBUF, body)
 }
 
-/// What there is to [`NODE`], with these of its annotations.
+/// The Node, with these of its annotations.
 fn whole_node(annotations: &[(&str, &str)]) -> Object {
     let taint = Taint { key: "k".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     Object {
-        name: "a".to_owned(),
-        uid: "u1".to_owned(),
-        resource_version: "7".to_owned(),
         annotations: annotations
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
@@ -250,7 +213,7 @@ fn whole_node(annotations: &[(&str, &str)]) -> Object {
             system_uuid: "s1".to_owned(),
             ..NodePart::default()
         }),
-        ..Object::default()
+        ..metadata("a", "7")
     }
 }
 
@@ -280,8 +243,8 @@ async fn one_node_is_read_whole_whatever_lists_have_of_it() {
 
 #[tokio::test]
 async fn whole_nodes_in_the_place_of_metadata_are_an_error() {
-    let list = r#"{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":[]}"#;
-    let (_, listed) = list_json(list).await;
+    let nodes = fixtures::list(&Head { kind: "NodeList", ..head() }, &[]);
+    let (_, listed) = list(client(move |_| answer(200, PROTOBUF, nodes.clone()))).await;
     assert!(listed.expect_err("not asked for").message.contains("NodeList, which was not asked for"));
 }
 
@@ -332,25 +295,25 @@ async fn a_watch_that_goes_silent_is_noticed_within_a_minute() {
 
 #[tokio::test]
 async fn a_watch_tells_what_it_is_told_to_its_end() {
-    let event = |kind: &str, object: &str| format!(r#"{{"type":"{kind}","object":{object}}}"#);
-    let node = r#"{"kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"u1","resourceVersion":"8"}}"#;
-    let lines = [
-        event("ADDED", node),
-        event("DELETED", node),
-        event("BOOKMARK", r#"{"kind":"PartialObjectMetadata","metadata":{"resourceVersion":"12"}}"#),
-        event(
-            "ERROR",
-            r#"{"kind":"Status","message":"too old resource version","reason":"Expired","code":410}"#,
-        ),
+    let node = fixtures::object("PartialObjectMetadata", &metadata("a", "8").into());
+    let bookmark = fixtures::object("PartialObjectMetadata", &metadata("", "12").into());
+    let expired = Status {
+        code: 410,
+        reason: "Expired".to_owned(),
+        message: "too old resource version".to_owned(),
+        retry_after_seconds: None,
+    };
+    let events = [
+        fixtures::event("ADDED", node.clone()),
+        fixtures::event("DELETED", node),
+        fixtures::event("BOOKMARK", bookmark),
+        fixtures::event("ERROR", fixtures::status(&expired)),
     ];
-    let body = lines.join("\n");
+    let body: Vec<u8> = events.iter().flat_map(|event| frame(event)).collect();
     let source = Source::nodes(client(move |request| {
-        let accept = request.headers()[ACCEPT].to_str().expect("text");
-        if accept.starts_with(PROTOBUF) {
-            answer(406, "text/plain", "")
-        } else {
-            answer(200, "application/json", body.as_bytes())
-        }
+        let accepted = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        assert_eq!(request.headers()[ACCEPT], accepted.as_str());
+        answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())
     }));
     let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
     assert!(matches!(watch.next().await, Ok(Some(Event::Changed(object))) if object.name == "a"));

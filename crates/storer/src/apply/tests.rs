@@ -3,7 +3,7 @@
 use label_storage::{Labels, ResourceVersion, Uid};
 use label_storage_runtime::engine::{Look, Planner};
 use label_storage_runtime::table::Table;
-use label_storage_runtime::testing::{self, Calls};
+use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,20 +12,6 @@ use crate::planner::StorePlanner;
 fn node(uid: &str, version: u64, pool: Option<&str>) -> Node {
     let labels: Labels = pool.map(|pool| ("pool".to_owned(), pool.to_owned())).into_iter().collect();
     Node::new("a".to_owned(), uid.to_owned(), &version.to_string(), labels, None).expect("a node")
-}
-
-/// As the server sends it.
-fn sent(node: &Node) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": node.name,
-            "uid": node.uid.as_str(),
-            "resourceVersion": node.version.to_string(),
-            "labels": node.labels,
-        },
-    })
 }
 
 /// A storer, a server that has this Node and no record, and a task for the Node as it was seen before.
@@ -38,20 +24,21 @@ struct World {
 impl World {
     /// The server takes this long to answer for the Node, and answers creates with this.
     fn new(seen: &Node, live: &Node, takes: Duration, created: u16) -> Self {
-        let live = sent(live);
+        let live = live.clone();
         let (replica, calls) = testing::replica(move |call: String| {
             let live = live.clone();
             async move {
                 if call.starts_with("GET /api/v1/nodes/") {
                     tokio::time::advance(takes).await;
-                    return (200, live);
+                    return Reply::Node(live);
                 }
                 match call.split(' ').next() {
                     Some("POST") if created == 201 => {
-                        (201, json!({"metadata": {"name": "label-storage.a", "uid": "c1", "resourceVersion": "30"}}))
+                        let meta = json!({"name": "label-storage.a", "uid": "c1", "resourceVersion": "30"});
+                        Reply::Json(201, json!({"metadata": meta}))
                     }
-                    Some("POST") => (created, json!("trouble")),
-                    _ => (404, json!("not found")),
+                    Some("POST") => Reply::Refusal(created, "trouble"),
+                    _ => Reply::Refusal(404, "not found"),
                 }
             }
         })

@@ -4,27 +4,27 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::encoding::encode_varint;
 
-use super::encoder::{self, Head, Unknown, enveloped, head, sealed};
-use super::{CONFIG_MAP, METADATA, NODE, any_node_sample, any_sample, format};
-use crate::{Error, Format, Listed, read_event, read_list, read_object, read_status};
+use super::{CONFIG_MAP, METADATA, NODE, any_node_sample, any_sample, event};
+use crate::fixtures::{self, Head, Unknown, enveloped, head, sealed};
+use crate::{Error, Listed, read_event, read_list, read_object, read_status};
 
 fn list(bytes: &[u8]) -> Result<Listed, Error> {
-    read_list(Format::Protobuf, &CONFIG_MAP, bytes, drop)
+    read_list(&CONFIG_MAP, bytes, drop)
 }
 
 /// Reads it as everything that it could be.
-fn read_as_anything(format: Format, bytes: &[u8]) {
+fn read_as_anything(bytes: &[u8]) {
     for asked in [METADATA, CONFIG_MAP, NODE] {
         let mut items = 0;
-        let listed = read_list(format, &asked, bytes, |object| {
+        let listed = read_list(&asked, bytes, |object| {
             assert!(!object.name.is_empty());
             items += 1;
         });
         assert!(listed.is_err() || items <= bytes.len());
-        let _ = read_object(format, &asked, bytes);
-        let _ = read_event(format, &asked, bytes);
+        let _ = read_object(&asked, bytes);
+        let _ = read_event(&asked, bytes);
     }
-    assert!(read_status(format, bytes).message.len() <= 8 * bytes.len().max(1));
+    assert!(read_status(bytes).message.len() <= 8 * bytes.len().max(1));
 }
 
 pub(super) fn varint(value: u64) -> Vec<u8> {
@@ -152,78 +152,52 @@ fn an_envelope_is_as_the_api_server_makes_it_or_refused() {
 }
 
 #[test]
-fn json_that_is_no_list_is_malformed() {
-    for text in [
-        "[]",
-        "5",
-        "\"a\"",
-        "null",
-        r#"{"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":5,"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[],"items":[],"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[null],"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[{"metadata":{"name":5}}],"metadata":{"resourceVersion":"1"}}"#,
-        r#"{"items":[{"metadata":{"name":"a"},"binaryData":{"k":"?"}}],"metadata":{"resourceVersion":"1"}}"#,
-    ] {
-        let result = read_list(Format::Json, &CONFIG_MAP, text.as_bytes(), drop);
-        assert!(matches!(result, Err(Error::Malformed(_))), "{text}: {result:?}");
-    }
-}
-
-#[test]
-fn items_that_are_null_are_an_empty_list() {
-    let text = r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":null}"#;
-    assert_eq!(read_list(Format::Json, &CONFIG_MAP, text.as_bytes(), drop).expect("a list").items, 0);
-}
-
-#[test]
 fn deep_nesting_overflows_no_stack() {
     const DEEP: usize = 1_000_000;
-    for open in ["[", "{\"x\":", "{\"items\":[", "{\"metadata\":", "{\"object\":"] {
-        read_as_anything(Format::Json, open.repeat(DEEP).as_bytes());
+    // A status may be JSON.
+    for open in ["[", "{\"x\":", "{\"details\":"] {
+        read_as_anything(open.repeat(DEEP).as_bytes());
     }
-    // Ignored, yet read to its end.
     let junk = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
-    let text = format!(r#"{{"junk":{junk},"items":[],"metadata":{{"resourceVersion":"1"}}}}"#);
-    read_as_anything(Format::Json, text.as_bytes());
+    let text = format!(r#"{{"junk":{junk},"kind":"Status","message":"no"}}"#);
+    read_as_anything(text.as_bytes());
 
     let groups = [0x0b_u8, 0x0c].map(|key| vec![key; DEEP]).concat();
-    read_as_anything(Format::Protobuf, &list_with(&groups));
-    read_as_anything(Format::Protobuf, &enveloped("Status", groups.clone()));
-    read_as_anything(Format::Protobuf, &groups);
+    read_as_anything(&list_with(&groups));
+    read_as_anything(&enveloped("Status", groups.clone()));
+    read_as_anything(&groups);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn garbage_is_an_error_and_nothing_worse(format in format(), bytes in vec(any::<u8>(), 0..300)) {
-        read_as_anything(format, &bytes);
-        read_as_anything(format, &enveloped("ConfigMapList", bytes.clone()));
-        read_as_anything(format, &enveloped("Status", bytes.clone()));
-        read_as_anything(format, &enveloped("Node", [2, 3].map(|part| delimited(part, &bytes)).concat()));
-        read_as_anything(format, &list_with(&delimited(2, &bytes)));
-        read_as_anything(format, &[b"k8s\0", &bytes[..]].concat());
+    fn garbage_is_an_error_and_nothing_worse(bytes in vec(any::<u8>(), 0..300)) {
+        read_as_anything(&bytes);
+        read_as_anything(&enveloped("ConfigMapList", bytes.clone()));
+        read_as_anything(&enveloped("Status", bytes.clone()));
+        read_as_anything(&enveloped("Node", [2, 3].map(|part| delimited(part, &bytes)).concat()));
+        read_as_anything(&list_with(&delimited(2, &bytes)));
+        read_as_anything(&[b"k8s\0", &bytes[..]].concat());
     }
 
     #[test]
     fn an_answer_with_wrong_bytes_in_it_is_read_safely(
-        format in format(),
         sample in prop_oneof![any_sample(), any_node_sample()],
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         for mut bytes in [
-            encoder::list(format, &head(), &[sample.clone(), sample.clone()]),
-            encoder::list(format, &Head { kind: "NodeList", ..head() }, &[sample.clone(), sample.clone()]),
-            encoder::object(format, "ConfigMap", &sample),
-            encoder::object(format, "Node", &sample),
-            encoder::event(format, "MODIFIED", &sample),
+            fixtures::list(&head(), &[sample.clone(), sample.clone()]),
+            fixtures::list(&Head { kind: "NodeList", ..head() }, &[sample.clone(), sample.clone()]),
+            fixtures::object("ConfigMap", &sample),
+            fixtures::object("Node", &sample),
+            event("MODIFIED", &sample),
         ] {
             for (place, byte) in &changes {
                 let place = place.index(bytes.len());
                 bytes[place] = *byte;
             }
-            read_as_anything(format, &bytes);
+            read_as_anything(&bytes);
         }
     }
 }

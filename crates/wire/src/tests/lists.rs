@@ -2,19 +2,17 @@ use std::io::{BufRead, BufReader, Read};
 
 use proptest::prelude::*;
 
-use super::encoder::{self, Head, head};
-use super::{
-    BOTH, CONFIG_MAP, METADATA, NODE, Sample, any_node_sample, any_sample, format, node_sample, sample,
-};
-use crate::{Asked, Error, Format, Listed, MAX_ITEM, Object, read_list};
+use super::{CONFIG_MAP, METADATA, NODE, any_node_sample, any_sample, node_sample, sample};
+use crate::fixtures::{self, Head, Sample, head};
+use crate::{Asked, Error, Listed, MAX_ITEM, Object, read_list};
 
-fn read(format: Format, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
-    read_as(format, &METADATA, input)
+fn read(input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
+    read_as(&METADATA, input)
 }
 
-fn read_as(format: Format, asked: &Asked<'_>, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
+fn read_as(asked: &Asked<'_>, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
     let mut objects = Vec::new();
-    let listed = read_list(format, asked, input, |object| objects.push(object))?;
+    let listed = read_list(asked, input, |object| objects.push(object))?;
     assert_eq!(listed.items, objects.len());
     Ok((listed, objects))
 }
@@ -38,14 +36,12 @@ impl Read for Pieces<'_> {
 
 #[test]
 fn a_list_gives_its_objects_and_its_version() {
-    for format in BOTH {
-        for is_last in [false, true] {
-            let samples = [sample("a"), sample("b")];
-            let bytes = encoder::list(format, &Head { is_last, ..head() }, &samples);
-            let (listed, found) = read(format, &bytes[..]).expect("a good list");
-            assert_eq!(listed, Listed { resource_version: "1000".to_owned(), items: 2 });
-            assert_eq!(found, objects(&samples));
-        }
+    for is_last in [false, true] {
+        let samples = [sample("a"), sample("b")];
+        let bytes = fixtures::list(&Head { is_last, ..head() }, &samples);
+        let (listed, found) = read(&bytes[..]).expect("a good list");
+        assert_eq!(listed, Listed { resource_version: "1000".to_owned(), items: 2 });
+        assert_eq!(found, objects(&samples));
     }
 }
 
@@ -53,79 +49,64 @@ fn a_list_gives_its_objects_and_its_version() {
 fn a_list_that_is_cut_anywhere_broke_off() {
     let metadata = ("PartialObjectMetadataList", METADATA, [sample("a"), sample("b")]);
     let nodes = ("NodeList", NODE, [node_sample("a"), node_sample("b")]);
-    for ((kind, asked, samples), format) in
-        [metadata, nodes].iter().flat_map(|of| BOTH.map(|format| (of, format)))
-    {
+    for (kind, asked, samples) in &[metadata, nodes] {
         for is_last in [false, true] {
             let head = Head { is_last, kind, ..head() };
-            let mut bytes = encoder::list(format, &head, samples);
-            if format == Format::Json {
-                // Nothing is missing without the newline.
-                assert_eq!(bytes.pop(), Some(b'\n'));
-            }
+            let bytes = fixtures::list(&head, samples);
             for end in 0..bytes.len() {
-                let result = read_as(format, asked, &bytes[..end]);
-                assert!(matches!(result, Err(Error::BrokeOff)), "{format:?} cut at {end}: {result:?}");
+                let result = read_as(asked, &bytes[..end]);
+                assert!(matches!(result, Err(Error::BrokeOff)), "cut at {end}: {result:?}");
             }
-            read_as(format, asked, &bytes[..]).expect("a good list");
+            read_as(asked, &bytes[..]).expect("a good list");
         }
     }
 }
 
 #[test]
 fn a_page_of_a_list_is_no_list() {
-    for format in BOTH {
-        let continued = Head { continues: "eyJ2".to_owned(), ..head() };
-        let remaining = Head { remaining: Some(3), ..head() };
-        for head in [&continued, &remaining, &Head { is_last: true, ..continued.clone() }] {
-            let result = read(format, &encoder::list(format, head, &[sample("a")])[..]);
-            assert!(matches!(result, Err(Error::Partial)), "{result:?}");
-        }
-        let none = Head { remaining: Some(0), ..head() };
-        read(format, &encoder::list(format, &none, &[sample("a")])[..]).expect("a whole list");
+    let continued = Head { continues: "eyJ2".to_owned(), ..head() };
+    let remaining = Head { remaining: Some(3), ..head() };
+    for head in [&continued, &remaining, &Head { is_last: true, ..continued.clone() }] {
+        let result = read(&fixtures::list(head, &[sample("a")])[..]);
+        assert!(matches!(result, Err(Error::Partial)), "{result:?}");
     }
+    let none = Head { remaining: Some(0), ..head() };
+    read(&fixtures::list(&none, &[sample("a")])[..]).expect("a whole list");
 }
 
 #[test]
 fn a_list_without_a_version_is_an_error() {
-    for format in BOTH {
-        let head = Head { resource_version: String::new(), ..head() };
-        let result = read(format, &encoder::list(format, &head, &[sample("a")])[..]);
-        assert!(matches!(result, Err(Error::NoVersion)), "{result:?}");
-    }
+    let head = Head { resource_version: String::new(), ..head() };
+    let result = read(&fixtures::list(&head, &[sample("a")])[..]);
+    assert!(matches!(result, Err(Error::NoVersion)), "{result:?}");
 }
 
 #[test]
 fn a_list_of_another_kind_is_refused() {
-    for format in BOTH {
-        for (asked, right) in
-            [(METADATA, "PartialObjectMetadataList"), (CONFIG_MAP, "ConfigMapList"), (NODE, "NodeList")]
+    for (asked, right) in
+        [(METADATA, "PartialObjectMetadataList"), (CONFIG_MAP, "ConfigMapList"), (NODE, "NodeList")]
+    {
+        for kind in ["PartialObjectMetadataList", "ConfigMapList", "NodeList", "PodList", "Node", "ConfigMap"]
         {
-            for kind in
-                ["PartialObjectMetadataList", "ConfigMapList", "NodeList", "PodList", "Node", "ConfigMap"]
-            {
-                let bytes = encoder::list(format, &Head { kind, ..head() }, &[]);
-                let result = read_as(format, &asked, &bytes[..]);
-                if kind == right {
-                    result.expect("what was asked for");
-                } else {
-                    assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
-                }
+            let bytes = fixtures::list(&Head { kind, ..head() }, &[]);
+            let result = read_as(&asked, &bytes[..]);
+            if kind == right {
+                result.expect("what was asked for");
+            } else {
+                assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
             }
-            let unsaid = encoder::list(format, &Head { kind: "", ..head() }, &[]);
-            read_as(format, &asked, &unsaid[..]).expect("it does not say");
         }
+        let unsaid = fixtures::list(&Head { kind: "", ..head() }, &[]);
+        read_as(&asked, &unsaid[..]).expect("it does not say");
     }
 }
 
 #[test]
 fn nothing_follows_a_list() {
-    for format in BOTH {
-        let good = encoder::list(format, &head(), &[sample("a")]);
-        for more in [&b"\x22\0"[..], b"\x12\0", b"x", b"{}", b"\0", &good] {
-            let result = read(format, &[&good, more].concat()[..]);
-            assert!(matches!(result, Err(Error::Malformed(_))), "{more:?}: {result:?}");
-        }
+    let good = fixtures::list(&head(), &[sample("a")]);
+    for more in [&b"\x22\0"[..], b"\x12\0", b"x", b"{}", b"\0", &good] {
+        let result = read(&[&good, more].concat()[..]);
+        assert!(matches!(result, Err(Error::Malformed(_))), "{more:?}: {result:?}");
     }
 }
 
@@ -137,16 +118,14 @@ fn an_input_that_fails_after_the_list_fails_the_list() {
             Err(self.0.into())
         }
     }
-    for format in BOTH {
-        let good = encoder::list(format, &head(), &[sample("a")]);
-        for end in [0, 30, good.len() / 2, good.len()] {
-            let input = |kind| BufReader::new(good[..end].chain(Fails(kind)));
-            // As an unpacker says it when the checksum at the end is missing, or wrong.
-            let cut = read(format, input(std::io::ErrorKind::UnexpectedEof));
-            assert!(matches!(cut, Err(Error::BrokeOff)), "{format:?} at {end}: {cut:?}");
-            let wrong = read(format, input(std::io::ErrorKind::InvalidData));
-            assert!(matches!(wrong, Err(Error::Io(_))), "{format:?} at {end}: {wrong:?}");
-        }
+    let good = fixtures::list(&head(), &[sample("a")]);
+    for end in [0, 30, good.len() / 2, good.len()] {
+        let input = |kind| BufReader::new(good[..end].chain(Fails(kind)));
+        // As an unpacker says it when the checksum at the end is missing, or wrong.
+        let cut = read(input(std::io::ErrorKind::UnexpectedEof));
+        assert!(matches!(cut, Err(Error::BrokeOff)), "at {end}: {cut:?}");
+        let wrong = read(input(std::io::ErrorKind::InvalidData));
+        assert!(matches!(wrong, Err(Error::Io(_))), "at {end}: {wrong:?}");
     }
 }
 
@@ -159,65 +138,57 @@ fn an_interrupted_read_is_tried_again() {
             if self.1 { Err(std::io::ErrorKind::Interrupted.into()) } else { self.0.read(buffer) }
         }
     }
-    for format in BOTH {
-        let good = encoder::list(format, &head(), &[sample("a")]);
-        read(format, BufReader::with_capacity(7, Interrupted(&good, false))).expect("a good list");
-    }
+    let good = fixtures::list(&head(), &[sample("a")]);
+    read(BufReader::with_capacity(7, Interrupted(&good, false))).expect("a good list");
 }
 
 #[test]
 fn an_object_may_be_as_large_as_allowed_and_no_larger() {
-    for format in BOTH {
-        let mut large = sample("large");
-        large.foreign_annotations = vec![("x".to_owned(), "x".repeat(MAX_ITEM - 10_000))];
-        let samples = [large.clone(), large.clone()];
-        let (_, found) = read(format, &encoder::list(format, &head(), &samples)[..]).expect("they just fit");
-        assert_eq!(found, objects(&samples));
+    let mut large = sample("large");
+    large.foreign_annotations = vec![("x".to_owned(), "x".repeat(MAX_ITEM - 10_000))];
+    let samples = [large.clone(), large.clone()];
+    let (_, found) = read(&fixtures::list(&head(), &samples)[..]).expect("they just fit");
+    assert_eq!(found, objects(&samples));
 
-        large.foreign_annotations[0].1.push_str(&"x".repeat(10_000));
-        let result = read(format, &encoder::list(format, &head(), &[large])[..]);
-        assert!(matches!(result, Err(Error::TooLarge)), "{format:?}");
-    }
+    large.foreign_annotations[0].1.push_str(&"x".repeat(10_000));
+    let result = read(&fixtures::list(&head(), &[large])[..]);
+    assert!(matches!(result, Err(Error::TooLarge)));
 }
 
 proptest! {
     #[test]
     fn a_list_is_read_as_it_was_written_however_it_arrives(
-        format in format(),
         samples in proptest::collection::vec(any_sample(), 0..5),
         is_last in any::<bool>(),
         lengths in proptest::collection::vec(1_usize..300, 1..8),
         capacity in 1_usize..400,
     ) {
-        let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
+        let bytes = fixtures::list(&Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
         let pieces = Pieces { input: &bytes, lengths: lengths.iter().cycle() };
         let input = BufReader::with_capacity(capacity, pieces);
-        let (listed, found) = read_as(format, &CONFIG_MAP, input).expect("a good list");
+        let (listed, found) = read_as(&CONFIG_MAP, input).expect("a good list");
         prop_assert_eq!(listed.resource_version, "1000");
         prop_assert_eq!(found, objects(&samples));
     }
 
     #[test]
     fn a_list_of_nodes_is_read_as_it_was_written(
-        format in format(),
         samples in proptest::collection::vec(any_node_sample(), 0..5),
         is_last in any::<bool>(),
     ) {
-        let bytes = encoder::list(format, &Head { is_last, kind: "NodeList", ..head() }, &samples);
-        let (_, found) = read_as(format, &NODE, &bytes[..]).expect("a good list");
+        let bytes = fixtures::list(&Head { is_last, kind: "NodeList", ..head() }, &samples);
+        let (_, found) = read_as(&NODE, &bytes[..]).expect("a good list");
         prop_assert_eq!(found, objects(&samples));
     }
 
     #[test]
     fn no_cut_list_is_ever_a_whole_one(
-        format in format(),
         samples in proptest::collection::vec(any_sample(), 0..5),
         is_last in any::<bool>(),
         cut in any::<proptest::sample::Index>(),
     ) {
-        let bytes = encoder::list(format, &Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
-        // The last byte of JSON is a newline, without which nothing is missing.
-        let end = cut.index(bytes.trim_ascii_end().len());
-        prop_assert!(read_as(format, &CONFIG_MAP, &bytes[..end]).is_err());
+        let bytes = fixtures::list(&Head { is_last, kind: "ConfigMapList", ..head() }, &samples);
+        let end = cut.index(bytes.len());
+        prop_assert!(read_as(&CONFIG_MAP, &bytes[..end]).is_err());
     }
 }
