@@ -278,9 +278,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         seeing:
             a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
             what_happens_is_counted
-            a_label_that_does_not_come_to_rest_is_noticed
-            nodes_that_are_not_restored_are_told_of
-            the_log_level_can_be_changed_while_it_runs;
+            changes_of_stored_labels_are_counted
+            nodes_that_are_not_restored_are_told_of;
         brake:
             lists_that_lack_nodes_which_are_there_touch_no_record
             nodes_that_are_all_gone_are_believed_to_be_after_a_while;

@@ -64,7 +64,7 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: Format,
 
-    /// Serve /livez, /readyz, /metrics and /log-level on this address, such as 0.0.0.0:8080 [default: not at all]
+    /// Serve /livez, /readyz and /metrics on this address, such as 0.0.0.0:8080 [default: not at all]
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 

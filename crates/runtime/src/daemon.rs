@@ -14,7 +14,7 @@ use crate::client;
 use crate::events::Events;
 use crate::eyes::Sight;
 use crate::health::Health;
-use crate::logging::{self, Levels};
+use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
@@ -72,16 +72,15 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(rules) => Arc::new(rules),
         Err(error) => return fail(USAGE, &format!("error: {error:#}")),
     };
-    let levels = match logging::init(daemon.common().log_level, daemon.common().log_format) {
-        Ok(levels) => levels,
-        Err(error) => return fail(1, &format!("error: can't log: {error}")),
-    };
+    if let Err(error) = logging::init(daemon.common().log_level, daemon.common().log_format) {
+        return fail(1, &format!("error: can't log: {error}"));
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(1, &format!("error: can't start: {error}")),
     };
     let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, levels, rules));
+    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, rules));
     // What is left now was given up on: it must not hold up the end.
     runtime.shutdown_background();
     match ended {
@@ -105,12 +104,11 @@ async fn start<D: Daemon>(
     share: Share,
     surroundings: &Surroundings,
     name: &str,
-    levels: Levels,
     rules: Arc<Rules>,
 ) -> anyhow::Result<Ended> {
     let shutdown = Shutdown::on_signals()?;
     tokio::select! {
-        ended = prepare_and_run(daemon, share, surroundings, name, levels, rules, &shutdown) => ended.map(|()| Ended::Orderly),
+        ended = prepare_and_run(daemon, share, surroundings, name, rules, &shutdown) => ended.map(|()| Ended::Orderly),
         () = shutdown.aborted() => Ok(Ended::Aborted),
     }
 }
@@ -120,7 +118,6 @@ async fn prepare_and_run<D: Daemon>(
     share: Share,
     surroundings: &Surroundings,
     name: &str,
-    levels: Levels,
     rules: Arc<Rules>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
@@ -128,7 +125,7 @@ async fn prepare_and_run<D: Daemon>(
     let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
     if let Some(address) = daemon.common().admin_address {
         let exposition = Exposition::new(name, &metrics, &*own, share.index, share.replicas.get());
-        let admin = Admin { health: Arc::clone(&health), metrics: exposition, levels };
+        let admin = Admin { health: Arc::clone(&health), metrics: exposition };
         admin::serve(address, admin).await?;
     }
     // On a thread of its own: a credential plugin that hangs must not keep us from hearing signals.

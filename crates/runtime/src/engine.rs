@@ -26,7 +26,7 @@ use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
-use self::identity::{Contests, Unidentified};
+use self::identity::Contests;
 pub use self::planning::{Done, Doubts, Look, Planner, Reading, Verdict, Worker};
 use self::standing::Standings;
 pub use self::standing::{Skip, Standing};
@@ -146,7 +146,6 @@ struct Engine<'a, P: Planner> {
     /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
     unreadable: HashMap<Name, (String, Option<UidDigest>)>,
     contests: Contests,
-    unidentified: Unidentified,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -177,7 +176,6 @@ impl<'a, P: Planner> Engine<'a, P> {
             events: replica.events.clone(),
             unreadable: HashMap::new(),
             contests: Contests::default(),
-            unidentified: Unidentified::default(),
         }
     }
 
@@ -414,7 +412,6 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.consider(name, None, false, false);
         }
         self.contests.listed(&self.table, &self.events);
-        self.unidentified.listed(&self.table, Instant::now());
         self.table.forget_gone(|name| self.queue.contains(name));
         self.unreadable
             .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));

@@ -258,7 +258,7 @@ impl Apply {
                 return Ok((None, read));
             }
         };
-        self.counts.stored(node, before.as_ref(), &record.labels);
+        self.counts.stored(before.as_ref(), &record.labels);
         let (outcome, message) = match plan.reason {
             Reason::Departed => ("stamped", "gone, its labels are kept"),
             Reason::Returned => ("stamped", "back, to be restored"),

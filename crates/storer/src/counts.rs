@@ -1,7 +1,6 @@
 //! What the storer counts.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use label_storage::Labels;
 use label_storage::store::Reason;
@@ -11,7 +10,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::churn::Churn;
 use crate::in_doubt::InDoubt;
 
 /// What the storer counts beside what both daemons do.
@@ -21,8 +19,7 @@ pub struct Counts {
     labels_removed: Counter,
     writes: Family<One, Counter>,
     cleanups: Family<One, Counter>,
-    flips: Counter,
-    churn: Mutex<Churn>,
+    label_changes: Counter,
     /// Records that are over, and whose deletion has to wait.
     pub(crate) cleanups_held_back: Gauge,
     /// Shards of this process whose Nodes seem to be gone in too large a share to be believed.
@@ -37,21 +34,18 @@ pub struct Counts {
 
 impl Counts {
     /// A record was created, or replaced.
-    pub(crate) fn stored(&self, node: &str, before: Option<&Labels>, after: &Labels) {
+    pub(crate) fn stored(&self, before: Option<&Labels>, after: &Labels) {
         let action = if before.is_some() { "updated" } else { "created" };
         self.writes.get_or_create(&[("action", action)]).inc();
         let nothing = Labels::new();
         let (is_new, before) = (before.is_none(), before.unwrap_or(&nothing));
-        let set = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
-        self.labels_stored.inc_by(set.count() as u64);
-        let removed = before.keys().filter(|key| !after.contains_key(*key));
-        self.labels_removed.inc_by(removed.count() as u64);
-        if is_new {
-            return;
+        let set = after.iter().filter(|(key, value)| before.get(*key) != Some(value)).count() as u64;
+        let removed = before.keys().filter(|key| !after.contains_key(*key)).count() as u64;
+        self.labels_stored.inc_by(set);
+        self.labels_removed.inc_by(removed);
+        if !is_new {
+            self.label_changes.inc_by(set + removed);
         }
-        let mut churn = self.churn.lock().unwrap_or_else(PoisonError::into_inner);
-        let flips = churn.note(node, before, after, Instant::now());
-        self.flips.inc_by(flips);
     }
 
     /// A record was deleted.
@@ -104,10 +98,9 @@ impl Own for Counts {
             self.cleanups_held_back.clone(),
         );
         registry.register(
-            "label_flips",
-            "Changes of labels that undo the last change, which undid the one before, all within an hour: two set them against \
-             each other",
-            self.flips.clone(),
+            "label_changes",
+            "Labels that were added, changed or removed in records that existed: churn",
+            self.label_changes.clone(),
         );
         registry.register(
             "brake_engaged",
@@ -139,12 +132,12 @@ mod tests {
         };
         let counts = Counts::default();
         let (first, second) = (labels(&[("a", "1"), ("b", "1")]), labels(&[("a", "2"), ("c", "1")]));
-        counts.stored("n", None, &first);
-        counts.stored("n", Some(&first), &second);
-        counts.stored("n", Some(&second), &first);
-        counts.stored("n", Some(&first), &second);
+        counts.stored(None, &first);
+        counts.stored(Some(&first), &second);
+        counts.stored(Some(&second), &first);
+        counts.stored(Some(&first), &second);
         assert_eq!((counts.labels_stored.get(), counts.labels_removed.get()), (2 + 2 + 2 + 2, 3));
-        assert_eq!(counts.flips.get(), 3, "a is 2 again, b is gone again, c is there again");
+        assert_eq!(counts.label_changes.get(), 3 * 3, "each time a changes, and b and c come or go");
         let writes = |action| counts.writes.get_or_create(&[("action", action)]).get();
         assert_eq!((writes("created"), writes("updated")), (1, 3));
     }

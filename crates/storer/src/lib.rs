@@ -9,19 +9,16 @@
 //!
 //! - `planner`: what is to be stored, and how urgently; it keeps the last labels of Nodes that were deleted.
 //! - `apply`: the one place that writes; `in_doubt`: writes whose outcome is not known.
-//! - `waiting`: nodes that nobody restores.
-//! - `counts`: what is counted; `churn`: labels that do not come to rest.
+//! - `counts`: what is counted.
 //! - `cleanup`: how many records may be deleted in an hour.
 //! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
-mod churn;
 mod cleanup;
 mod counts;
 mod evidence;
 mod in_doubt;
 mod planner;
-mod waiting;
 
 use std::sync::Arc;
 

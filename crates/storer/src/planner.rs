@@ -19,7 +19,6 @@ use crate::cleanup::Cleanup;
 use crate::counts::Counts;
 use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::in_doubt::InDoubt;
-use crate::waiting::Waiting;
 
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
 /// still be on their way. Not for longer than this, though: a watch may be broken.
@@ -49,7 +48,6 @@ pub(crate) struct StorePlanner {
     counts: Arc<Counts>,
     ahead: Ahead,
     evidence: Evidence,
-    waiting: Waiting,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
 }
@@ -104,7 +102,6 @@ impl StorePlanner {
             in_doubt,
             ahead: Ahead::new(PATIENCE),
             evidence: Evidence::new(Arc::clone(&counts)),
-            waiting: Waiting::default(),
             said: dry_run.then(HashMap::new),
             counts,
         }
@@ -174,7 +171,6 @@ impl Planner for StorePlanner {
         }
         let Some(reason) = self.reason(row) else { return Verdict::Nothing };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
-        self.waiting.note(node, reason);
         let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
         if !is_said && matches!(reason, Reason::Ignored | Reason::NotSelected | Reason::NoIdentity) {
             self.leave_alone(row, reason);
@@ -321,7 +317,6 @@ impl Planner for StorePlanner {
             said.retain(|node, _| concerns(node));
         }
         self.ahead.retain(|node| concerns(node));
-        self.waiting.tell(concerns);
         let samples = match judgement {
             Judgement::AskForSamples => table.some_missing(SAMPLES),
             Judgement::Believed | Judgement::Doubted => Vec::new(),
@@ -338,7 +333,6 @@ impl Planner for StorePlanner {
         let counts = Arc::clone(&self.counts);
         self.cleanup = Cleanup::new(self.rules.cleanup_share, Arc::clone(&counts));
         (self.ahead, self.evidence) = (Ahead::new(PATIENCE), Evidence::new(counts));
-        self.waiting = Waiting::default();
         self.said.iter_mut().for_each(HashMap::clear);
     }
 }

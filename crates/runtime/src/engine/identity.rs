@@ -2,7 +2,6 @@
 //! same identity, or some have none.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
@@ -12,9 +11,6 @@ use crate::events::Events;
 use crate::observer::Sample;
 use crate::source::Kind;
 use crate::table::{Elsewhere, Name, Row, Table};
-
-/// A cloud gives its machines names within seconds. What has had none for this long may never have one.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Among so many claimants every change is told at once. More have something for an identity that is none, such as a zone: a list
 /// tells of all of them.
@@ -127,89 +123,4 @@ fn tell(row: &Row, told: &mut Vec<(Name, UidDigest)>, events: &Events) {
         events.contested(name, *uid, row.name(), &names);
     }
     *told = present;
-}
-
-/// Nodes that lack what their records would be filed under. Each has a row of its own, under its name, and no record.
-#[derive(Default)]
-pub(super) struct Unidentified {
-    /// Since when they were seen to.
-    since: HashMap<Name, Instant>,
-    told: Option<Instant>,
-}
-
-impl Unidentified {
-    /// A complete list has told who is there. Tells about those that have had none for long, once a minute.
-    pub(super) fn listed(&mut self, table: &Table, now: Instant) {
-        let is_unidentified = |row: &&Row| row.node().is_some_and(|node| node.traits.is_unidentified);
-        if table.is_by_identity() {
-            self.since.retain(|name, _| table.get(name).as_ref().is_some_and(is_unidentified));
-            for row in table.iter().filter(is_unidentified) {
-                self.since.entry(Name::clone(row.name())).or_insert(now);
-            }
-        }
-        if let Some((nodes, example)) = self.overdue(now) {
-            tracing::warn!(
-                nodes,
-                example = &*example,
-                "nodes lack what their records would be filed under, and are neither stored nor restored: is the identity right \
-                 that the rules ask for?"
-            );
-            self.told = Some(now);
-        }
-    }
-
-    /// How many, and one of them, if it is time to tell.
-    fn overdue(&self, now: Instant) -> Option<(usize, Name)> {
-        if self.told.is_some_and(|told| now.duration_since(told) < LONG) {
-            return None;
-        }
-        let mut overdue = self.since.iter().filter(|(_, since)| now.duration_since(**since) >= LONG);
-        let (example, _) = overdue.next()?;
-        Some((1 + overdue.count(), Name::clone(example)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use label_storage::Uid;
-
-    use super::*;
-
-    #[test]
-    fn nodes_that_lack_an_identity_for_long_are_told_of_once_in_a_while() {
-        let (mut table, mut unidentified) = (Table::by_identity(), Unidentified::default());
-        let see = |table: &mut Table, name: &str, version, identity: Option<&str>| {
-            let node = Node::new(name.to_owned(), "u1".to_owned(), version, Default::default(), None);
-            let mut node = node.expect("a node");
-            node.extras.identity = identity.map(str::to_owned);
-            node.extras.is_unidentified = identity.is_none();
-            table.see_node(&node, node.summary());
-        };
-        see(&mut table, "a", "1", None);
-        see(&mut table, "b", "2", None);
-        see(&mut table, "c", "3", Some("providerID=c"));
-        let now = Instant::now();
-        unidentified.listed(&table, now);
-        assert_eq!(unidentified.overdue(now), None, "it may still come");
-        // Another change does not make it any better.
-        see(&mut table, "a", "4", None);
-        let later = now + LONG;
-        assert_eq!(unidentified.overdue(later).map(|(nodes, _)| nodes), Some(2));
-        unidentified.listed(&table, later);
-        assert_eq!(unidentified.overdue(later + LONG / 2), None, "that was just said");
-        assert_eq!(unidentified.overdue(later + LONG).map(|(nodes, _)| nodes), Some(2));
-        see(&mut table, "a", "5", Some("providerID=a"));
-        unidentified.listed(&table, later + LONG / 2);
-        assert_eq!(unidentified.overdue(later + LONG), Some((1, Name::from("b"))));
-    }
-
-    #[test]
-    fn names_are_no_lack_of_an_identity() {
-        let (mut table, mut unidentified) = (Table::default(), Unidentified::default());
-        let uid = Uid::new("u1").expect("a uid");
-        let node = Node::new("a".to_owned(), uid.to_string(), "1", Default::default(), None).expect("a node");
-        table.see_node(&node, node.summary());
-        unidentified.listed(&table, Instant::now());
-        assert!(unidentified.since.is_empty());
-    }
 }
