@@ -12,13 +12,13 @@ use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
 use crate::clock::Clock;
-use crate::events::Events;
 use crate::eyes::Sight;
 use crate::health::Health;
 use crate::logging::{self, Levels};
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
+use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::rulebook::Rulebook;
 use crate::shutdown::Shutdown;
@@ -162,11 +162,11 @@ async fn prepare_and_run<D: Daemon>(
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
-    let (events, office) = if daemon.common().events && !daemon.common().dry_run {
-        let (events, office) = Events::open(cluster.client.clone(), name, &identity, &namespace, &metrics);
-        (events, Some(office))
+    let (events, publishing) = if daemon.common().events && !daemon.common().dry_run {
+        let (events, publishing) = EventRecorder::start(cluster.client.clone(), name, &identity, &metrics);
+        (events, Some(publishing))
     } else {
-        (Events::default(), None)
+        (EventRecorder::default(), None)
     };
     let replica = |share, shutdown| {
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
@@ -224,8 +224,8 @@ async fn prepare_and_run<D: Daemon>(
         };
         tokio::join!(working, ending, following);
     }
-    if let Some(office) = office {
-        office.close().await;
+    if let Some(publishing) = publishing {
+        publishing.close().await;
     }
     tracing::info!("{name} stopped");
     Ok(())
