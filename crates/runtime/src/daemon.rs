@@ -11,13 +11,13 @@ use label_storage::Rules;
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
-use crate::events::Events;
 use crate::eyes::Sight;
 use crate::health::Health;
 use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
+use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::rules_file;
 use crate::server_clock::ServerClock;
@@ -156,11 +156,11 @@ async fn prepare_and_run<D: Daemon>(
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
-    let (events, office) = if daemon.common().events && !daemon.common().dry_run {
-        let (events, office) = Events::open(cluster.client.clone(), name, &identity, &namespace, &metrics);
-        (events, Some(office))
+    let (events, publishing) = if daemon.common().events && !daemon.common().dry_run {
+        let (events, publishing) = EventRecorder::start(cluster.client.clone(), name, &identity, &metrics);
+        (events, Some(publishing))
     } else {
-        (Events::default(), None)
+        (EventRecorder::default(), None)
     };
     let replica = |share, shutdown| {
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
@@ -195,8 +195,8 @@ async fn prepare_and_run<D: Daemon>(
         };
         tokio::join!(working, ending);
     }
-    if let Some(office) = office {
-        office.close().await;
+    if let Some(publishing) = publishing {
+        publishing.close().await;
     }
     tracing::info!("{name} stopped");
     Ok(())

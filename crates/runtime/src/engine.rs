@@ -32,7 +32,6 @@ use self::standing::Standings;
 pub use self::standing::{Skip, Standing};
 use self::tally::Tally;
 use crate::call::{self, Error};
-use crate::events::Events;
 use crate::health::HEARTBEAT;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
@@ -40,6 +39,7 @@ use crate::observer::{Item, Observed, SeenRecord};
 use crate::pace;
 use crate::position::Published;
 use crate::queue::{Queue, Urgency};
+use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
@@ -142,7 +142,7 @@ struct Engine<'a, P: Planner> {
     position: Arc<Published>,
     /// When that was last published.
     published_at: Option<Instant>,
-    events: Events,
+    events: EventRecorder,
     /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
     unreadable: HashMap<Name, (String, Option<UidDigest>)>,
     contests: Contests,

@@ -20,7 +20,7 @@
 //! - `position`: how far the work on a shard has come.
 //! - [`server_clock`]: the time of day, as the API server has it.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
-//! - [`events`]: what `kubectl describe node` shows.
+//! - [`recorder`]: Kubernetes Events about Nodes.
 //! - [`preflight`]: what would not work anyway is said before the first list.
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
@@ -31,7 +31,6 @@ pub mod call;
 pub mod client;
 mod daemon;
 pub mod engine;
-pub mod events;
 pub mod eyes;
 mod health;
 pub mod lease;
@@ -46,6 +45,7 @@ pub mod patch;
 mod position;
 pub mod preflight;
 pub mod queue;
+pub mod recorder;
 pub mod records;
 mod replica;
 mod requests;

@@ -176,7 +176,7 @@ impl Metrics {
         for outcome in ["nothing", "failed"] {
             let _ = self.reconciliations.get_or_create(&[("outcome", outcome)]);
         }
-        for outcome in ["written", "summarised", "failed"] {
+        for outcome in ["written", "failed", "dropped"] {
             let _ = self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]);
         }
         let constant = |value: u32| {
@@ -231,7 +231,7 @@ impl Metrics {
         );
         registry.register(
             "events",
-            "Kubernetes Events that were written, that were only counted and summed up in another, or that could not be written",
+            "Kubernetes Events that were written, failed, or were dropped by the rate limit",
             self.events.clone(),
         );
     }

@@ -71,11 +71,8 @@ pub const LEASES: [Right; 4] = [
     Right::new("delete", "leases"),
 ];
 
-/// What a daemon needs to tell people about Nodes, in the namespace `default`. Without it, all else works.
-pub const EVENTS_ABOUT_NODES: [Right; 2] = [Right::new("create", "events"), Right::new("patch", "events")];
-
-/// What a daemon needs to tell people about many Nodes at once, where the records are.
-pub const EVENTS_ABOUT_MANY: [Right; 1] = [Right::new("create", "events")];
+/// Optional: in the namespace `default`, for Events about Nodes.
+pub const EVENTS: [Right; 2] = [Right::new("create", "events"), Right::new("patch", "events")];
 
 /// Why a daemon can't work.
 #[derive(Debug, thiserror::Error)]

@@ -8,12 +8,12 @@ use label_storage::{Position, Rules};
 
 use crate::args::{Common, Share};
 use crate::engine::{self, Planner, Worker};
-use crate::events::Events;
 use crate::eyes::{Eyes, Sight};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::position::Published;
+use crate::recorder::EventRecorder;
 use crate::records::Records;
 use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
@@ -36,7 +36,7 @@ pub struct Replica {
     /// Which labels are stored.
     pub rules: Arc<Rules>,
     /// What it tells people about Nodes.
-    pub events: Events,
+    pub events: EventRecorder,
     /// What it counts.
     pub metrics: Arc<Metrics>,
     /// Whether it does.
@@ -64,7 +64,7 @@ impl Replica {
             records: Records::new(client.clone(), namespace),
             shutdown,
             clock: Arc::default(),
-            events: Events::default(),
+            events: EventRecorder::default(),
             metrics: Arc::default(),
             health: Arc::default(),
             tenure: Tenure::unlimited(),

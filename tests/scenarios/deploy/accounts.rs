@@ -194,7 +194,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
         .await
     };
 
-    // Records that can't be read, and more of them than there are Events for.
+    // Records that can't be read, and more of them than a burst of Events.
     let spoilt: Vec<_> = (0..120).map(|number| s.node(&format!("spoilt-{number}"))).collect();
     for node in &spoilt {
         s.create(node, labels([("pool", "silver")])).await?;
@@ -229,7 +229,6 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
         })
         .await?;
     }
-    // At the end they tell how many more there are.
     for daemon in &first {
         daemon.process.stop();
     }

@@ -7,8 +7,8 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 
 use super::{Engine, Planner};
-use crate::events::Events;
 use crate::observer::Sample;
+use crate::recorder::EventRecorder;
 use crate::source::Kind;
 use crate::table::{Elsewhere, Name, Row, Table};
 
@@ -70,7 +70,7 @@ pub(super) struct Contests {
 impl Contests {
     /// Takes note of a row that is contested. `heard`: how far the watch of Nodes has come. A claimant that it has not come to may
     /// have followed upon another that is gone: nothing is said before that is certain.
-    pub(super) fn note(&mut self, row: &Row, heard: Option<ResourceVersion>, events: &Events) {
+    pub(super) fn note(&mut self, row: &Row, heard: Option<ResourceVersion>, events: &EventRecorder) {
         let told = self.told.entry(Name::clone(row.name())).or_default();
         let is_told_of = |version| heard.is_some_and(|heard| version <= heard);
         if row.nodes() <= FEW && row.claimants().all(|(_, _, version)| is_told_of(version)) {
@@ -92,7 +92,7 @@ impl Contests {
     }
 
     /// A complete list has told who is there.
-    pub(super) fn listed(&mut self, table: &Table, events: &Events) {
+    pub(super) fn listed(&mut self, table: &Table, events: &EventRecorder) {
         self.told.retain(|name, told| {
             let row = table.get(name).filter(|row| row.is_contested());
             row.inspect(|row| tell(row, told, events)).is_some()
@@ -106,7 +106,7 @@ impl Contests {
 }
 
 /// Tells all claimants of each other, unless that was done.
-fn tell(row: &Row, told: &mut Vec<(Name, UidDigest)>, events: &Events) {
+fn tell(row: &Row, told: &mut Vec<(Name, UidDigest)>, events: &EventRecorder) {
     let mut present: Vec<_> = row.claimants().map(|(name, uid, _)| (Name::clone(name), uid)).collect();
     present.sort_by(|(one, _), (other, _)| one.cmp(other));
     if *told == present {

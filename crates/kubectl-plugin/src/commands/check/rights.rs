@@ -9,9 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 use label_storage_runtime::Daemon;
-use label_storage_runtime::preflight::{
-    EVENTS_ABOUT_MANY, EVENTS_ABOUT_NODES, LEASES, READS, Right, WATCHES,
-};
+use label_storage_runtime::preflight::{EVENTS, LEASES, READS, Right, WATCHES};
 
 use super::{Checked, Finding, Look, sets, why};
 
@@ -126,8 +124,7 @@ async fn of_daemon(look: &Look, sets: &sets::Sets, daemon: &str, writes: &[Right
         }
     }
     if flags.is_none_or(|flags| flags.events) {
-        let about_nodes = EVENTS_ABOUT_NODES.iter().map(|right| (*right, DEFAULT));
-        let events: Vec<_> = about_nodes.chain(EVENTS_ABOUT_MANY.iter().map(here)).collect();
+        let events = EVENTS.map(|right| (right, DEFAULT));
         // The same question was answered a moment ago.
         let missing = missing(&events, &is_allowed).await.unwrap_or_default();
         if !missing.is_empty() {

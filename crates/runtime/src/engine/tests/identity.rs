@@ -1,8 +1,8 @@
 //! What becomes of Nodes whose records are not filed by name.
 
 use super::*;
-use crate::events::Overheard;
 use crate::observer::OtherNode;
+use crate::recorder::tests::Overheard;
 
 const K: &str = "providerID=k";
 const L: &str = "providerID=l";

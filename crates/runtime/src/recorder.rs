@@ -1,0 +1,314 @@
+//! Kubernetes Events about Nodes, shown by `kubectl describe node`.
+//!
+//! Events are best effort: recording one never blocks, a failed one is not retried, and those beyond the rate limit are dropped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use label_storage::name::record_name;
+use label_storage::restore::Withheld;
+use label_storage::summary::UidDigest;
+use label_storage::{Labels, Node};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{self, Error};
+use crate::metrics::Metrics;
+
+/// The most Events that wait to be written.
+const QUEUE: usize = 256;
+
+/// The most Events written at once, and the time until one more may follow.
+const BURST: u32 = 50;
+const REFILL: Duration = Duration::from_secs(1);
+
+/// The time limit for queued Events at shutdown.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The least time between two log lines about failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The API server's limits for a note and for the name of an instance, in bytes.
+const MAX_NOTE: usize = 1024;
+const MAX_INSTANCE: usize = 128;
+
+/// The most notes whose series are remembered.
+const MAX_RECORDERS: usize = 1024;
+
+/// Users and tools match the reasons, so they do not change.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    reason: &'static str,
+    action: &'static str,
+    type_: EventType,
+}
+
+const LABELS_RESTORED: Kind =
+    Kind { reason: "LabelsRestored", action: "RestoreLabels", type_: EventType::Normal };
+const RESTORE_CONFLICT: Kind = Kind::warning("RestoreConflict", "RestoreLabels");
+const RECORD_UNREADABLE: Kind = Kind::warning("RecordUnreadable", "ReadRecord");
+const IDENTITY_CONTESTED: Kind = Kind::warning("IdentityContested", "FindRecord");
+const LABELS_WITHHELD: Kind = Kind::warning("LabelsWithheld", "RestoreLabels");
+const OTHER_MACHINE: Kind = Kind::warning("OtherMachine", "RestoreLabels");
+const STARTUP_TAINT_LIFTED: Kind = Kind::warning("StartupTaintLifted", "LiftStartupTaint");
+
+impl Kind {
+    const fn warning(reason: &'static str, action: &'static str) -> Self {
+        Self { reason, action, type_: EventType::Warning }
+    }
+}
+
+#[derive(Debug)]
+struct Queued {
+    kind: Kind,
+    node: ObjectReference,
+    note: String,
+}
+
+/// Records Events without blocking. The default records none.
+#[derive(Debug, Clone, Default)]
+pub struct EventRecorder {
+    queue: Option<mpsc::Sender<Queued>>,
+    metrics: Arc<Metrics>,
+}
+
+/// The task that writes the recorded Events.
+pub(crate) struct Publishing {
+    closing: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Publishing {
+    /// Writes what is queued, for up to [`FLUSH`].
+    pub(crate) async fn close(self) {
+        self.closing.cancel();
+        let _ = tokio::time::timeout(FLUSH, self.task).await;
+    }
+}
+
+impl EventRecorder {
+    pub(crate) fn start(
+        client: Client,
+        daemon: &str,
+        instance: &str,
+        metrics: &Arc<Metrics>,
+    ) -> (Self, Publishing) {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let instance = instance[..instance.floor_char_boundary(MAX_INSTANCE)].to_owned();
+        let publisher = Publisher {
+            client,
+            reporter: Reporter { controller: format!("label-storage/{daemon}"), instance: Some(instance) },
+            recorders: HashMap::new(),
+            bucket: TokenBucket { full_at: Instant::now() },
+            metrics: Arc::clone(metrics),
+            has_logged_refusal: false,
+            logged_at: None,
+        };
+        let closing = CancellationToken::new();
+        let task = tokio::spawn(publisher.run(queue, closing.clone()));
+        (Self { queue: Some(sender), metrics: Arc::clone(metrics) }, Publishing { closing, task })
+    }
+
+    /// The Node got these labels back.
+    pub fn restored(&self, node: &Node, labels: &Labels) {
+        if !labels.is_empty() {
+            let note = with_keys("Given back from its record", labels.keys(), "");
+            self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
+        }
+    }
+
+    /// The Node kept its own values of these keys.
+    pub fn conflict<'a>(&self, node: &Node, keys: impl Iterator<Item = &'a String>) {
+        let keys: Vec<_> = keys.collect();
+        if !keys.is_empty() {
+            let words = "The node has other values than its record, and keeps them";
+            let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
+            let note = with_keys(words, keys.iter(), advice);
+            self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), note);
+        }
+    }
+
+    /// The Node was restored without these parts of its record.
+    pub fn withheld(&self, node: &Node, withheld: &[Withheld]) {
+        if !withheld.is_empty() {
+            let keys =
+                withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
+            let advice = ". They stay in the record. To apply them, set them on the node";
+            let note = with_keys("In the record, but not restored", keys, advice);
+            self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);
+        }
+    }
+
+    /// The Node was not restored: its record belongs to another machine.
+    pub fn other_machine(&self, node: &Node) {
+        let note = format!(
+            "Not restored and not stored: the record belongs to another machine. If that machine is gone for good, delete the \
+             record: kubectl delete configmap {}",
+            record_name(node.filed_under())
+        );
+        self.record(OTHER_MACHINE, &node.name, node.uid.as_str(), note);
+    }
+
+    /// The start-up taint was removed although the Node was not restored.
+    pub fn lifted(&self, node: &Node, why: &str) {
+        let note = format!(
+            "The start-up taint was removed before the labels were restored ({why}): the time limit in the rules is over"
+        );
+        self.record(STARTUP_TAINT_LIFTED, &node.name, node.uid.as_str(), note);
+    }
+
+    /// The Node's record can't be read.
+    pub fn unreadable(&self, node: &str, uid: UidDigest, what: &str) {
+        let mut note = format!("Neither stored nor restored until the record is fixed: {what}");
+        note.truncate(note.floor_char_boundary(MAX_NOTE));
+        self.record(RECORD_UNREADABLE, node, &uid.to_uuid(), note);
+    }
+
+    /// Several Nodes, this one among them, claim the identity that its record is filed under.
+    pub(crate) fn contested(&self, node: &str, uid: UidDigest, filed_under: &str, claimants: &[&str]) {
+        // An annotation's value may be longer than a note.
+        const MAX_IDENTITY: usize = 256;
+        let identity = &filed_under[..filed_under.floor_char_boundary(MAX_IDENTITY)];
+        let words = format!(
+            "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
+        );
+        let others: Vec<_> = claimants.iter().filter(|claimant| **claimant != node).collect();
+        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others.iter(), ""));
+    }
+
+    fn record(&self, kind: Kind, node: &str, uid: &str, note: String) {
+        let Some(queue) = &self.queue else { return };
+        let node = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        if queue.try_send(Queued { kind, node, note }).is_err() {
+            count(&self.metrics, kind, "dropped");
+        }
+    }
+}
+
+struct Publisher {
+    client: Client,
+    reporter: Reporter,
+    /// By note: in a series, a `Recorder` keeps the first note even if the later ones differ.
+    recorders: HashMap<String, Recorder>,
+    bucket: TokenBucket,
+    metrics: Arc<Metrics>,
+    /// True if a refusal was logged and no Event has been written since.
+    has_logged_refusal: bool,
+    logged_at: Option<Instant>,
+}
+
+impl Publisher {
+    async fn run(mut self, mut queue: mpsc::Receiver<Queued>, closing: CancellationToken) {
+        loop {
+            tokio::select! {
+                queued = queue.recv() => match queued {
+                    Some(queued) => self.publish(queued).await,
+                    None => return,
+                },
+                () = closing.cancelled(), if !queue.is_closed() => queue.close(),
+            }
+        }
+    }
+
+    async fn publish(&mut self, queued: Queued) {
+        let kind = queued.kind;
+        if !self.bucket.take(Instant::now()) {
+            return count(&self.metrics, kind, "dropped");
+        }
+        match self.write(queued).await {
+            Ok(()) => {
+                self.has_logged_refusal = false;
+                count(&self.metrics, kind, "written");
+            }
+            Err(error) => {
+                self.log(&error);
+                count(&self.metrics, kind, "failed");
+            }
+        }
+    }
+
+    async fn write(&mut self, Queued { kind, node, note }: Queued) -> Result<(), Error> {
+        if self.recorders.len() >= MAX_RECORDERS {
+            self.recorders.clear();
+        }
+        let new = || Recorder::new(self.client.clone(), self.reporter.clone());
+        let recorder = self.recorders.entry(note.clone()).or_insert_with(new);
+        let Kind { reason, action, type_ } = kind;
+        let (reason, action) = (reason.to_owned(), action.to_owned());
+        let event = Event { type_, reason, note: Some(note.clone()), action, secondary: None };
+        let written = call::one("write event", recorder.publish(&event, &node)).await;
+        if written.as_ref().is_err_and(|error| error.code == Some(404)) {
+            // The Event of the series was deleted. The next one is a new Event.
+            self.recorders.remove(&note);
+        }
+        written
+    }
+
+    fn log(&mut self, error: &Error) {
+        if matches!(error.code, Some(401 | 403)) {
+            if !std::mem::replace(&mut self.has_logged_refusal, true) {
+                tracing::warn!(
+                    %error,
+                    "Events are refused: allow this account to create and patch events.k8s.io events in the namespace default, or \
+                     set --events=false"
+                );
+            }
+        } else if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            self.logged_at = Some(Instant::now());
+            tracing::warn!(%error, "an Event was not written; nothing else is affected");
+        }
+    }
+}
+
+struct TokenBucket {
+    /// The time at which all [`BURST`] tokens are back.
+    full_at: Instant,
+}
+
+impl TokenBucket {
+    /// True if there was a token left.
+    fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + REFILL;
+        let has_token = full_at <= now + REFILL * BURST;
+        if has_token {
+            self.full_at = full_at;
+        }
+        has_token
+    }
+}
+
+fn count(metrics: &Metrics, kind: Kind, outcome: &'static str) {
+    metrics.events.get_or_create(&[("reason", kind.reason), ("outcome", outcome)]).inc();
+}
+
+/// A sentence with as many of the keys as fit into a note.
+fn with_keys(words: &str, keys: impl ExactSizeIterator<Item: AsRef<str>>, end: &str) -> String {
+    const MORE: usize = ", and 4294967295 more".len();
+    let (mut note, all) = (format!("{words}: "), keys.len());
+    for (said, key) in keys.enumerate() {
+        let key = key.as_ref();
+        let separator = if said == 0 { "" } else { ", " };
+        if note.len() + separator.len() + key.len() + end.len() + MORE > MAX_NOTE {
+            note += &format!("{separator}and {} more", all - said);
+            break;
+        }
+        note += separator;
+        note += key;
+    }
+    note + end
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
