@@ -282,7 +282,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             nodes_that_are_not_restored_are_told_of;
         brake:
             lists_that_lack_nodes_which_are_there_touch_no_record
-            nodes_that_are_all_gone_are_believed_to_be_after_a_while;
+            nodes_that_are_all_gone_are_departed_when_the_next_list_agrees;
         control_plane:
             killed_and_restarted_under_load_it_loses_no_label
             five_thousand_nodes_deleted_at_once_come_back_with_their_labels;

@@ -9,7 +9,7 @@ use label_storage::store::{self, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
+use label_storage_runtime::engine::{Done, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
 
@@ -300,7 +300,7 @@ impl Planner for RestorePlanner {
         }
     }
 
-    fn listed(&mut self, table: &mut Table) -> Doubts {
+    fn listed(&mut self, table: &mut Table) -> bool {
         let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
         self.ahead.retain(is_there);
@@ -310,7 +310,7 @@ impl Planner for RestorePlanner {
         if let Some(said) = &mut self.said {
             said.retain(|name, _| is_there(name));
         }
-        Doubts::default()
+        true
     }
 
     fn start_over(&mut self) {

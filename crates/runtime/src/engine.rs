@@ -27,7 +27,7 @@ use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
 use self::identity::Contests;
-pub use self::planning::{Done, Doubts, Look, Planner, Reading, Verdict, Worker};
+pub use self::planning::{Done, Look, Planner, Reading, Verdict, Worker};
 use self::standing::Standings;
 pub use self::standing::{Skip, Standing};
 use self::tally::Tally;
@@ -259,9 +259,8 @@ impl<'a, P: Planner> Engine<'a, P> {
                         let lacked = self.table.end_list_of_nodes(list, listed.version);
                         // What is watched does not just disappear.
                         self.is_surprised |= lacked && self.sweeps.is_watching(kind);
-                        let doubts = self.planner.listed(&mut self.table);
-                        is_settled = !doubts.needs_list && !std::mem::take(&mut self.is_surprised);
-                        self.sweeps.sample(self.samples(&doubts.samples));
+                        let is_used = self.planner.listed(&mut self.table);
+                        is_settled = is_used && !std::mem::take(&mut self.is_surprised);
                     }
                 }
                 let is_list_of_nodes = kind == Kind::Nodes && outcome.is_ok();
@@ -301,7 +300,6 @@ impl<'a, P: Planner> Engine<'a, P> {
                 self.heard(kind, at);
             }
             Observed::At(kind, at) => self.heard(kind, at),
-            Observed::Sampled { asked, there } => self.planner.sampled(asked, there),
             Observed::NotWatching(kind, error) => {
                 self.sweeps.not_watching(kind, &error);
                 self.standings.changed();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use label_storage::store::Stored;
 use label_storage::summary::RecordSummary;
 use label_storage::{Node, ResourceVersion, Rules};
@@ -16,7 +15,7 @@ use crate::eyes::Eyes;
 use crate::pace;
 use crate::records::{self, Found};
 use crate::source::{Kind, Listed, Source};
-use crate::table::{Elsewhere, Filed, Name};
+use crate::table::{Elsewhere, Filed};
 
 /// What was seen.
 pub(crate) enum Observed {
@@ -48,13 +47,6 @@ pub(crate) enum Observed {
     At(Kind, ResourceVersion),
     /// A watch does not work. It is tried again.
     NotWatching(Kind, Error),
-    /// So many Nodes were asked for by name, and so many of them are there.
-    Sampled {
-        /// So many answers came.
-        asked: usize,
-        /// So many of them were Nodes.
-        there: usize,
-    },
     /// A watch can't go on where it was, and goes on where the server's memory begins.
     Skipped(Kind),
     /// A watch can't go on where it was: only a list can tell what happened since.
@@ -160,29 +152,6 @@ pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience:
     let is_complete = outcome.is_ok();
     let _ = audience.send(Observed::ListEnded { kind, list, outcome, took: began.elapsed() }).await;
     is_complete
-}
-
-/// A Node that is asked for by name.
-pub(crate) struct Sample {
-    /// What it should be filed under.
-    pub(crate) under: Name,
-    /// Its name.
-    pub(crate) name: String,
-}
-
-/// Asks for these Nodes.
-pub(crate) async fn sample(source: Arc<Source>, nodes: Vec<Sample>, audience: Audience) {
-    let is_there = async |sample: &Sample| {
-        let found = source.get(&sample.name).await?;
-        // Where it is there as something else, that explains why it is not there as what it was.
-        let is_it =
-            |object| source.eyes().node(object).map_or(true, |node| node.filed_under() == &*sample.under);
-        Ok::<bool, Error>(found.is_some_and(is_it))
-    };
-    let answers = join_all(nodes.iter().map(is_there)).await;
-    let there: Vec<_> = answers.into_iter().flatten().collect();
-    let (asked, there) = (there.len(), there.iter().filter(|is_there| **is_there).count());
-    let _ = audience.send(Observed::Sampled { asked, there }).await;
 }
 
 /// Watches from this version on, for as long as the server knows what came after it. A watch that ends is followed by

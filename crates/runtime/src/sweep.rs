@@ -10,7 +10,7 @@ use label_storage::ResourceVersion;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::call::{self, Error};
-use crate::observer::{self, Audience, Sample};
+use crate::observer::{self, Audience};
 use crate::pace::{self, Pace};
 use crate::replica::Replica;
 use crate::source::{Kind, Listed, Source};
@@ -234,13 +234,6 @@ impl<'a> Sweeps<'a> {
         self.pace.note(took);
         (self.not_before, self.is_settled) = (self.last, is_settled);
         self.schedule();
-    }
-
-    /// Asks for some Nodes by name.
-    pub(crate) fn sample(&mut self, nodes: Vec<Sample>) {
-        if !nodes.is_empty() {
-            self.tasks.spawn(observer::sample(self.source(Kind::Nodes), nodes, self.audience.clone()));
-        }
     }
 
     /// A list that is older than one before is none: it comes from a server that lags.

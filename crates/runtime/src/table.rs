@@ -17,7 +17,6 @@ use hashbrown::HashTable;
 use label_storage::ResourceVersion;
 use label_storage::store::{LastSeen, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary};
-use rand::seq::IteratorRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::claims::Claims;
@@ -381,12 +380,6 @@ impl Table {
     /// The rows that should have a Node.
     fn expecting(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.expects_node() && self.could_know_node(row))
-    }
-
-    /// Some of the rows whose Nodes a list lacked and should have had, at most so many, and any of them.
-    pub fn some_missing(&self, most: usize) -> Vec<Name> {
-        let missing = self.expecting().filter(|row| row.is_missing());
-        missing.map(|row| Name::clone(row.name())).sample(&mut rand::rng(), most)
     }
 
     /// Takes it for certain that what lists lacked is gone.

@@ -22,9 +22,7 @@ pub struct Counts {
     label_changes: Counter,
     /// Records that are over, and whose deletion has to wait.
     pub(crate) cleanups_held_back: Gauge,
-    /// Shards of this process whose Nodes seem to be gone in too large a share to be believed.
-    pub(crate) brakes_engaged: Gauge,
-    /// How often that was so.
+    /// Lists that lacked a large share of the Nodes, and were not used.
     pub(crate) brakings: Counter,
     /// Final labels that are lost, because there were too many to keep, or they fit into no record.
     pub(crate) final_labels_given_up: Counter,
@@ -103,13 +101,8 @@ impl Own for Counts {
             self.label_changes.clone(),
         );
         registry.register(
-            "brake_engaged",
-            "Shards of this replica in which so many nodes are missing that nothing is concluded from it",
-            self.brakes_engaged.clone(),
-        );
-        registry.register(
             "brake_engagements",
-            "Times that a large share of the nodes was suddenly missing from a list",
+            "Lists that lacked a large share of the nodes, and were not used",
             self.brakings.clone(),
         );
         registry.register(

@@ -11,12 +11,10 @@
 //! - `apply`: the one place that writes; `in_doubt`: writes whose outcome is not known.
 //! - `counts`: what is counted.
 //! - `cleanup`: how many records may be deleted in an hour.
-//! - `evidence`: how many Nodes may be missing before that is taken for a faulty answer.
 
 mod apply;
 mod cleanup;
 mod counts;
-mod evidence;
 mod in_doubt;
 mod planner;
 

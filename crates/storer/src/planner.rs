@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
+use label_storage::mass_absence::MassAbsence;
 use label_storage::store::{self, Circumstances, LastSeen, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Done, Doubts, Look, Planner, Skip, Standing, Verdict};
+use label_storage_runtime::engine::{Done, Look, Planner, Skip, Standing, Verdict};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
@@ -17,7 +18,6 @@ use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
 use crate::apply::WOULD_WRITE;
 use crate::cleanup::Cleanup;
 use crate::counts::Counts;
-use crate::evidence::{Evidence, Judgement, SAMPLES};
 use crate::in_doubt::InDoubt;
 
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
@@ -47,7 +47,7 @@ pub(crate) struct StorePlanner {
     in_doubt: Arc<InDoubt>,
     counts: Arc<Counts>,
     ahead: Ahead,
-    evidence: Evidence,
+    absence: MassAbsence,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<Name, News>>,
 }
@@ -101,7 +101,7 @@ impl StorePlanner {
             has_given_up: false,
             in_doubt,
             ahead: Ahead::new(PATIENCE),
-            evidence: Evidence::new(Arc::clone(&counts)),
+            absence: MassAbsence::default(),
             said: dry_run.then(HashMap::new),
             counts,
         }
@@ -117,7 +117,7 @@ impl StorePlanner {
     fn reason(&self, row: &Row) -> Option<Reason> {
         let sighting = match row.node() {
             Some(node) => Sighting::Live(node),
-            None if row.is_surely_gone() && !self.evidence.is_braking() => Sighting::Gone,
+            None if row.is_surely_gone() => Sighting::Gone,
             None => return None,
         };
         Some(store::decide(sighting, row.stored(), self.circumstances(row)))
@@ -217,7 +217,6 @@ impl Planner for StorePlanner {
             Some(Reason::Ignored) => Standing::Skipped(Skip::Ignored),
             Some(Reason::NotSelected) => Standing::Skipped(Skip::NotSelected),
             Some(Reason::NoIdentity) => Standing::Skipped(Skip::NoIdentity),
-            None if self.evidence.is_braking() => Standing::Skipped(Skip::Brake),
             _ => Standing::Settled,
         }
     }
@@ -305,34 +304,33 @@ impl Planner for StorePlanner {
         self.last_words.unstored().map(|(key, version)| (Name::clone(key), version)).collect()
     }
 
-    fn listed(&mut self, table: &mut Table) -> Doubts {
+    fn listed(&mut self, table: &mut Table) -> bool {
         self.cleanup.counted(table.count().records, |node| table.get(node).is_some());
         let Missing { nodes, known } = table.missing();
-        let judgement = self.evidence.judge(nodes, known, Instant::now());
-        if judgement == Judgement::Believed {
+        let is_accepted = self.absence.accepts(nodes, known);
+        if is_accepted {
             table.believe_absence();
+        } else {
+            self.counts.brakings.inc();
+            tracing::error!(
+                missing = nodes,
+                known,
+                "a large share of the nodes is missing: the list is not used unless the next one agrees"
+            );
         }
         let concerns = |node: &str| table.get(node).is_some();
         if let Some(said) = &mut self.said {
             said.retain(|node, _| concerns(node));
         }
         self.ahead.retain(|node| concerns(node));
-        let samples = match judgement {
-            Judgement::AskForSamples => table.some_missing(SAMPLES),
-            Judgement::Believed | Judgement::Doubted => Vec::new(),
-        };
-        Doubts { needs_list: judgement != Judgement::Believed, samples }
-    }
-
-    fn sampled(&mut self, asked: usize, there: usize) {
-        self.evidence.sampled(asked, there, Instant::now());
+        is_accepted
     }
 
     fn start_over(&mut self) {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
         let counts = Arc::clone(&self.counts);
-        self.cleanup = Cleanup::new(self.rules.cleanup_share, Arc::clone(&counts));
-        (self.ahead, self.evidence) = (Ahead::new(PATIENCE), Evidence::new(counts));
+        self.cleanup = Cleanup::new(self.rules.cleanup_share, counts);
+        (self.ahead, self.absence) = (Ahead::new(PATIENCE), MassAbsence::default());
         self.said.iter_mut().for_each(HashMap::clear);
     }
 }

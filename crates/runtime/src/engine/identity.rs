@@ -7,7 +7,6 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 
 use super::{Engine, Planner};
-use crate::observer::Sample;
 use crate::recorder::EventRecorder;
 use crate::source::Kind;
 use crate::table::{Elsewhere, Name, Row, Table};
@@ -51,12 +50,6 @@ impl<P: Planner> Engine<'_, P> {
         for row in self.table.take_left() {
             self.consider(&row, None, true, false);
         }
-    }
-
-    /// Whom to ask for, to learn whether the Nodes of these rows are there.
-    pub(super) fn samples(&self, rows: &[Name]) -> Vec<Sample> {
-        let found = rows.iter().filter_map(|name| self.table.get(name));
-        found.map(|row| Sample { under: Name::clone(row.name()), name: row.node_name().to_owned() }).collect()
     }
 }
 

@@ -62,13 +62,8 @@ pub trait Planner {
         Vec::new()
     }
 
-    /// A list of all Nodes came to its end: what is absent from it, and what does that leave open?
-    fn listed(&mut self, table: &mut Table) -> Doubts;
-
-    /// Of the Nodes that it was in doubt about, so many were asked for by name, and so many of them are there.
-    fn sampled(&mut self, asked: usize, there: usize) {
-        let _ = (asked, there);
-    }
+    /// A list of all Nodes is complete. Returns false if it is not to be used, and another one is needed soon.
+    fn listed(&mut self, table: &mut Table) -> bool;
 
     /// The cluster's history is another than it was: forgets what was concluded from it.
     fn start_over(&mut self);
@@ -115,15 +110,6 @@ pub enum Verdict {
     Now(Urgency),
     /// It may, later, so far as is known.
     After(Duration, Urgency),
-}
-
-/// What a list of all Nodes leaves open.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
-    /// Whether another list is needed soon.
-    pub needs_list: bool,
-    /// Rows whose Nodes are to be asked for by name.
-    pub samples: Vec<Name>,
 }
 
 /// An attempt that came to an end, and what it read or wrote last.

@@ -29,8 +29,6 @@ pub enum Skip {
     ViewOlderThanRecord,
     /// It is the restorer's turn.
     AwaitingRestore,
-    /// It is missing together with too many others to be believed.
-    Brake,
     /// A person has taken it out of all this.
     Ignored,
     /// The rules have no record made of it.
@@ -45,11 +43,10 @@ pub enum Skip {
 
 impl Skip {
     /// All of them.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::RecordUnreadable,
         Self::ViewOlderThanRecord,
         Self::AwaitingRestore,
-        Self::Brake,
         Self::Ignored,
         Self::NotSelected,
         Self::NoIdentity,
@@ -63,7 +60,6 @@ impl Skip {
             Self::RecordUnreadable => "record-unreadable",
             Self::ViewOlderThanRecord => "view-older-than-record",
             Self::AwaitingRestore => "awaiting-restore",
-            Self::Brake => "brake",
             Self::Ignored => "ignored",
             Self::NotSelected => "not-selected",
             Self::NoIdentity => "no-identity",

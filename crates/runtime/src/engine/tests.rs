@@ -88,8 +88,8 @@ impl Planner for Everything {
         self.deleted.iter().map(|node| (Name::from(node.filed_under()), node.version)).collect()
     }
 
-    fn listed(&mut self, _: &mut Table) -> Doubts {
-        Doubts::default()
+    fn listed(&mut self, _: &mut Table) -> bool {
+        true
     }
 
     fn start_over(&mut self) {}

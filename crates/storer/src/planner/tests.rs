@@ -193,6 +193,6 @@ fn a_node_that_a_list_lacks_is_left_alone_until_that_is_certain() {
     let list = world.table.begin_list();
     world.table.end_list_of_nodes(list, ResourceVersion(50));
     assert_eq!(world.verdict(false), Verdict::Nothing);
-    assert_eq!(world.planner.listed(&mut world.table), Doubts::default(), "one of one is believed");
+    assert!(world.planner.listed(&mut world.table), "one of one is believed");
     assert_eq!(world.verdict(false), Verdict::After(TIDY, Urgency::Tidy));
 }

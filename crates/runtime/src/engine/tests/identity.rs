@@ -287,13 +287,3 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     engine.observe(seen(named("bb", K, 9)));
     assert_eq!(engine.shown(K), Some("bb"));
 }
-
-#[tokio::test]
-async fn nodes_are_asked_for_by_their_names() {
-    let replica = replica();
-    let mut engine = engine(&replica);
-    engine.observe(seen(named("a", K, 5)));
-    let samples = engine.samples(&[Name::from(K), Name::from("unknown")]);
-    let samples: Vec<_> = samples.iter().map(|sample| (&*sample.under, sample.name.as_str())).collect();
-    assert_eq!(samples, [(K, "a")]);
-}

@@ -219,7 +219,7 @@ fn what_is_filed_otherwise_than_the_rules_ask_for_is_not_missing_a_node() {
         table.see_record(filed(K, "a"), version(1), record());
         table.see_record("b", version(2), record());
     }
-    let missing = |table: &Table| table.some_missing(9).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let missing = |table: &Table| table.expecting().map(|row| row.name().to_string()).collect::<Vec<_>>();
     assert_eq!(
         (by_identity.missing(), missing(&by_identity)),
         (Missing { nodes: 1, known: 1 }, vec![K.to_owned()])
