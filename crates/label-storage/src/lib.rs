@@ -17,7 +17,7 @@
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
 //! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
 //! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`]: where a watch is resumed.
-//! - [`mass_absence`]: doubts a list that lacks many Nodes.
+//! - [`node_state`]: the meaning of a decision; [`mass_absence`]: doubts a list that lacks many Nodes.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
 
@@ -32,6 +32,7 @@ pub mod label;
 pub mod mass_absence;
 pub mod name;
 pub mod node;
+pub mod node_state;
 pub mod position;
 pub mod record;
 pub mod restore;

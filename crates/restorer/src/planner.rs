@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use label_storage::node_state::{NodeState, Skip};
 use label_storage::restore::{self, Reason};
 use label_storage::store::{self, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Done, Look, Planner, Skip, Standing, Verdict};
+use label_storage_runtime::engine::{Decision, Done, Look, Planner, When};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::table::{Known, Name, Row, Table};
 
@@ -27,7 +28,7 @@ const MOST_VIEWS: usize = 8192;
 /// replica needs to take over from a storer that is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SOON: Verdict = Verdict::Now(Urgency::Soon);
+const SOON: When = When::Now(Urgency::Soon);
 
 /// The restorer's memory: what no list can tell.
 pub(crate) struct RestorePlanner {
@@ -122,6 +123,13 @@ impl RestorePlanner {
         self.fenced.get(row.name()).is_some_and(|refused| Some(*refused) == Refused::of(row))
     }
 
+    fn state(&self, row: &Row, reason: Option<Reason>) -> NodeState {
+        match reason.map_or(NodeState::Settled, Reason::state) {
+            NodeState::Due if self.is_fenced(row) => NodeState::Skipped(Skip::OtherMachine),
+            state => state,
+        }
+    }
+
     /// Whether a Node that is gone was another machine than its record's: then no storer keeps what it said last.
     fn was_fenced(&self, last: &NodeSummary, row: &Row) -> bool {
         let refused = self.fenced.get(row.name());
@@ -157,7 +165,7 @@ fn news(row: &Row) -> Option<News> {
 impl Planner for RestorePlanner {
     type Task = Task;
 
-    fn verdict(&mut self, look: Look<'_>) -> Verdict {
+    fn decide(&mut self, look: Look<'_>) -> Decision {
         let name = look.row.name();
         let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
         if let Some(reason) = reason {
@@ -170,24 +178,23 @@ impl Planner for RestorePlanner {
             self.unsure.insert(Name::clone(name));
         }
         let taint_left = self.taint_left(look.row).filter(|_| !is_said);
-        let verdict = match (reason, taint_left) {
-            (None, _) => Verdict::Nothing,
-            (Some(Reason::Returned | Reason::ReturnedWhole), _) if !is_said && !self.is_fenced(look.row) => {
-                SOON
-            }
+        let state = self.state(look.row, reason);
+        let when = match (reason, taint_left) {
+            (None, _) => When::Never,
+            _ if state == NodeState::Due && !is_said => SOON,
             _ if self.unsure.contains(name) => SOON,
-            (Some(_), None) => Verdict::Nothing,
+            (Some(_), None) => When::Never,
             // There is nothing that pods would have to wait for.
             (Some(reason), Some(_)) if reason.is_final() => SOON,
             (Some(_), Some(left)) if left.is_zero() => SOON,
-            (Some(_), Some(left)) => Verdict::After(left, Urgency::Soon),
+            (Some(_), Some(left)) => When::After(left, Urgency::Soon),
         };
-        match (verdict == SOON, look.view) {
+        match (when == SOON, look.view) {
             (false, _) => drop(self.views.remove(name)),
             (true, Some(node)) => self.remember(name, node),
             (true, None) => (),
         }
-        verdict
+        Decision { when, state }
     }
 
     /// Pods are not to be kept away because of records that nobody can list.
@@ -197,19 +204,6 @@ impl Planner for RestorePlanner {
 
     fn may_be_pressed(&self) -> bool {
         self.rules.startup_taint.is_some()
-    }
-
-    fn standing(&self, row: &Row) -> Standing {
-        match row.node().map(|node| restore::decide(&node, row.stored())) {
-            Some(Reason::Returned | Reason::ReturnedWhole) if self.is_fenced(row) => {
-                Standing::Skipped(Skip::OtherMachine)
-            }
-            Some(Reason::Returned | Reason::ReturnedWhole) => Standing::Due,
-            Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
-            Some(Reason::Ignored) => Standing::Skipped(Skip::Ignored),
-            Some(Reason::NoIdentity) => Standing::Skipped(Skip::NoIdentity),
-            _ => Standing::Settled,
-        }
     }
 
     /// To store it is the storer's business. Here it only tells what to wait for.

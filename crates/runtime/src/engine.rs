@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use label_storage::node_state::{NodeState, Skip};
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
 use self::identity::Contests;
-pub use self::planning::{Done, Look, Planner, Reading, Verdict, Worker};
+pub use self::planning::{Decision, Done, Look, Planner, Reading, When, Worker};
 use self::standing::Standings;
-pub use self::standing::{Skip, Standing};
 use self::tally::Tally;
 use crate::call::{self, Error};
 use crate::health::HEARTBEAT;
@@ -429,7 +429,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         let can_decide = |row: &&Row| self.sweeps.has_listed_records() || self.planner.can_not_wait(row);
         let Some(row) = self.table.get(name).filter(can_decide) else { return };
         if row.is_contested() {
-            self.standings.note(row, Standing::Skipped(Skip::Contested));
+            self.standings.note(row, NodeState::Skipped(Skip::Contested));
             self.contests.note(row, heard, &self.events);
             return match self.planner.contested(row) {
                 None => self.queue.remove(name),
@@ -439,17 +439,18 @@ impl<'a, P: Planner> Engine<'a, P> {
         let was_contested = self.contests.settle(name);
         // Then nobody has looked at its record meanwhile.
         let is_unsure = is_unsure || was_contested && !self.sweeps.is_watching(Kind::Records);
-        self.standings.note(row, self.planner.standing(row));
         if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);
             self.events.unreadable(row.node_name(), node.uid, what);
         }
-        match self.planner.verdict(Look { row, view, is_event, is_unsure, heard }) {
-            Verdict::Nothing => self.queue.remove(name),
-            Verdict::Now(urgency) => self.queue.push(row.name(), urgency, None),
-            Verdict::After(pause, urgency) => {
+        let decision = self.planner.decide(Look { row, view, is_event, is_unsure, heard });
+        self.standings.note(row, decision.state);
+        match decision.when {
+            When::Never => self.queue.remove(name),
+            When::Now(urgency) => self.queue.push(row.name(), urgency, None),
+            When::After(pause, urgency) => {
                 self.queue.push(row.name(), urgency, Some(Instant::now() + pause));
             }
         }
@@ -510,15 +511,16 @@ impl<'a, P: Planner> Engine<'a, P> {
         if row.is_contested() {
             return self.consider(name, None, true, false);
         }
-        self.standings.note(row, self.planner.standing(row));
         let look = Look { row, view: None, is_event: true, is_unsure: false, heard };
-        match self.planner.verdict(look) {
-            Verdict::Nothing => (),
-            Verdict::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),
-            Verdict::Now(urgency) => {
+        let decision = self.planner.decide(look);
+        self.standings.note(row, decision.state);
+        match decision.when {
+            When::Never => (),
+            When::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),
+            When::Now(urgency) => {
                 self.queue.push(name, urgency, Some(now + pace::a_little_more(AGAIN)));
             }
-            Verdict::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
+            When::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
         }
     }
 }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
 use label_storage::mass_absence::MassAbsence;
+use label_storage::node_state::NodeState;
 use label_storage::store::{self, Circumstances, LastSeen, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Done, Look, Planner, Skip, Standing, Verdict};
+use label_storage_runtime::engine::{Decision, Done, Look, Planner, When};
 use label_storage_runtime::queue::Urgency;
 use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
@@ -135,90 +136,65 @@ impl StorePlanner {
         takes_over && self.ahead.must_wait(look)
     }
 
-    fn until_retention_is_over(&self, row: &Row) -> Verdict {
-        let Stored::Record(record) = row.stored() else { return Verdict::Nothing };
+    fn until_retention_is_over(&self, row: &Row) -> When {
+        let Stored::Record(record) = row.stored() else { return When::Never };
         let away = record.departed_at.map(|departed_at| self.clock.now().duration_since(departed_at));
         let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
         let unchanged_for = row.record_since().elapsed();
         let rest =
             self.rules.retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(unchanged_for));
-        if rest < SOON { Verdict::After(rest, Urgency::Tidy) } else { Verdict::Nothing }
+        if rest < SOON { When::After(rest, Urgency::Tidy) } else { When::Never }
+    }
+
+    fn when(&self, look: &Look<'_>, reason: Reason, state: NodeState, is_said: bool) -> When {
+        match reason {
+            Reason::EmptyForNow => {
+                let rest = TOMBSTONE_LIFETIME.saturating_sub(look.row.record_since().elapsed());
+                When::After(rest, Urgency::Tidy)
+            }
+            Reason::Away => self.until_retention_is_over(look.row),
+            _ if is_said => When::Never,
+            _ if state == NodeState::Due => {
+                When::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine })
+            }
+            // A view that is older than the record is worth a closer look, too: it may stay so for ever.
+            Reason::Restored | Reason::NotGone | Reason::Departed | Reason::ViewOlderThanRecord => {
+                When::After(TIDY, Urgency::Tidy)
+            }
+            Reason::Returned => When::After(UNRESTORED, Urgency::Tidy),
+            Reason::EmptyForGood | Reason::RetentionOver => When::Now(Urgency::Tidy),
+            _ => When::Never,
+        }
     }
 
     /// In a dry run: says that the rules have nothing stored of a Node.
     fn leave_alone(&mut self, row: &Row, reason: Reason) {
-        let news = self.news(row);
-        if let (Some(said), Some(news)) = (&mut self.said, news) {
+        if let Some(said) = &mut self.said {
             tracing::info!(node = row.node_name(), reason = reason.as_str(), "would leave the node alone");
-            said.insert(Name::clone(row.name()), news);
+            said.insert(Name::clone(row.name()), news(row, reason));
         }
-    }
-
-    fn news(&self, row: &Row) -> Option<News> {
-        let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
-        Some((self.reason(row)?, node_version, row.record_version()))
     }
 }
 
 impl Planner for StorePlanner {
     type Task = Task;
 
-    fn verdict(&mut self, look: Look<'_>) -> Verdict {
+    fn decide(&mut self, look: Look<'_>) -> Decision {
         let (row, node) = (look.row, look.row.name());
         if self.last_words.contains(node) {
             tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
-            return Verdict::Now(Urgency::Urgent);
+            return Decision { when: When::Now(Urgency::Urgent), state: NodeState::Due };
         }
-        let Some(reason) = self.reason(row) else { return Verdict::Nothing };
+        let Some(reason) = self.reason(row) else {
+            return Decision { when: When::Never, state: NodeState::Settled };
+        };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
-        let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == self.news(row).as_ref());
+        let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == Some(&news(row, reason)));
         if !is_said && matches!(reason, Reason::Ignored | Reason::NotSelected | Reason::NoIdentity) {
             self.leave_alone(row, reason);
         }
-        let now = Verdict::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine });
-        match reason {
-            Reason::NoLabels
-            | Reason::UpToDate
-            | Reason::AwaitingRestore
-            | Reason::NothingStored
-            | Reason::RecordUnreadable
-            | Reason::Ignored
-            | Reason::NotSelected
-            | Reason::NoIdentity
-            | Reason::OtherMachine
-            | Reason::OutcomeUnknown => Verdict::Nothing,
-            Reason::EmptyForNow => {
-                let rest = TOMBSTONE_LIFETIME.saturating_sub(row.record_since().elapsed());
-                Verdict::After(rest, Urgency::Tidy)
-            }
-            Reason::Away => self.until_retention_is_over(row),
-            _ if is_said => Verdict::Nothing,
-            Reason::FirstSeen | Reason::LabelsChanged | Reason::LastWords | Reason::LeftUnrestored => now,
-            Reason::Restored if !has_labels_of_record(row) => now,
-            // A view that is older than the record is worth a closer look, too: it may stay so for ever.
-            Reason::Restored | Reason::NotGone | Reason::Departed | Reason::ViewOlderThanRecord => {
-                Verdict::After(TIDY, Urgency::Tidy)
-            }
-            Reason::Returned => Verdict::After(UNRESTORED, Urgency::Tidy),
-            Reason::EmptyForGood | Reason::RetentionOver => Verdict::Now(Urgency::Tidy),
-        }
-    }
-
-    fn standing(&self, row: &Row) -> Standing {
-        if self.last_words.contains(row.name()) {
-            return Standing::Due;
-        }
-        match self.reason(row) {
-            Some(Reason::FirstSeen | Reason::LabelsChanged) => Standing::Due,
-            Some(Reason::Restored) if !has_labels_of_record(row) => Standing::Due,
-            Some(Reason::AwaitingRestore | Reason::Returned) => Standing::Skipped(Skip::AwaitingRestore),
-            Some(Reason::RecordUnreadable) => Standing::Skipped(Skip::RecordUnreadable),
-            Some(Reason::ViewOlderThanRecord) => Standing::Skipped(Skip::ViewOlderThanRecord),
-            Some(Reason::Ignored) => Standing::Skipped(Skip::Ignored),
-            Some(Reason::NotSelected) => Standing::Skipped(Skip::NotSelected),
-            Some(Reason::NoIdentity) => Standing::Skipped(Skip::NoIdentity),
-            _ => Standing::Settled,
-        }
+        let state = reason.state(has_labels_of_record(row));
+        Decision { when: self.when(&look, reason, state, is_said), state }
     }
 
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
@@ -268,7 +244,8 @@ impl Planner for StorePlanner {
         }
         let row = look.row;
         let has_words = self.last_words.contains(row.name());
-        let is_over = self.reason(row) == Some(Reason::RetentionOver) && !has_words;
+        let reason = self.reason(row);
+        let is_over = reason == Some(Reason::RetentionOver) && !has_words;
         if is_over && let Some(pause) = self.cleanup.wait(row.name(), Instant::now()) {
             return Err(pause);
         }
@@ -284,7 +261,7 @@ impl Planner for StorePlanner {
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
             last_seen: row.last_seen(),
             known: row.known(),
-            news: self.said.as_ref().and_then(|_| self.news(row)),
+            news: self.said.as_ref().and(reason).map(|reason| news(row, reason)),
         })
     }
 
@@ -333,6 +310,11 @@ impl Planner for StorePlanner {
         (self.ahead, self.absence) = (Ahead::new(PATIENCE), MassAbsence::default());
         self.said.iter_mut().for_each(HashMap::clear);
     }
+}
+
+fn news(row: &Row, reason: Reason) -> News {
+    let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
+    (reason, node_version, row.record_version())
 }
 
 /// Whether a living Node's labels are written to a record that may be another incarnation's.

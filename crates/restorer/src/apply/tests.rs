@@ -65,7 +65,7 @@ impl World {
         let row = table.get("a").expect("a row");
         let mut planner = RestorePlanner::new(Arc::default(), false);
         let look = Look { row, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
-        planner.verdict(look);
+        planner.decide(look);
         let task = planner.task(look).expect("its turn");
         assert!(task.view.is_some());
         Self { apply: Apply { replica, counts: Arc::default() }, calls, task }

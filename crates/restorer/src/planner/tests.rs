@@ -20,9 +20,9 @@ fn node(name: &str, uid: &str, version: u64) -> Node {
     }
 }
 
-fn verdict(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> Verdict {
+fn when(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> When {
     let row = table.get(&node.name).expect("a row");
-    planner.verdict(Look { row, view: Some(node), is_event: true, is_unsure, heard: None })
+    planner.decide(Look { row, view: Some(node), is_event: true, is_unsure, heard: None }).when
 }
 
 /// Whether the turn of a node has come, where so much was heard.
@@ -48,11 +48,11 @@ fn a_new_incarnation_is_restored_as_it_was_last_seen() {
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     table.see_node("a", node("a", "u1", 5).summary());
-    assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), When::Never);
     for version in [8, 9] {
         table.see_node("a", node("a", "u2", version).summary());
-        let soon = Verdict::Now(Urgency::Soon);
-        assert_eq!(verdict(&mut planner, &table, &node("a", "u2", version), false), soon);
+        let soon = When::Now(Urgency::Soon);
+        assert_eq!(when(&mut planner, &table, &node("a", "u2", version), false), soon);
     }
     assert_eq!(settle(&mut planner, &table, "a", true), Some(node("a", "u2", 9)));
     assert_eq!(settle(&mut planner, &table, "a", true), None);
@@ -167,12 +167,12 @@ fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
 fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
     let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
     table.see_node("a", node("a", "u1", 5).summary());
-    let soon = Verdict::Now(Urgency::Soon);
-    assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), true), soon);
+    let soon = When::Now(Urgency::Soon);
+    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), true), soon);
     settle(&mut planner, &table, "a", false);
-    assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
+    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
     settle(&mut planner, &table, "a", true);
-    assert_eq!(verdict(&mut planner, &table, &node("a", "u1", 5), false), Verdict::Nothing);
+    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), When::Never);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
     let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
     table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     table.see_node("a", back.summary());
-    assert_eq!(verdict(&mut planner, &table, &back, false), Verdict::Now(Urgency::Soon));
+    assert_eq!(when(&mut planner, &table, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
     planner.contested(table.get("a").expect("a row"));
     assert!(planner.views.is_empty(), "it may be restored to another");
@@ -195,7 +195,7 @@ fn only_so_many_views_are_kept() {
         let node = node(&format!("n{number}"), "u2", 8);
         table.see_record(&node.name, ResourceVersion(6), Stored::Record(record.summary()));
         table.see_node(&node.name, node.summary());
-        assert_eq!(verdict(&mut planner, &table, &node, false), Verdict::Now(Urgency::Soon));
+        assert_eq!(when(&mut planner, &table, &node, false), When::Now(Urgency::Soon));
     }
     assert_eq!(planner.views.len(), MOST_VIEWS);
 }

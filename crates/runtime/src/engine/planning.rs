@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use label_storage::node_state::NodeState;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage::{Node, ResourceVersion};
 
-use super::standing::Standing;
 use crate::call::Error;
 use crate::queue::Urgency;
 use crate::table::{Name, Row, Table};
@@ -16,8 +16,8 @@ pub trait Planner {
     /// What is to be done with one Node.
     type Task;
 
-    /// Decides whether a Node needs work, from what is known of it alone: what needs none costs no call.
-    fn verdict(&mut self, look: Look<'_>) -> Verdict;
+    /// Decides about a Node from what is known of it, without a call.
+    fn decide(&mut self, look: Look<'_>) -> Decision;
 
     /// Whether a Node can be decided upon though nobody could list the records yet: what is to be done with it can't wait for that, and
     /// its own record is read then.
@@ -30,9 +30,6 @@ pub trait Planner {
     fn may_be_pressed(&self) -> bool {
         false
     }
-
-    /// How a Node stands, from what is known of it alone.
-    fn standing(&self, row: &Row) -> Standing;
 
     /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
     /// be under way.
@@ -101,14 +98,20 @@ impl Look<'_> {
     }
 }
 
-/// Whether a Node needs work.
+/// A decision about a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It does not.
-    Nothing,
-    /// It does.
+pub struct Decision {
+    /// When to reconcile it.
+    pub when: When,
+    /// The state that gauges show.
+    pub state: NodeState,
+}
+
+/// When to reconcile a Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Never,
     Now(Urgency),
-    /// It may, later, so far as is known.
     After(Duration, Urgency),
 }
 

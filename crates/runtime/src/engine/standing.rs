@@ -3,79 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use label_storage::node_state::NodeState;
+
 use crate::metrics::census::{Seat, Snapshot};
 use crate::queue::Queue;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
 use crate::table::{Count, Name, Row, Table};
-
-/// How a Node stands, for whoever watches over this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// All is well, as far as this daemon is concerned.
-    Settled,
-    /// It needs work.
-    Due,
-    /// It gets none for now.
-    Skipped(Skip),
-}
-
-/// Why a Node gets no work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Skip {
-    /// Its record can't be read: a person has to look.
-    RecordUnreadable,
-    /// Its record claims to be newer than the Node: a person has to look, if that stays so.
-    ViewOlderThanRecord,
-    /// It is the restorer's turn.
-    AwaitingRestore,
-    /// A person has taken it out of all this.
-    Ignored,
-    /// The rules have no record made of it.
-    NotSelected,
-    /// It has nothing that its record could be filed under, or not yet.
-    NoIdentity,
-    /// Others claim to be the same: a person has to look.
-    Contested,
-    /// It is another machine than its record is of: a person has to look.
-    OtherMachine,
-}
-
-impl Skip {
-    /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::RecordUnreadable,
-        Self::ViewOlderThanRecord,
-        Self::AwaitingRestore,
-        Self::Ignored,
-        Self::NotSelected,
-        Self::NoIdentity,
-        Self::Contested,
-        Self::OtherMachine,
-    ];
-
-    /// A word for metrics; part of what users build upon, so it stays.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::RecordUnreadable => "record-unreadable",
-            Self::ViewOlderThanRecord => "view-older-than-record",
-            Self::AwaitingRestore => "awaiting-restore",
-            Self::Ignored => "ignored",
-            Self::NotSelected => "not-selected",
-            Self::NoIdentity => "no-identity",
-            Self::Contested => "identity-contested",
-            Self::OtherMachine => "other-machine",
-        }
-    }
-
-    /// Whether what is stored of the Node, or restored to it, may not be the latest.
-    const fn is_behind(self) -> bool {
-        matches!(
-            self,
-            Self::RecordUnreadable | Self::ViewOlderThanRecord | Self::Contested | Self::OtherMachine
-        )
-    }
-}
 
 /// So many failures in a row are more than bad luck.
 const FAILING: u32 = 5;
@@ -93,7 +27,7 @@ pub(super) struct Standings {
 }
 
 struct Exception {
-    standing: Standing,
+    state: NodeState,
     since: Instant,
     is_there: bool,
 }
@@ -104,17 +38,17 @@ impl Standings {
     }
 
     /// Takes note of how a Node stands now.
-    pub(super) fn note(&mut self, row: &Row, standing: Standing) {
+    pub(super) fn note(&mut self, row: &Row, state: NodeState) {
         self.changed();
         let (name, is_there) = (row.name(), row.node().is_some());
-        if standing == Standing::Settled {
+        if state == NodeState::Settled {
             self.exceptions.remove(name);
             return;
         }
         match self.exceptions.get_mut(name) {
-            Some(known) if known.standing == standing => known.is_there = is_there,
+            Some(known) if known.state == state => known.is_there = is_there,
             _ => {
-                let exception = Exception { standing, since: Instant::now(), is_there };
+                let exception = Exception { state, since: Instant::now(), is_there };
                 self.exceptions.insert(Name::clone(name), exception);
             }
         }
@@ -122,7 +56,7 @@ impl Standings {
 
     /// Since when a Node has needed work.
     pub(super) fn due_since(&self, name: &str) -> Option<Instant> {
-        let exception = self.exceptions.get(name).filter(|known| known.standing == Standing::Due);
+        let exception = self.exceptions.get(name).filter(|known| known.state == NodeState::Due);
         exception.map(|known| known.since)
     }
 
@@ -157,15 +91,15 @@ impl Standings {
         let queued = queue.len();
         let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
         let mut skipped = BTreeMap::new();
-        for Exception { standing, since, is_there } in self.exceptions.values() {
-            let is_behind = match standing {
-                Standing::Settled => false,
-                Standing::Due => {
+        for Exception { state, since, is_there } in self.exceptions.values() {
+            let is_behind = match state {
+                NodeState::Settled => false,
+                NodeState::Due => {
                     snapshot.due += 1;
                     snapshot.due_since = Some(snapshot.due_since.map_or(*since, |first| first.min(*since)));
                     true
                 }
-                Standing::Skipped(skip) => {
+                NodeState::Skipped(skip) => {
                     *skipped.entry(skip.as_str()).or_default() += 1;
                     skip.is_behind()
                 }

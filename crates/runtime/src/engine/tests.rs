@@ -44,23 +44,21 @@ struct Everything {
 impl Planner for Everything {
     type Task = ();
 
-    fn verdict(&mut self, look: Look<'_>) -> Verdict {
+    fn decide(&mut self, look: Look<'_>) -> Decision {
         assert!(!look.row.is_contested());
         if look.is_unsure {
             self.unsure.push(Name::clone(look.row.name()));
         }
-        if self.deleted.iter().any(|node| node.filed_under() == &**look.row.name()) {
-            Verdict::Now(Urgency::Urgent)
-        } else if look.row.node().is_some() {
-            Verdict::Now(Urgency::Soon)
+        let is_there = look.row.node().is_some();
+        let state = if is_there { NodeState::Due } else { NodeState::Settled };
+        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.row.name()) {
+            When::Now(Urgency::Urgent)
+        } else if is_there {
+            When::Now(Urgency::Soon)
         } else {
-            Verdict::Nothing
-        }
-    }
-
-    fn standing(&self, row: &Row) -> Standing {
-        assert!(!row.is_contested());
-        if row.node().is_some() { Standing::Due } else { Standing::Settled }
+            When::Never
+        };
+        Decision { when, state }
     }
 
     fn deleted(&mut self, last: Node, _: &Row, is_unsettled: bool) {

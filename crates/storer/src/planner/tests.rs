@@ -45,16 +45,16 @@ impl World {
         self.table.get("a").expect("a row")
     }
 
-    fn verdict(&mut self, is_event: bool) -> Verdict {
+    fn when(&mut self, is_event: bool) -> When {
         let row = self.table.get("a").expect("a row");
-        self.planner.verdict(Look { row, view: None, is_event, is_unsure: false, heard: self.heard })
+        self.planner.decide(Look { row, view: None, is_event, is_unsure: false, heard: self.heard }).when
     }
 
-    fn delete(&mut self, last: Node, is_unsettled: bool) -> Verdict {
+    fn delete(&mut self, last: Node, is_unsettled: bool) -> When {
         self.table.lose_node("a", last.version);
         let row = self.table.get("a").expect("a row");
         self.planner.deleted(last, row, is_unsettled);
-        self.verdict(true)
+        self.when(true)
     }
 
     fn task(&mut self) -> Result<Task, Duration> {
@@ -76,22 +76,22 @@ impl World {
 #[test]
 fn what_is_stored_costs_nothing_and_what_has_changed_comes_first() {
     let mut world = World::new();
-    assert_eq!(world.verdict(true), Verdict::Nothing);
+    assert_eq!(world.when(true), When::Never);
     world.table.see_node("a", node("u1", 7, "silver").summary());
-    assert_eq!(world.verdict(true), Verdict::Now(Urgency::Soon));
-    assert_eq!(world.verdict(false), Verdict::Now(Urgency::Routine));
+    assert_eq!(world.when(true), When::Now(Urgency::Soon));
+    assert_eq!(world.when(false), When::Now(Urgency::Routine));
 }
 
 #[test]
 fn last_labels_are_kept_until_they_are_stored() {
     let mut world = World::new();
     let last = node("u1", 8, "silver");
-    assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
+    assert_eq!(world.delete(last.clone(), false), When::Now(Urgency::Urgent));
     assert_eq!(world.work(false), Some(last.clone()));
-    assert_eq!(world.verdict(true), Verdict::Now(Urgency::Urgent), "after a failure, too");
+    assert_eq!(world.when(true), When::Now(Urgency::Urgent), "after a failure, too");
     assert_eq!(world.work(true), Some(last.clone()));
     world.store(&last, 9);
-    assert_eq!(world.verdict(true), Verdict::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy));
     assert_eq!(world.work(true), None);
 }
 
@@ -104,7 +104,7 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
     assert_eq!(world.task().err(), Some(LOOK_AGAIN));
     // There it is: what the one before it said last.
     let last = node("u1", 8, "silver");
-    assert_eq!(world.delete(last.clone(), false), Verdict::Now(Urgency::Urgent));
+    assert_eq!(world.delete(last.clone(), false), When::Now(Urgency::Urgent));
     assert_eq!(world.work(true), Some(last));
     assert_eq!(world.task().err(), Some(LOOK_AGAIN));
     world.heard = Some(ResourceVersion(9));
@@ -121,10 +121,10 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
 #[test]
 fn labels_that_are_stored_for_certain_are_not_kept() {
     let mut world = World::new();
-    assert_eq!(world.delete(node("u1", 8, "gold"), false), Verdict::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.delete(node("u1", 8, "gold"), false), When::After(TIDY, Urgency::Tidy));
     let mut world = World::new();
-    let verdict = world.delete(node("u1", 8, "gold"), true);
-    assert_eq!(verdict, Verdict::Now(Urgency::Urgent), "a write under way may change that");
+    let when = world.delete(node("u1", 8, "gold"), true);
+    assert_eq!(when, When::Now(Urgency::Urgent), "a write under way may change that");
     let mut world = World::new();
     world.delete(node("u1", 4, "silver"), false);
     assert_eq!(world.work(true), None, "the record is newer");
@@ -134,7 +134,7 @@ fn labels_that_are_stored_for_certain_are_not_kept() {
 fn labels_that_a_write_without_an_answer_may_change_are_kept() {
     let mut world = World::new();
     drop(world.planner.in_doubt.sent(&Name::from("a"), Some(ResourceVersion(6))));
-    assert_eq!(world.delete(node("u1", 8, "gold"), false), Verdict::Now(Urgency::Urgent));
+    assert_eq!(world.delete(node("u1", 8, "gold"), false), When::Now(Urgency::Urgent));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_node_that_is_back_is_not_hurried() {
     let gone = Record::of(&node("u1", 5, "gold"), Timestamp::now()).with_departed_at(Some(Timestamp::now()));
     world.table.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
     world.table.see_node("a", node("u2", 9, "gold").summary());
-    assert_eq!(world.verdict(true), Verdict::After(UNRESTORED, Urgency::Tidy));
+    assert_eq!(world.when(true), When::After(UNRESTORED, Urgency::Tidy));
     assert!(!world.row().is_surely_gone());
 }
 
@@ -192,7 +192,7 @@ fn a_node_that_a_list_lacks_is_left_alone_until_that_is_certain() {
     let mut world = World::new();
     let list = world.table.begin_list();
     world.table.end_list_of_nodes(list, ResourceVersion(50));
-    assert_eq!(world.verdict(false), Verdict::Nothing);
+    assert_eq!(world.when(false), When::Never);
     assert!(world.planner.listed(&mut world.table), "one of one is believed");
-    assert_eq!(world.verdict(false), Verdict::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.when(false), When::After(TIDY, Urgency::Tidy));
 }

@@ -1,6 +1,7 @@
 //! How a Node stands: what the daemons would say of it, by their own decision functions, in one word.
 
 use jiff::Timestamp;
+use label_storage::node_state::{NodeState, Skip};
 use label_storage::restore;
 use label_storage::store::{self, Circumstances, Sighting, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary};
@@ -42,33 +43,25 @@ pub(super) fn judge(
     if restore::decide(&node, stored) == restore::Reason::Returned {
         return if is_fenced_off { Standing::OtherMachine } else { Standing::Pending };
     }
-    let at = Circumstances::at(now);
-    let has_labels_of_record = matches!(stored, Stored::Record(record) if record.labels == node.labels);
-    match store::decide(Sighting::Live(node), stored, at) {
-        store::Reason::FirstSeen => Standing::Unstored,
-        // What is left to be written only makes the record tidier.
-        store::Reason::Restored if has_labels_of_record => Standing::UpToDate,
-        store::Reason::LabelsChanged | store::Reason::Restored | store::Reason::ViewOlderThanRecord => {
-            Standing::Differs
-        }
-        store::Reason::AwaitingRestore | store::Reason::Returned => Standing::Pending,
-        store::Reason::RecordUnreadable => Standing::Unreadable,
-        store::Reason::NoLabels | store::Reason::EmptyForNow | store::Reason::EmptyForGood => {
-            Standing::WithoutLabels
-        }
-        store::Reason::Ignored => Standing::Ignored,
-        store::Reason::NotSelected => Standing::NotSelected,
-        store::Reason::NoIdentity => Standing::NoIdentity,
-        store::Reason::UpToDate | store::Reason::NotGone => Standing::UpToDate,
-        // Of a Node that is there none of these is said.
-        store::Reason::LastWords
-        | store::Reason::LeftUnrestored
-        | store::Reason::Departed
-        | store::Reason::Away
-        | store::Reason::RetentionOver
-        | store::Reason::NothingStored
-        | store::Reason::OtherMachine
-        | store::Reason::OutcomeUnknown => Standing::UpToDate,
+    let has_labels = matches!(stored, Stored::Record(record) if record.labels == node.labels);
+    let reason = store::decide(Sighting::Live(node), stored, Circumstances::at(now));
+    match (reason.state(has_labels), reason) {
+        (NodeState::Due, store::Reason::FirstSeen) => Standing::Unstored,
+        (NodeState::Due, _) => Standing::Differs,
+        (
+            NodeState::Settled,
+            store::Reason::NoLabels | store::Reason::EmptyForNow | store::Reason::EmptyForGood,
+        ) => Standing::WithoutLabels,
+        (NodeState::Settled, _) => Standing::UpToDate,
+        (NodeState::Skipped(skip), _) => match skip {
+            Skip::ViewOlderThanRecord => Standing::Differs,
+            Skip::AwaitingRestore => Standing::Pending,
+            Skip::RecordUnreadable => Standing::Unreadable,
+            Skip::Ignored => Standing::Ignored,
+            Skip::NotSelected => Standing::NotSelected,
+            Skip::NoIdentity => Standing::NoIdentity,
+            Skip::Contested | Skip::OtherMachine => Standing::OtherMachine,
+        },
     }
 }
 
