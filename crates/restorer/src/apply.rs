@@ -12,15 +12,15 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, Rules, plan_restore};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error, Kind};
-use label_storage_runtime::engine::{Done, Reading, Worker};
 use label_storage_runtime::patch::{Body, operations};
+use label_storage_runtime::reconciler::{Done, Reading, Worker};
+use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::records::Found;
-use label_storage_runtime::table::Name;
 
 use tokio::time::Instant;
 
 use crate::counts::Counts;
-use crate::planner::Task;
+use crate::task::{FENCED, Task, WOULD_RESTORE};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
@@ -31,11 +31,6 @@ const CHANGING: u32 = 3;
 /// The words of the API server where a test of a JSON patch fails. It has others for what admission or validation refuses.
 const FAILED_TEST: &str = "rejected our request due to an error in our request";
 
-/// The outcome of a dry run's attempt.
-pub(crate) const WOULD_RESTORE: &str = "would-restore";
-/// The outcome where the rules forbid it.
-pub(crate) const FENCED: &str = "fenced";
-
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
     pub(crate) replica: Replica,
@@ -45,7 +40,7 @@ pub(crate) struct Apply {
 impl Worker<Task> for Apply {
     /// One attempt at one Node. First the Node is seen, in an event or by name, then its record is read: a record that
     /// was read before may hold a label that was removed before this incarnation was created.
-    async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error> {
         if let Some(uid) = task.contested {
             return self.lift_contested(task, uid, tries).await;
         }
@@ -76,7 +71,7 @@ impl Apply {
     /// Restores a Node that was just seen. `None`: more has to be seen of it first.
     async fn restore(
         &self,
-        filed: &Name,
+        filed: &RecordKey,
         node: &Node,
         seen_at: Instant,
         task: &Task,
@@ -90,7 +85,7 @@ impl Apply {
             }
             found => found?,
         };
-        task.known.require_newer_record(found.as_ref(), tries)?;
+        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         let plan = plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if plan.reason == Reason::SeenInPart {
             return Ok(None);

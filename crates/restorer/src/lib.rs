@@ -15,13 +15,14 @@ mod apply;
 mod counts;
 mod planner;
 mod taints;
+mod task;
 
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
-use label_storage_runtime::{Daemon, Replica};
+use label_storage_runtime::{Daemon, Replica, engine};
 
 use crate::apply::Apply;
 pub use crate::counts::Counts;
@@ -57,7 +58,7 @@ impl Daemon for Args {
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica, counts };
-        apply.replica.run(planner, &apply).await;
+        engine::run(&apply.replica, planner, &apply).await;
     }
 }
 

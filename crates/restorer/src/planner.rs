@@ -10,14 +10,15 @@ use label_storage::store::{self, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Decision, Done, Look, Planner, When};
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::table::{Known, Name, Row, Table};
+use label_storage_runtime::reconciler::{Decision, Done, Look, Planner, When};
+use label_storage_runtime::record_key::RecordKey;
+use label_storage_runtime::table::{Row, Table};
 
 use tokio::time::Instant;
 
-use crate::apply::{FENCED, WOULD_RESTORE};
 use crate::taints::Taints;
+use crate::task::{FENCED, News, Refused, Task, WOULD_RESTORE};
 
 /// So many Nodes that wait to be restored are remembered as they were seen, which saves a call for each. Those beyond
 /// are read again when their turn comes: memory is bounded, whatever returns at once.
@@ -35,16 +36,16 @@ pub(crate) struct RestorePlanner {
     /// What a storer would keep of last labels: nothing else is waited for.
     rules: Arc<Rules>,
     /// Last labels of Nodes that were deleted, which their records did not have then.
-    owed: HashMap<Name, Owed>,
+    owed: HashMap<RecordKey, Owed>,
     ahead: Ahead,
     /// Nodes that wait to be restored, as they were seen, and when.
-    views: HashMap<Name, (Node, Instant)>,
+    views: HashMap<RecordKey, (Node, Instant)>,
     /// Nodes whose records may have changed unseen, until they have been read.
-    unsure: HashSet<Name>,
+    unsure: HashSet<RecordKey>,
     /// In a dry run: what has been said already, by Node.
-    said: Option<HashMap<Name, News>>,
+    said: Option<HashMap<RecordKey, News>>,
     /// Nodes that are not to be restored, because they are other machines than their records'.
-    fenced: HashMap<Name, Refused>,
+    fenced: HashMap<RecordKey, Refused>,
     /// Nodes that keep pods away until they are restored, by their own names.
     tainted: Taints,
 }
@@ -62,41 +63,6 @@ impl Owed {
         let is_older = record.node_version.is_some_and(|version| version < self.last.version);
         is_older && record.labels != self.last.labels && self.since.elapsed() < PATIENCE
     }
-}
-
-/// What a dry run's words depend on: the Node's incarnation and the record's version.
-type News = (UidDigest, ResourceVersion);
-
-/// What a refusal depends on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Refused {
-    uid: UidDigest,
-    version: ResourceVersion,
-    record_version: ResourceVersion,
-}
-
-impl Refused {
-    fn of(row: &Row) -> Option<Self> {
-        let node = row.node()?;
-        Some(Self { uid: node.uid, version: node.version, record_version: row.record_version() })
-    }
-}
-
-/// What is to be done with one Node.
-pub(crate) struct Task {
-    /// The Node's name.
-    pub(crate) node: String,
-    /// Which incarnation it is, where another Node claims to be the same: then nothing is restored.
-    pub(crate) contested: Option<UidDigest>,
-    /// Whether pods have been kept away from it for long enough.
-    pub(crate) is_overdue: bool,
-    /// The Node, and when it looked like this.
-    pub(crate) view: Option<(Node, Instant)>,
-    /// What an answer must not be older than.
-    pub(crate) known: Known,
-    news: Option<News>,
-    /// What it would depend on if it were refused.
-    refused: Option<Refused>,
 }
 
 impl RestorePlanner {
@@ -120,7 +86,7 @@ impl RestorePlanner {
     }
 
     fn is_fenced(&self, row: &Row) -> bool {
-        self.fenced.get(row.name()).is_some_and(|refused| Some(*refused) == Refused::of(row))
+        self.fenced.get(row.key()).is_some_and(|refused| Some(*refused) == Refused::of(row))
     }
 
     fn state(&self, row: &Row, reason: Option<Reason>) -> NodeState {
@@ -132,13 +98,13 @@ impl RestorePlanner {
 
     /// Whether a Node that is gone was another machine than its record's: then no storer keeps what it said last.
     fn was_fenced(&self, last: &NodeSummary, row: &Row) -> bool {
-        let refused = self.fenced.get(row.name());
+        let refused = self.fenced.get(row.key());
         refused.is_some_and(|it| (it.uid, it.record_version) == (last.uid, row.record_version()))
     }
 
     /// Whether a Node is to be restored from more than its record has yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let name = look.row.name();
+        let name = look.row.key();
         // What is owed shows only once the watch has told of the deletion.
         if look.is_ahead_of_the_watch() {
             return self.ahead.must_wait(look);
@@ -151,9 +117,9 @@ impl RestorePlanner {
         is_awaited
     }
 
-    fn remember(&mut self, name: &Name, node: &Node) {
+    fn remember(&mut self, name: &RecordKey, node: &Node) {
         if self.views.len() < MOST_VIEWS || self.views.contains_key(name) {
-            self.views.insert(Name::clone(name), (node.clone(), Instant::now()));
+            self.views.insert(RecordKey::clone(name), (node.clone(), Instant::now()));
         }
     }
 }
@@ -166,7 +132,7 @@ impl Planner for RestorePlanner {
     type Task = Task;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        let name = look.row.name();
+        let name = look.row.key();
         let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
         if let Some(reason) = reason {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
@@ -175,7 +141,7 @@ impl Planner for RestorePlanner {
         self.tainted.note(look.row.node_name(), tainted.map(|node| node.uid));
         let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
         if look.is_unsure {
-            self.unsure.insert(Name::clone(name));
+            self.unsure.insert(RecordKey::clone(name));
         }
         let taint_left = self.taint_left(look.row).filter(|_| !is_said);
         let state = self.state(look.row, reason);
@@ -208,7 +174,7 @@ impl Planner for RestorePlanner {
 
     /// To store it is the storer's business. Here it only tells what to wait for.
     fn deleted(&mut self, last: Node, row: &Row, _: bool) {
-        let (name, last) = (row.name(), last.seen_through(&self.rules).summary());
+        let (name, last) = (row.key(), last.seen_through(&self.rules).summary());
         self.views.remove(name);
         let owed = Owed { last, since: Instant::now() };
         // One that was not restored has nothing to add but what it was given itself.
@@ -224,18 +190,18 @@ impl Planner for RestorePlanner {
             Stored::Unreadable => false,
         };
         if is_owed && self.owed.len() < MOST_VIEWS {
-            self.owed.insert(Name::clone(name), owed);
+            self.owed.insert(RecordKey::clone(name), owed);
         }
     }
 
     /// Whoever comes after has to wait for the same.
-    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+    fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
         let awaited = self.owed.iter().filter(|(_, owed)| owed.since.elapsed() < PATIENCE);
-        awaited.map(|(name, owed)| (Name::clone(name), owed.last.version)).collect()
+        awaited.map(|(name, owed)| (RecordKey::clone(name), owed.last.version)).collect()
     }
 
     fn contested(&mut self, row: &Row) -> Option<Duration> {
-        self.views.remove(row.name());
+        self.views.remove(row.key());
         for (name, uid) in row.tainted_claimants() {
             self.tainted.note(name, Some(uid));
         }
@@ -245,7 +211,7 @@ impl Planner for RestorePlanner {
     /// Nobody can tell what to restore; but pods are not to be kept away for ever.
     fn task_of_contested(&mut self, row: &Row) -> Option<Task> {
         let is_overdue =
-            |(name, uid): &(&Name, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
+            |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
         let (name, uid) = row.tainted_claimants().find(is_overdue)?;
         Some(Task {
             node: name.to_string(),
@@ -268,14 +234,14 @@ impl Planner for RestorePlanner {
             node: row.node_name().to_owned(),
             contested: None,
             is_overdue: self.taint_left(row).is_some_and(|left| left.is_zero()),
-            view: self.views.remove(row.name()),
+            view: self.views.remove(row.key()),
             known: row.known(),
             news,
             refused: Refused::of(row),
         })
     }
 
-    fn done(&mut self, name: &Name, task: Task, done: Option<&Done>) {
+    fn done(&mut self, name: &RecordKey, task: Task, done: Option<&Done>) {
         if done.is_some() {
             self.ahead.forget(name);
             self.unsure.remove(name);
@@ -285,17 +251,17 @@ impl Planner for RestorePlanner {
         }
         let outcome = done.and_then(|done| done.outcome);
         match (outcome, task.refused) {
-            (Some(FENCED), Some(refused)) => _ = self.fenced.insert(Name::clone(name), refused),
+            (Some(FENCED), Some(refused)) => _ = self.fenced.insert(RecordKey::clone(name), refused),
             (Some(_), _) => _ = self.fenced.remove(name),
             _ => (),
         }
         if let (Some(said), Some(news), Some(WOULD_RESTORE)) = (&mut self.said, task.news, outcome) {
-            said.insert(Name::clone(name), news);
+            said.insert(RecordKey::clone(name), news);
         }
     }
 
     fn listed(&mut self, table: &mut Table) -> bool {
-        let is_there = |name: &Name| table.get(name).is_some_and(|row| row.node().is_some());
+        let is_there = |name: &RecordKey| table.get(name).is_some_and(|row| row.node().is_some());
         self.unsure.retain(is_there);
         self.ahead.retain(is_there);
         self.fenced.retain(|name, _| is_there(name));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
 
-use crate::engine::Look;
-use crate::table::Name;
+use crate::reconciler::Look;
+use crate::record_key::RecordKey;
 
 /// How often to look whether there is still something to wait for.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -15,7 +15,7 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Nodes that were seen before the watch has come to them.
 #[derive(Debug)]
 pub struct Ahead {
-    waiting: HashMap<Name, Waiting>,
+    waiting: HashMap<RecordKey, Waiting>,
     patience: Duration,
 }
 
@@ -35,12 +35,12 @@ impl Ahead {
     /// Whether to wait for the watch before anything is done with this Node.
     pub fn must_wait(&mut self, look: &Look<'_>) -> bool {
         if !look.is_ahead_of_the_watch() {
-            self.forget(look.row.name());
+            self.forget(look.row.key());
             return false;
         }
         let (now, heard) = (Instant::now(), look.heard);
         let waiting =
-            self.waiting.entry(Name::clone(look.row.name())).or_insert(Waiting { heard, since: now });
+            self.waiting.entry(RecordKey::clone(look.row.key())).or_insert(Waiting { heard, since: now });
         if heard > waiting.heard {
             *waiting = Waiting { heard, since: now };
         }
@@ -48,12 +48,12 @@ impl Ahead {
     }
 
     /// The next wait of this Node is another one.
-    pub fn forget(&mut self, node: &Name) {
+    pub fn forget(&mut self, node: &RecordKey) {
         self.waiting.remove(node);
     }
 
     /// Forgets all but these.
-    pub fn retain(&mut self, concerns: impl Fn(&Name) -> bool) {
+    pub fn retain(&mut self, concerns: impl Fn(&RecordKey) -> bool) {
         self.waiting.retain(|node, _| concerns(node));
     }
 }

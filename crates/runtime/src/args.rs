@@ -12,7 +12,7 @@ use globset::{Glob, GlobMatcher};
 use label_storage::rules::amount;
 use label_storage::shard;
 
-use crate::table::Filed;
+use crate::record_key::Filed;
 
 /// Flags of both daemons. Each can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]

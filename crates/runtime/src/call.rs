@@ -5,9 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::Throttled;
 use crate::pace;
 use crate::shutdown::Shutdown;
+
+/// The server answered that it is busy, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the API server is busy ({status})")]
+pub struct Throttled {
+    /// 429 or 503.
+    pub status: u16,
+    /// The pause that it asks for.
+    pub retry_after: Duration,
+}
 
 /// The limit for a single object: generous for a server under load, and short enough that a plan is still alive after it.
 pub(crate) const ONE: Duration = Duration::from_secs(5);

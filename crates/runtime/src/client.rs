@@ -15,21 +15,11 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::{MapResponseLayer, MapResultLayer};
 
-use crate::call::in_one_line;
+use crate::call::{Throttled, in_one_line};
 use crate::metrics::Metrics;
 use crate::pace;
 use crate::requests::CountLayer;
 use crate::server_clock::ServerClock;
-
-/// The server answered that it is busy, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the API server is busy ({status})")]
-pub struct Throttled {
-    /// 429 or 503.
-    pub status: u16,
-    /// The pause that it asks for.
-    pub retry_after: Duration,
-}
 
 /// A cluster to work on.
 pub struct Cluster {

@@ -11,7 +11,6 @@
 //! The table only tells where to look. What an attempt writes follows from what it has just read itself.
 
 mod identity;
-mod planning;
 mod standing;
 mod tally;
 
@@ -28,7 +27,6 @@ use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
 use self::identity::Contests;
-pub use self::planning::{Decision, Done, Look, Planner, Reading, When, Worker};
 use self::standing::Standings;
 use self::tally::Tally;
 use crate::call::{self, Error};
@@ -39,14 +37,16 @@ use crate::observer::{Item, Observed, SeenRecord};
 use crate::pace;
 use crate::position::Published;
 use crate::queue::{Queue, Urgency};
+use crate::reconciler::{Done, Look, Planner, Reading, When, Worker};
+use crate::record_key::RecordKey;
 use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Name, Row, Table};
+use crate::table::{Row, Table};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
-pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
+pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
     let sweeps = Sweeps::new(replica, audience, planner.may_be_pressed());
     let mut engine = Engine::new(replica, planner, sweeps);
@@ -107,9 +107,9 @@ pub(crate) async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl
 /// A Node that is being worked on.
 struct Ticket<T> {
     /// What it is filed under.
-    node: Name,
+    node: RecordKey,
     /// Its name, where that is something else.
-    asked_for: Option<Name>,
+    asked_for: Option<RecordKey>,
     task: T,
     /// How often it has failed before.
     earlier_tries: u32,
@@ -144,7 +144,7 @@ struct Engine<'a, P: Planner> {
     published_at: Option<Instant>,
     events: EventRecorder,
     /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
-    unreadable: HashMap<Name, (String, Option<UidDigest>)>,
+    unreadable: HashMap<RecordKey, (String, Option<UidDigest>)>,
     contests: Contests,
 }
 
@@ -405,7 +405,7 @@ impl<'a, P: Planner> Engine<'a, P> {
 
     /// Decides about everything: some things come with time alone.
     fn review(&mut self) {
-        let names: Vec<Name> = self.table.iter().map(|row| Name::clone(row.name())).collect();
+        let names: Vec<RecordKey> = self.table.iter().map(|row| RecordKey::clone(row.key())).collect();
         for name in &names {
             self.consider(name, None, false, false);
         }
@@ -433,7 +433,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             self.contests.note(row, heard, &self.events);
             return match self.planner.contested(row) {
                 None => self.queue.remove(name),
-                Some(pause) => self.queue.push(row.name(), Urgency::Soon, Some(Instant::now() + pause)),
+                Some(pause) => self.queue.push(row.key(), Urgency::Soon, Some(Instant::now() + pause)),
             };
         }
         let was_contested = self.contests.settle(name);
@@ -449,9 +449,9 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.standings.note(row, decision.state);
         match decision.when {
             When::Never => self.queue.remove(name),
-            When::Now(urgency) => self.queue.push(row.name(), urgency, None),
+            When::Now(urgency) => self.queue.push(row.key(), urgency, None),
             When::After(pause, urgency) => {
-                self.queue.push(row.name(), urgency, Some(Instant::now() + pause));
+                self.queue.push(row.key(), urgency, Some(Instant::now() + pause));
             }
         }
     }
@@ -463,7 +463,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         };
         tracing::warn!(record = record.name, complaint, "something is wrong with a record");
         if record.stored == Stored::Unreadable {
-            self.unreadable.insert(Name::from(record.filed_under.as_str()), (complaint.clone(), None));
+            self.unreadable.insert(RecordKey::from(record.filed_under.as_str()), (complaint.clone(), None));
         }
     }
 

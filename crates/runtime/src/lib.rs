@@ -45,6 +45,8 @@ pub mod patch;
 mod position;
 pub mod preflight;
 pub mod queue;
+pub mod reconciler;
+pub mod record_key;
 pub mod recorder;
 pub mod records;
 mod replica;

@@ -13,9 +13,10 @@ use crate::args::Share;
 use crate::call::Error;
 use crate::eyes::Eyes;
 use crate::pace;
+use crate::record_key::Filed;
 use crate::records::{self, Found};
 use crate::source::{Kind, Listed, Source};
-use crate::table::{Elsewhere, Filed};
+use crate::table::Elsewhere;
 
 /// What was seen.
 pub(crate) enum Observed {

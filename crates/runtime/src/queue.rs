@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::pace;
-use crate::table::Name;
+use crate::record_key::RecordKey;
 
 /// How much it matters that a Node does not wait. The more urgent ones go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,13 +45,13 @@ const RELEASED: usize = 32;
 /// Nodes that wait to be worked on, or are being worked on.
 #[derive(Debug, Default)]
 pub struct Queue {
-    states: HashMap<Name, State>,
+    states: HashMap<RecordKey, State>,
     /// By urgency. May hold what is no longer so: the state decides.
-    ready: [VecDeque<Name>; URGENCIES],
+    ready: [VecDeque<RecordKey>; URGENCIES],
     /// By time. The same holds.
-    waiting: BinaryHeap<Reverse<(Instant, Name)>>,
+    waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
     /// How often Nodes have failed in a row.
-    failures: HashMap<Name, u32>,
+    failures: HashMap<RecordKey, u32>,
     /// True if some may be held back.
     has_held_back: bool,
     in_flight: usize,
@@ -82,7 +82,7 @@ impl Queue {
     /// Puts a Node in, for now or for later. One that is in already keeps the better of its places; one that has
     /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time. Unless something would
     /// be lost that was not at stake before.
-    pub fn push(&mut self, node: &Name, urgency: Urgency, due: Option<Instant>) {
+    pub fn push(&mut self, node: &RecordKey, urgency: Urgency, due: Option<Instant>) {
         if let (Some(State::InFlight { is_urgent, .. }), Urgency::Urgent) =
             (self.states.get_mut(node), urgency)
         {
@@ -136,18 +136,18 @@ impl Queue {
         matches!(self.states.get(node), Some(State::InFlight { .. })) || self.failures.contains_key(node)
     }
 
-    fn make_ready(&mut self, node: &Name, urgency: Urgency) {
-        self.states.insert(Name::clone(node), State::Ready(urgency));
-        self.ready[urgency as usize].push_back(Name::clone(node));
+    fn make_ready(&mut self, node: &RecordKey, urgency: Urgency) {
+        self.states.insert(RecordKey::clone(node), State::Ready(urgency));
+        self.ready[urgency as usize].push_back(RecordKey::clone(node));
     }
 
-    fn wait(&mut self, node: &Name, state: State, until: Instant) {
-        self.states.insert(Name::clone(node), state);
-        self.waiting.push(Reverse((until, Name::clone(node))));
+    fn wait(&mut self, node: &RecordKey, state: State, until: Instant) {
+        self.states.insert(RecordKey::clone(node), state);
+        self.waiting.push(Reverse((until, RecordKey::clone(node))));
     }
 
     /// The next Node to work on, at least this urgent.
-    pub fn pop(&mut self, least: Urgency, now: Instant) -> Option<Name> {
+    pub fn pop(&mut self, least: Urgency, now: Instant) -> Option<RecordKey> {
         while let Some((node, urgency)) = self.pop_due(now) {
             self.make_ready(&node, urgency);
         }
@@ -159,7 +159,7 @@ impl Queue {
             while let Some(node) = self.ready[urgency as usize].pop_front() {
                 if self.states.get(&node) == Some(&State::Ready(urgency)) {
                     let is_urgent = urgency == Urgency::Urgent;
-                    self.states.insert(Name::clone(&node), State::InFlight { urgency, is_urgent });
+                    self.states.insert(RecordKey::clone(&node), State::InFlight { urgency, is_urgent });
                     self.in_flight += 1;
                     self.tidying += usize::from(urgency == Urgency::Tidy);
                     return Some(node);
@@ -169,7 +169,7 @@ impl Queue {
         None
     }
 
-    fn pop_due(&mut self, now: Instant) -> Option<(Name, Urgency)> {
+    fn pop_due(&mut self, now: Instant) -> Option<(RecordKey, Urgency)> {
         loop {
             let Reverse((due, _)) = self.waiting.peek()?;
             if *due > now {
@@ -190,7 +190,7 @@ impl Queue {
     }
 
     /// A Node that was worked on is done. Where it had failed before, others may succeed now, too.
-    pub fn done(&mut self, node: &Name) {
+    pub fn done(&mut self, node: &RecordKey) {
         self.land(node);
         if self.failures.remove(node).is_some() {
             self.release();
@@ -203,7 +203,7 @@ impl Queue {
         }
         let is_waiting = |state: &State| matches!(state, State::Waiting { why: Why::HeldBack, .. });
         let waiting = self.states.iter().filter(|(_, state)| is_waiting(state));
-        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| Name::clone(node)).collect();
+        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| RecordKey::clone(node)).collect();
         self.has_held_back = released.len() == RELEASED;
         for node in released {
             if let Some(State::Waiting { urgency, .. }) = self.states.get(&node) {
@@ -214,7 +214,7 @@ impl Queue {
 
     /// A Node whose turn had come has to wait, though nothing was tried: what is known of its failures stays. Without a time, it is
     /// out until it is put in again.
-    pub fn put_back(&mut self, node: &Name, until: Option<Instant>) {
+    pub fn put_back(&mut self, node: &RecordKey, until: Option<Instant>) {
         self.land(node);
         if let Some(until) = until {
             let why = if self.failures.contains_key(node) { Why::PutBack } else { Why::NotDue };
@@ -223,14 +223,14 @@ impl Queue {
     }
 
     /// A Node that was worked on has failed: it waits for a while, and for longer each time.
-    pub fn failed(&mut self, node: &Name, retry_after: Option<Duration>, now: Instant) {
+    pub fn failed(&mut self, node: &RecordKey, retry_after: Option<Duration>, now: Instant) {
         // What can't be put off stays so: it is what is still tried when all else ends.
         let (urgency, longest) = match self.states.get(node) {
             Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
             _ => (Urgency::Soon, LONGEST_WAIT),
         };
         self.land(node);
-        let times = self.failures.entry(Name::clone(node)).or_default();
+        let times = self.failures.entry(RecordKey::clone(node)).or_default();
         *times = times.saturating_add(1);
         let pause = pace::exponential(Duration::from_secs(1), *times, longest);
         let is_bad_luck = *times < AGAIN_AND_AGAIN;
@@ -243,7 +243,7 @@ impl Queue {
         self.wait(node, State::Waiting { until, urgency, why }, until);
     }
 
-    fn land(&mut self, node: &Name) {
+    fn land(&mut self, node: &RecordKey) {
         if let Some(State::InFlight { urgency, .. }) = self.states.remove(node) {
             self.in_flight -= 1;
             self.tidying -= usize::from(urgency == Urgency::Tidy);
@@ -278,8 +278,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn name(name: &str) -> Name {
-        Name::from(name)
+    fn name(name: &str) -> RecordKey {
+        RecordKey::from(name)
     }
 
     fn pop_all(queue: &mut Queue, now: Instant) -> Vec<String> {

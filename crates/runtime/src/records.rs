@@ -13,8 +13,8 @@ use label_storage_wire::Object;
 
 use crate::args::Share;
 use crate::call::{self, Error};
-use crate::engine::Reading;
-use crate::table::Filed;
+use crate::reconciler::Reading;
+use crate::record_key::Filed;
 
 /// The ConfigMaps of one namespace that are records.
 pub struct Records {

@@ -7,7 +7,6 @@ use kube::Client;
 use label_storage::{Position, Rules};
 
 use crate::args::{Common, Share};
-use crate::engine::{self, Planner, Worker};
 use crate::eyes::{Eyes, Sight};
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -93,10 +92,5 @@ impl Replica {
     /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.
     pub(crate) fn on_lease(self, tenure: Tenure, resume: Vec<Position>, position: Arc<Published>) -> Self {
         Self { tenure, resume, position, ..self }
-    }
-
-    /// Works until the shutdown: `planner` says what is to be done, `worker` does it.
-    pub async fn run<P: Planner>(&self, planner: P, worker: &impl Worker<P::Task>) {
-        engine::run(self, planner, worker).await;
     }
 }

@@ -5,12 +5,10 @@
 //! own: the versions of a Node and of a ConfigMap are never compared.
 
 mod claims;
-mod filed;
 mod known;
 mod packed;
 mod places;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashTable;
@@ -22,18 +20,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::claims::Claims;
 use self::packed::{PackedNode, PackedRecord};
 use self::places::Places;
+use crate::record_key::{Filed, RecordKey};
 
-pub use self::filed::Filed;
 pub use self::known::{Known, STALE};
 pub(crate) use self::places::Elsewhere;
-
-/// A Node's name, or what else its record is filed under, shared by all who speak of it.
-pub type Name = Arc<str>;
 
 /// What is known of one Node and its record: of each the newest, or that it was gone at that version.
 #[derive(Debug)]
 pub struct Row {
-    name: Name,
+    key: RecordKey,
     node: PackedNode,
     record: PackedRecord,
     node_version: ResourceVersion,
@@ -51,9 +46,9 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(name: Name) -> Self {
+    fn new(key: RecordKey) -> Self {
         Self {
-            name,
+            key,
             node: PackedNode::default(),
             record: PackedRecord::default(),
             node_version: ResourceVersion(0),
@@ -67,8 +62,8 @@ impl Row {
     }
 
     /// What it is filed under: the Node's name, unless the rules say otherwise.
-    pub fn name(&self) -> &Name {
-        &self.name
+    pub fn key(&self) -> &RecordKey {
+        &self.key
     }
 
     /// The Node, if it is there.
@@ -206,7 +201,7 @@ impl Table {
     }
 
     fn find(&self, under: &str) -> Option<usize> {
-        let found = self.index.find(hash(under), |&at| *self.rows[at as usize].name == *under);
+        let found = self.index.find(hash(under), |&at| *self.rows[at as usize].key == *under);
         found.map(|&at| at as usize)
     }
 
@@ -225,11 +220,11 @@ impl Table {
             self.rows.reserve_exact(64 + self.rows.len() / 8);
         }
         let at = self.rows.len();
-        self.rows.push(Row::new(Name::from(under)));
+        self.rows.push(Row::new(RecordKey::from(under)));
         let rows = &self.rows;
         // Four billion Nodes do not fit into memory, nor into a cluster.
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        self.index.insert_unique(hash(under), number, |&at| hash(&rows[at as usize].name));
+        self.index.insert_unique(hash(under), number, |&at| hash(&rows[at as usize].key));
         at
     }
 
@@ -353,17 +348,17 @@ impl Table {
     }
 
     /// Forgets what there is nothing left to know of, and nothing left to do with.
-    pub fn forget_gone(&mut self, has_work: impl Fn(&Name) -> bool) {
+    pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         self.forget_places(&has_work);
         let before = self.rows.len();
-        self.rows.retain(|row| row.node.is_there() || row.record.is_there() || has_work(&row.name));
+        self.rows.retain(|row| row.node.is_there() || row.record.is_there() || has_work(&row.key));
         if self.rows.len() == before {
             return;
         }
         self.index.clear();
         for (at, row) in self.rows.iter().enumerate() {
             let number = u32::try_from(at).unwrap_or(u32::MAX);
-            self.index.insert_unique(hash(&row.name), number, |&at| hash(&self.rows[at as usize].name));
+            self.index.insert_unique(hash(&row.key), number, |&at| hash(&self.rows[at as usize].key));
         }
     }
 

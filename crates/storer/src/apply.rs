@@ -10,24 +10,22 @@ use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Rea
 use label_storage::{Node, Record, ResourceVersion, plan_store};
 use label_storage_runtime::Replica;
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::engine::{Done, Reading, Worker};
+use label_storage_runtime::reconciler::{Done, Reading, Worker};
+use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::records::{Found, Recorded};
-use label_storage_runtime::table::{Name, STALE};
+use label_storage_runtime::table::STALE;
 
 use tokio::time::Instant;
 
 use crate::counts::Counts;
 use crate::in_doubt::InDoubt;
-use crate::planner::{Task, takes_over};
+use crate::task::{Task, WOULD_WRITE};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
 
 /// What fails where labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
-
-/// The outcome of a dry run's attempt.
-pub(crate) const WOULD_WRITE: &str = "would-write";
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
@@ -40,12 +38,12 @@ impl Worker<Task> for Apply {
     /// One attempt at one Node. First the record is read, then the Node, and nothing after it but the write: a record
     /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
     /// re-created since a list showed it.
-    async fn attempt(&self, filed: &Name, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread =
             task.is_unrecorded && task.last_words.is_none() && tries == 0 && !self.in_doubt.contains(filed);
         let found = if is_unread { None } else { self.replica.records.get(filed).await? };
-        task.known.require_newer_record(found.as_ref(), tries)?;
+        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             if let (Some(uid), Some(node), Some(what)) =
                 (task.uid, &task.node, found.as_ref().and_then(Found::complaint))
@@ -87,7 +85,7 @@ impl Worker<Task> for Apply {
         let plan = if is_early { Plan { action: Action::Nothing, ..plan } } else { plan };
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
         if let Some(live) = live.as_ref().filter(|live| Some(live.uid.digest()) != task.uid)
-            && takes_over(plan.reason)
+            && plan.reason.takes_over()
         {
             // Another incarnation than was decided upon: the last labels of that one may just be on their way.
             tracing::debug!(node, "it was re-created meanwhile, to be decided upon again");
@@ -147,7 +145,7 @@ fn sighting<'a>(
 
 impl Apply {
     /// Takes off a record that its Node is gone, where several claim to be it.
-    async fn say_not_gone(&self, filed: &Name, found: Option<Found>) -> Result<Done, Error> {
+    async fn say_not_gone(&self, filed: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
         let found = found.map(|found| found.seen_through(&self.replica.rules, None));
         let read = Found::reading(found.as_ref());
         let (node, action) = match Found::stored(found.as_ref()) {
@@ -161,7 +159,7 @@ impl Apply {
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, filed: &Name, found: Option<&Found>, task: &Task) -> Circumstances {
+    fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &Task) -> Circumstances {
         let version = found.and_then(Found::version);
         let is_unchanged = version == Some(task.unchanged.version);
         let unchanged_for = if is_unchanged { task.unchanged.since.elapsed() } else { Duration::ZERO };
@@ -203,7 +201,7 @@ impl Apply {
     async fn send<T>(
         &self,
         what: &'static str,
-        filed: &Name,
+        filed: &RecordKey,
         found: Option<ResourceVersion>,
         write: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
@@ -220,7 +218,7 @@ impl Apply {
     /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
     async fn write(
         &self,
-        filed: &Name,
+        filed: &RecordKey,
         node: &str,
         plan: Plan,
         found: Option<Found>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::rules::Share;
-use label_storage_runtime::table::Name;
+use label_storage_runtime::record_key::RecordKey;
 
 use crate::counts::Counts;
 
@@ -25,7 +25,7 @@ pub(crate) struct Cleanup {
     /// So many records there are.
     records: usize,
     /// When each of those may go that are over, and whether it was said to wait.
-    turns: HashMap<Name, Turn>,
+    turns: HashMap<RecordKey, Turn>,
     /// The last of these times.
     last: Option<Instant>,
     told_at: Option<Instant>,
@@ -43,13 +43,13 @@ impl Cleanup {
     }
 
     /// For how long a record has to wait before it may be deleted; `None`: it may be.
-    pub(crate) fn wait(&mut self, name: &Name, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait(&mut self, name: &RecordKey, now: Instant) -> Option<Duration> {
         if self.share.is_whole() {
             return None;
         }
         let in_an_hour = self.share.of(self.records.max(1));
         let pause = HOUR / u32::try_from(in_an_hour).unwrap_or(u32::MAX);
-        let turn = self.turns.entry(Name::clone(name)).or_insert_with(|| {
+        let turn = self.turns.entry(RecordKey::clone(name)).or_insert_with(|| {
             let at = self.last.map_or(now, |last| last.max(now)) + pause;
             self.last = Some(at);
             self.counts.cleanups_held_back.inc();
@@ -110,8 +110,8 @@ mod tests {
         Cleanup::new(share.parse().expect("a share"), Arc::default())
     }
 
-    fn name(number: usize) -> Name {
-        Name::from(format!("n{number}"))
+    fn name(number: usize) -> RecordKey {
+        RecordKey::from(format!("n{number}"))
     }
 
     #[test]

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use label_storage::ResourceVersion;
-use label_storage_runtime::table::Name;
+use label_storage_runtime::record_key::RecordKey;
 
 /// The version of the record that a write expects; `None` for a create, which expects that there is no record.
 pub(crate) type Expected = Option<ResourceVersion>;
 
 /// Writes whose outcome is not known, by what their record is filed under.
 #[derive(Debug, Default)]
-pub(crate) struct InDoubt(Mutex<HashMap<Name, Expected>>);
+pub(crate) struct InDoubt(Mutex<HashMap<RecordKey, Expected>>);
 
 impl InDoubt {
-    fn writes(&self) -> MutexGuard<'_, HashMap<Name, Expected>> {
+    fn writes(&self) -> MutexGuard<'_, HashMap<RecordKey, Expected>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,16 +35,16 @@ impl InDoubt {
     }
 
     /// A write is about to be sent. It is in doubt until it is answered: the process may stop waiting for the answer.
-    pub(crate) fn sent(&self, key: &Name, expected: Expected) -> Sent<'_> {
-        let before = self.writes().insert(Name::clone(key), expected);
-        Sent { writes: self, key: Name::clone(key), before }
+    pub(crate) fn sent(&self, key: &RecordKey, expected: Expected) -> Sent<'_> {
+        let before = self.writes().insert(RecordKey::clone(key), expected);
+        Sent { writes: self, key: RecordKey::clone(key), before }
     }
 }
 
 /// A write that is not answered yet.
 pub(crate) struct Sent<'a> {
     writes: &'a InDoubt,
-    key: Name,
+    key: RecordKey,
     before: Option<Expected>,
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_write_is_in_doubt_until_it_is_answered_or_the_record_has_changed() {
-        let (writes, key, read) = (InDoubt::default(), Name::from("a"), Some(ResourceVersion(7)));
+        let (writes, key, read) = (InDoubt::default(), RecordKey::from("a"), Some(ResourceVersion(7)));
         let is_in_doubt = || writes.contains("a");
         writes.sent(&key, read).succeeded();
         assert!(!is_in_doubt());

@@ -17,13 +17,14 @@ mod cleanup;
 mod counts;
 mod in_doubt;
 mod planner;
+mod task;
 
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
-use label_storage_runtime::{Daemon, Replica};
+use label_storage_runtime::{Daemon, Replica, engine};
 
 use crate::apply::Apply;
 pub use crate::counts::Counts;
@@ -66,7 +67,7 @@ impl Daemon for Args {
         let (rules, clock) = (Arc::clone(&apply.replica.rules), Arc::clone(&apply.replica.clock));
         let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
         let planner = StorePlanner::new(rules, self.common.dry_run, clock, in_doubt, counts);
-        apply.replica.run(planner, &apply).await;
+        engine::run(&apply.replica, planner, &apply).await;
     }
 }
 

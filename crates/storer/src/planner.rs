@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use label_storage::final_labels::FinalLabels;
 use label_storage::mass_absence::MassAbsence;
 use label_storage::node_state::NodeState;
-use label_storage::store::{self, Circumstances, LastSeen, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
-use label_storage::summary::UidDigest;
+use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::engine::{Decision, Done, Look, Planner, When};
 use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::reconciler::{Decision, Done, Look, Planner, When};
+use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::server_clock::ServerClock;
-use label_storage_runtime::table::{Known, Missing, Name, Row, Table};
+use label_storage_runtime::table::{Missing, Row, Table};
 
-use crate::apply::WOULD_WRITE;
 use crate::cleanup::Cleanup;
 use crate::counts::Counts;
 use crate::in_doubt::InDoubt;
+use crate::task::{News, Task, Unchanged, WOULD_WRITE};
 
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
 /// still be on their way. Not for longer than this, though: a watch may be broken.
@@ -50,40 +50,7 @@ pub(crate) struct StorePlanner {
     ahead: Ahead,
     absence: MassAbsence,
     /// In a dry run: what has been said already, by Node.
-    said: Option<HashMap<Name, News>>,
-}
-
-/// What a dry run's words depend on: why, and the versions of the Node and of its record.
-type News = (Reason, ResourceVersion, ResourceVersion);
-
-/// What is to be done with one Node.
-pub(crate) struct Task {
-    /// Whether its record may be deleted for its age.
-    pub(crate) may_clean_up: bool,
-    /// The Node's name, where a Node is known, or was.
-    pub(crate) node: Option<String>,
-    /// Whether several Nodes claim to be the one: then all that is certain is that it is not gone.
-    pub(crate) is_contested: bool,
-    /// Its last labels, if it was deleted and they are not stored.
-    pub(crate) last_words: Option<Node>,
-    /// The incarnation that was decided upon.
-    pub(crate) uid: Option<UidDigest>,
-    /// Whether there is no record, as far as is known. A create finds out.
-    pub(crate) is_unrecorded: bool,
-    /// For how long this process has seen the record at this version.
-    pub(crate) unchanged: Unchanged,
-    /// The Node as it was last seen, if it is gone.
-    pub(crate) last_seen: Option<LastSeen>,
-    /// What an answer must not be older than.
-    pub(crate) known: Known,
-    news: Option<News>,
-}
-
-/// A version of a record, and since when this process has seen it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Unchanged {
-    pub(crate) version: ResourceVersion,
-    pub(crate) since: Instant,
+    said: Option<HashMap<RecordKey, News>>,
 }
 
 impl StorePlanner {
@@ -126,12 +93,12 @@ impl StorePlanner {
 
     /// Whether the Node would take the record over from one before it, of which more may be heard yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let has_words = self.last_words.contains(look.row.name());
-        let takes_over = self.reason(look.row).is_some_and(takes_over)
+        let has_words = self.last_words.contains(look.row.key());
+        let takes_over = self.reason(look.row).is_some_and(Reason::takes_over)
             && !has_words
             && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
         if !takes_over {
-            self.ahead.forget(look.row.name());
+            self.ahead.forget(look.row.key());
         }
         takes_over && self.ahead.must_wait(look)
     }
@@ -171,7 +138,7 @@ impl StorePlanner {
     fn leave_alone(&mut self, row: &Row, reason: Reason) {
         if let Some(said) = &mut self.said {
             tracing::info!(node = row.node_name(), reason = reason.as_str(), "would leave the node alone");
-            said.insert(Name::clone(row.name()), news(row, reason));
+            said.insert(RecordKey::clone(row.key()), news(row, reason));
         }
     }
 }
@@ -180,7 +147,7 @@ impl Planner for StorePlanner {
     type Task = Task;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        let (row, node) = (look.row, look.row.name());
+        let (row, node) = (look.row, look.row.key());
         if self.last_words.contains(node) {
             tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
             return Decision { when: When::Now(Urgency::Urgent), state: NodeState::Due };
@@ -200,7 +167,7 @@ impl Planner for StorePlanner {
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
-        let node = row.name();
+        let node = row.key();
         let is_worth_keeping = store::is_worth_keeping(last.summary(), row.stored());
         // What is under way may change the record yet.
         let is_unsettled = is_unsettled || self.in_doubt.contains(node);
@@ -243,19 +210,19 @@ impl Planner for StorePlanner {
             return Err(LOOK_AGAIN);
         }
         let row = look.row;
-        let has_words = self.last_words.contains(row.name());
+        let has_words = self.last_words.contains(row.key());
         let reason = self.reason(row);
         let is_over = reason == Some(Reason::RetentionOver) && !has_words;
-        if is_over && let Some(pause) = self.cleanup.wait(row.name(), Instant::now()) {
+        if is_over && let Some(pause) = self.cleanup.wait(row.key(), Instant::now()) {
             return Err(pause);
         }
         Ok(Task {
             may_clean_up: is_over,
             // What is known of versions is known of that one.
-            node: (row.node().is_some() || row.node_name() != &**row.name())
+            node: (row.node().is_some() || row.node_name() != &**row.key())
                 .then(|| row.node_name().to_owned()),
             is_contested: false,
-            last_words: self.last_words.first(row.name()).cloned(),
+            last_words: self.last_words.first(row.key()).cloned(),
             uid: row.node().map(|node| node.uid),
             is_unrecorded: row.stored() == Stored::Nothing,
             unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
@@ -265,7 +232,7 @@ impl Planner for StorePlanner {
         })
     }
 
-    fn done(&mut self, node: &Name, task: Task, done: Option<&Done>) {
+    fn done(&mut self, node: &RecordKey, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
         self.ahead.forget(node);
         self.cleanup.done(node);
@@ -273,12 +240,12 @@ impl Planner for StorePlanner {
             self.last_words.stored(node, last);
         }
         if let (Some(said), Some(news), Some(WOULD_WRITE)) = (&mut self.said, task.news, done.outcome) {
-            said.insert(Name::clone(node), news);
+            said.insert(RecordKey::clone(node), news);
         }
     }
 
-    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
-        self.last_words.unstored().map(|(key, version)| (Name::clone(key), version)).collect()
+    fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
+        self.last_words.unstored().map(|(key, version)| (RecordKey::clone(key), version)).collect()
     }
 
     fn listed(&mut self, table: &mut Table) -> bool {
@@ -315,11 +282,6 @@ impl Planner for StorePlanner {
 fn news(row: &Row, reason: Reason) -> News {
     let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
     (reason, node_version, row.record_version())
-}
-
-/// Whether a living Node's labels are written to a record that may be another incarnation's.
-pub(crate) fn takes_over(reason: Reason) -> bool {
-    matches!(reason, Reason::FirstSeen | Reason::LabelsChanged | Reason::Restored)
 }
 
 fn is_said_to_be_gone(row: &Row) -> bool {

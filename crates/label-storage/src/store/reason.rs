@@ -52,6 +52,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// True if a living Node's labels are written to a record that may be another incarnation's.
+    pub const fn takes_over(self) -> bool {
+        matches!(self, Self::FirstSeen | Self::LabelsChanged | Self::Restored)
+    }
+
     /// A word for logs and metrics; part of what users build upon, so it stays.
     pub const fn as_str(self) -> &'static str {
         match self {

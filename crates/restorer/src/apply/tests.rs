@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
-use label_storage_runtime::engine::{Look, Planner};
+use label_storage_runtime::reconciler::{Look, Planner};
 use label_storage_runtime::table::Table;
 use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl World {
     }
 
     async fn attempt(&self, tries: u32) -> Result<Done, Error> {
-        self.apply.attempt(&Name::from("a"), &self.task, tries).await
+        self.apply.attempt(&RecordKey::from("a"), &self.task, tries).await
     }
 }
 

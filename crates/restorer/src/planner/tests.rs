@@ -3,7 +3,7 @@
 use label_storage::node::IGNORE;
 use label_storage::rules::Selection;
 use label_storage::{Record, Uid};
-use label_storage_runtime::engine::Reading;
+use label_storage_runtime::reconciler::Reading;
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn has_turn(planner: &mut RestorePlanner, table: &Table, heard: Option<u64>) -> 
 fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: bool) -> Option<Node> {
     let row = table.get(node).expect("a row");
     let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
-    let (name, task) = (Name::clone(row.name()), planner.task(look).expect("its turn"));
+    let (name, task) = (RecordKey::clone(row.key()), planner.task(look).expect("its turn"));
     let view = task.view.clone().map(|(node, _)| node);
     let done = Done { outcome: None, node: Reading::None, record: Reading::None };
     planner.done(&name, task, succeeds.then_some(&done));
@@ -139,7 +139,7 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
         table.see_node("a", other.summary());
         let row = table.get("a").expect("a row");
         let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
-        let (name, task) = (Name::clone(row.name()), planner.task(look).expect("its turn"));
+        let (name, task) = (RecordKey::clone(row.key()), planner.task(look).expect("its turn"));
         let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
         planner.done(&name, task, Some(&done));
         if is_rewritten {

@@ -7,9 +7,10 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 
 use super::{Engine, Planner};
+use crate::record_key::RecordKey;
 use crate::recorder::EventRecorder;
 use crate::source::Kind;
-use crate::table::{Elsewhere, Name, Row, Table};
+use crate::table::{Elsewhere, Row, Table};
 
 /// Among so many claimants every change is told at once. More have something for an identity that is none, such as a zone: a list
 /// tells of all of them.
@@ -57,14 +58,14 @@ impl<P: Planner> Engine<'_, P> {
 #[derive(Default)]
 pub(super) struct Contests {
     /// Who was said to claim each of them.
-    told: HashMap<Name, Vec<(Name, UidDigest)>>,
+    told: HashMap<RecordKey, Vec<(RecordKey, UidDigest)>>,
 }
 
 impl Contests {
     /// Takes note of a row that is contested. `heard`: how far the watch of Nodes has come. A claimant that it has not come to may
     /// have followed upon another that is gone: nothing is said before that is certain.
     pub(super) fn note(&mut self, row: &Row, heard: Option<ResourceVersion>, events: &EventRecorder) {
-        let told = self.told.entry(Name::clone(row.name())).or_default();
+        let told = self.told.entry(RecordKey::clone(row.key())).or_default();
         let is_told_of = |version| heard.is_some_and(|heard| version <= heard);
         if row.nodes() <= FEW && row.claimants().all(|(_, _, version)| is_told_of(version)) {
             tell(row, told, events);
@@ -99,21 +100,21 @@ impl Contests {
 }
 
 /// Tells all claimants of each other, unless that was done.
-fn tell(row: &Row, told: &mut Vec<(Name, UidDigest)>, events: &EventRecorder) {
-    let mut present: Vec<_> = row.claimants().map(|(name, uid, _)| (Name::clone(name), uid)).collect();
+fn tell(row: &Row, told: &mut Vec<(RecordKey, UidDigest)>, events: &EventRecorder) {
+    let mut present: Vec<_> = row.claimants().map(|(name, uid, _)| (RecordKey::clone(name), uid)).collect();
     present.sort_by(|(one, _), (other, _)| one.cmp(other));
     if *told == present {
         return;
     }
     let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
     tracing::warn!(
-        identity = &**row.name(),
+        identity = &**row.key(),
         nodes = names.len(),
         examples = ?&names[..names.len().min(NAMED)],
         "several nodes have the same identity: none of them is stored or restored until that is resolved"
     );
     for (name, uid) in &present {
-        events.contested(name, *uid, row.name(), &names);
+        events.contested(name, *uid, row.key(), &names);
     }
     *told = present;
 }

@@ -7,9 +7,10 @@ use label_storage::node_state::NodeState;
 
 use crate::metrics::census::{Seat, Snapshot};
 use crate::queue::Queue;
+use crate::record_key::RecordKey;
 use crate::source::Kind;
 use crate::sweep::Sweeps;
-use crate::table::{Count, Name, Row, Table};
+use crate::table::{Count, Row, Table};
 
 /// So many failures in a row are more than bad luck.
 const FAILING: u32 = 5;
@@ -19,7 +20,7 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// The Nodes that are not settled: few, unless much has just happened.
 pub(super) struct Standings {
-    exceptions: HashMap<Name, Exception>,
+    exceptions: HashMap<RecordKey, Exception>,
     seat: Seat,
     /// When the census is to be told; `None` where it knows.
     tell_at: Option<Instant>,
@@ -40,7 +41,7 @@ impl Standings {
     /// Takes note of how a Node stands now.
     pub(super) fn note(&mut self, row: &Row, state: NodeState) {
         self.changed();
-        let (name, is_there) = (row.name(), row.node().is_some());
+        let (name, is_there) = (row.key(), row.node().is_some());
         if state == NodeState::Settled {
             self.exceptions.remove(name);
             return;
@@ -49,7 +50,7 @@ impl Standings {
             Some(known) if known.state == state => known.is_there = is_there,
             _ => {
                 let exception = Exception { state, since: Instant::now(), is_there };
-                self.exceptions.insert(Name::clone(name), exception);
+                self.exceptions.insert(RecordKey::clone(name), exception);
             }
         }
     }

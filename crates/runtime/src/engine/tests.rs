@@ -6,6 +6,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::args::{Common, Surroundings};
+use crate::reconciler::Decision;
 use crate::shutdown::Shutdown;
 use crate::source::Listed;
 
@@ -32,9 +33,9 @@ fn replica() -> Replica {
 struct Everything {
     deleted: Vec<Node>,
     /// Rows that it was told to make nothing of.
-    contested: Vec<Name>,
+    contested: Vec<RecordKey>,
     /// Rows that it was to be unsure about.
-    unsure: Vec<Name>,
+    unsure: Vec<RecordKey>,
     /// True if every turn comes too early.
     is_too_early: bool,
     /// At each deletion, true if a write may have been under way.
@@ -47,11 +48,11 @@ impl Planner for Everything {
     fn decide(&mut self, look: Look<'_>) -> Decision {
         assert!(!look.row.is_contested());
         if look.is_unsure {
-            self.unsure.push(Name::clone(look.row.name()));
+            self.unsure.push(RecordKey::clone(look.row.key()));
         }
         let is_there = look.row.node().is_some();
         let state = if is_there { NodeState::Due } else { NodeState::Settled };
-        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.row.name()) {
+        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.row.key()) {
             When::Now(Urgency::Urgent)
         } else if is_there {
             When::Now(Urgency::Soon)
@@ -67,7 +68,7 @@ impl Planner for Everything {
     }
 
     fn contested(&mut self, row: &Row) -> Option<Duration> {
-        self.contested.push(Name::clone(row.name()));
+        self.contested.push(RecordKey::clone(row.key()));
         None
     }
 
@@ -76,14 +77,14 @@ impl Planner for Everything {
         if self.is_too_early { Err(Duration::from_secs(1)) } else { Ok(()) }
     }
 
-    fn done(&mut self, node: &Name, (): (), done: Option<&Done>) {
+    fn done(&mut self, node: &RecordKey, (): (), done: Option<&Done>) {
         if done.is_some() {
             self.deleted.retain(|deleted| deleted.filed_under() != &**node);
         }
     }
 
-    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
-        self.deleted.iter().map(|node| (Name::from(node.filed_under()), node.version)).collect()
+    fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
+        self.deleted.iter().map(|node| (RecordKey::from(node.filed_under()), node.version)).collect()
     }
 
     fn listed(&mut self, _: &mut Table) -> bool {

@@ -3,8 +3,9 @@
 use label_storage::ResourceVersion;
 use label_storage::summary::{NodeSummary, UidDigest};
 
+use super::Row;
 use super::packed::PackedNode;
-use super::{Name, Row};
+use crate::record_key::NodeName;
 
 /// The Nodes that claim a row.
 #[derive(Debug, Default)]
@@ -14,12 +15,12 @@ pub(super) struct Claims {
     /// Where somebody was looked for last. Lists tell of Nodes in the same order each time, so the next is likely beside it.
     looked_at: usize,
     /// Whose it was last: the Node that left it last or, before any is seen, the one that the record names.
-    last: Option<Name>,
+    last: Option<NodeName>,
 }
 
 #[derive(Debug)]
 struct Claim {
-    name: Name,
+    name: NodeName,
     node: PackedNode,
     version: ResourceVersion,
     /// The version at which this incarnation was first seen to claim it.
@@ -28,7 +29,7 @@ struct Claim {
 
 impl Claims {
     /// Somebody's claim. Where a zone is taken for an identity, half a cluster claims one row: not all are to be looked at for each.
-    fn of(&mut self, name: &Name) -> Option<&mut Claim> {
+    fn of(&mut self, name: &NodeName) -> Option<&mut Claim> {
         let is_it = |claim: &Claim| claim.name == *name;
         let beside = self.looked_at + 1;
         let is_beside = self.all.get(beside).is_some_and(is_it);
@@ -41,11 +42,11 @@ impl Row {
     /// The name of the Node that is there; where none is, of the last that was known to be: that is whom to ask for. By default,
     /// what the row is filed under.
     pub fn node_name(&self) -> &str {
-        self.asked_for().unwrap_or(&self.name)
+        self.asked_for().unwrap_or(&self.key)
     }
 
     /// The same where it is not filed by name, and such a Node is known.
-    pub(crate) fn asked_for(&self) -> Option<&Name> {
+    pub(crate) fn asked_for(&self) -> Option<&NodeName> {
         let claims = self.claims.as_deref()?;
         claims.all.first().map(|claim| &claim.name).or(claims.last.as_ref())
     }
@@ -56,13 +57,13 @@ impl Row {
     }
 
     /// All Nodes that claim it, where it is not filed by name: their names, incarnations and versions.
-    pub(crate) fn claimants(&self) -> impl Iterator<Item = (&Name, UidDigest, ResourceVersion)> {
+    pub(crate) fn claimants(&self) -> impl Iterator<Item = (&NodeName, UidDigest, ResourceVersion)> {
         let all = self.claims.iter().flat_map(|claims| &claims.all);
         all.filter_map(|claim| Some((&claim.name, claim.node.unpack(claim.version)?.uid, claim.version)))
     }
 
     /// Those of them that keep pods away until they are restored.
-    pub fn tainted_claimants(&self) -> impl Iterator<Item = (&Name, UidDigest)> {
+    pub fn tainted_claimants(&self) -> impl Iterator<Item = (&NodeName, UidDigest)> {
         let all = self.claims.iter().flat_map(|claims| &claims.all);
         all.filter_map(|claim| {
             let node = claim.node.unpack(claim.version).filter(|node| node.traits.has_startup_taint)?;
@@ -82,7 +83,7 @@ impl Row {
     }
 
     /// A Node claims it, and looks like this. `is_known`: it did so before.
-    pub(super) fn claim(&mut self, name: &Name, node: &NodeSummary, is_known: bool) {
+    pub(super) fn claim(&mut self, name: &NodeName, node: &NodeSummary, is_known: bool) {
         let claims = self.claims.get_or_insert_default();
         let (packed, version) = (PackedNode::pack(node), node.version);
         let known = if is_known { claims.of(name) } else { None };
@@ -96,14 +97,14 @@ impl Row {
                 if claims.all.is_empty() {
                     claims.all.reserve_exact(1);
                 }
-                claims.all.push(Claim { name: Name::clone(name), node: packed, version, since: version });
+                claims.all.push(Claim { name: NodeName::clone(name), node: packed, version, since: version });
             }
         }
         self.show();
     }
 
     /// A Node claims it no more, or never did. Where no other does, the row has lost its Node.
-    pub(super) fn unclaim(&mut self, name: &Name, version: ResourceVersion, is_sure: bool) {
+    pub(super) fn unclaim(&mut self, name: &NodeName, version: ResourceVersion, is_sure: bool) {
         let claims = self.claims.get_or_insert_default();
         let before = claims.all.len();
         claims.all.retain(|claim| claim.name != *name);
@@ -112,7 +113,7 @@ impl Row {
             return self.show();
         }
         if has_left || is_sure && version >= self.node_version {
-            claims.last = Some(Name::clone(name));
+            claims.last = Some(NodeName::clone(name));
         }
         self.node = self.node.gone();
         if has_left {
@@ -130,7 +131,7 @@ impl Row {
         let has_seen_any = self.node_version.0 > 0;
         let claims = self.claims.get_or_insert_default();
         if claims.last.as_deref() != Some(name) && !has_seen_any {
-            claims.last = Some(Name::from(name));
+            claims.last = Some(NodeName::from(name));
         }
     }
 

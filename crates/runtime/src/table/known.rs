@@ -8,7 +8,6 @@ use label_storage::{Node, ResourceVersion};
 
 use super::Row;
 use crate::call::{Error, Kind};
-use crate::records::Found;
 
 /// What was known of a Node and its record before they are read.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +47,13 @@ impl Known {
     }
 
     /// The same for the record.
-    pub fn require_newer_record(&self, read: Option<&Found>, tries: u32) -> Result<(), Error> {
+    pub fn require_newer_record(
+        &self,
+        read: Option<Option<ResourceVersion>>,
+        tries: u32,
+    ) -> Result<(), Error> {
         // One without a version can't be compared, nor written.
-        let version = read.map(|found| found.version().unwrap_or(self.record.version));
+        let version = read.map(|version| version.unwrap_or(self.record.version));
         self.record.require_newer("get configmap", version, tries)
     }
 }

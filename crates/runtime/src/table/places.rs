@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use label_storage::ResourceVersion;
 use label_storage::summary::NodeSummary;
 
-use super::{Filed, Name, Row, Table, is_news};
+use super::{Row, Table, is_news};
+use crate::record_key::{Filed, NodeName, RecordKey};
 
 /// Where each Node is that is, or was, in a row.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    by_name: HashMap<Name, Place>,
+    by_name: HashMap<NodeName, Place>,
     /// Rows whose Nodes went elsewhere, since anybody asked.
-    left: Vec<Name>,
+    left: Vec<RecordKey>,
 }
 
 #[derive(Debug)]
@@ -30,9 +31,9 @@ struct Place {
 #[derive(Debug)]
 enum At {
     /// In this row.
-    Row(Name),
+    Row(RecordKey),
     /// Gone, or somewhere that is not this table's business. The row that it was in.
-    Gone(Option<Name>),
+    Gone(Option<RecordKey>),
 }
 
 impl At {
@@ -43,10 +44,10 @@ impl At {
 
 impl Places {
     /// A Node's place, made where there is none.
-    fn of(&mut self, name: &str) -> (Name, &mut Place) {
-        let key = self.by_name.get_key_value(name).map(|(key, _)| Name::clone(key));
-        let key = key.unwrap_or_else(|| Name::from(name));
-        let place = self.by_name.entry(Name::clone(&key));
+    fn of(&mut self, name: &str) -> (NodeName, &mut Place) {
+        let key = self.by_name.get_key_value(name).map(|(key, _)| NodeName::clone(key));
+        let key = key.unwrap_or_else(|| NodeName::from(name));
+        let place = self.by_name.entry(NodeName::clone(&key));
         let nowhere_yet = || Place { at: At::Gone(None), version: ResourceVersion(0), list: 0 };
         (key, place.or_insert_with(nowhere_yet))
     }
@@ -92,28 +93,28 @@ impl Table {
         }
         place.version = node.version;
         if let At::Row(row) = &place.at {
-            let row = Name::clone(row);
-            place.at = At::Gone(Some(Name::clone(&row)));
+            let row = RecordKey::clone(row);
+            place.at = At::Gone(Some(RecordKey::clone(&row)));
             self.leave(&row, &name, node.version);
         }
     }
 
     /// A Node has left a row for certain, though it is not gone.
-    fn leave(&mut self, row: &Name, name: &Name, version: ResourceVersion) {
+    fn leave(&mut self, row: &RecordKey, name: &NodeName, version: ResourceVersion) {
         self.row(row).unclaim(name, version, true);
         if let Some(places) = &mut self.places {
-            places.left.push(Name::clone(row));
+            places.left.push(RecordKey::clone(row));
         }
     }
 
     /// Rows whose Nodes went elsewhere, since this was last asked.
-    pub(crate) fn take_left(&mut self) -> Vec<Name> {
+    pub(crate) fn take_left(&mut self) -> Vec<RecordKey> {
         self.places.as_mut().map(|places| std::mem::take(&mut places.left)).unwrap_or_default()
     }
 
     /// A Node was seen, perhaps in a list.
     pub(super) fn place(&mut self, list: Option<u32>, filed: Filed<'_>, node: &NodeSummary) -> bool {
-        let row = Name::clone(&self.row(filed.under).name);
+        let row = RecordKey::clone(&self.row(filed.under).key);
         let Some(places) = &mut self.places else { return false };
         let (name, place) = places.of(filed.name);
         place.list = list.unwrap_or(place.list);
@@ -121,7 +122,7 @@ impl Table {
             return false;
         }
         place.version = node.version;
-        let was_at = std::mem::replace(&mut place.at, At::Row(Name::clone(&row)));
+        let was_at = std::mem::replace(&mut place.at, At::Row(RecordKey::clone(&row)));
         let is_known = match was_at {
             At::Row(was_in) if was_in == row => true,
             At::Row(left) => {
@@ -136,12 +137,13 @@ impl Table {
 
     /// A Node was gone at this version, beyond doubt.
     pub(super) fn displace(&mut self, filed: Filed<'_>, version: ResourceVersion) -> bool {
-        let row = Name::clone(&self.row(filed.under).name);
+        let row = RecordKey::clone(&self.row(filed.under).key);
         let Some(places) = &mut self.places else { return false };
         let (name, place) = places.of(filed.name);
         let is_news = version >= place.version && place.at.is_row();
         place.version = place.version.max(version);
-        if is_news && let At::Row(left) = std::mem::replace(&mut place.at, At::Gone(Some(Name::clone(&row))))
+        if is_news
+            && let At::Row(left) = std::mem::replace(&mut place.at, At::Gone(Some(RecordKey::clone(&row))))
         {
             if left == row {
                 self.row(&row).unclaim(&name, version, true);
@@ -160,7 +162,7 @@ impl Table {
     /// The Node of a row was not found.
     pub(super) fn miss_placed(&mut self, under: &str) {
         let row = self.row(under);
-        let claim = row.claimants().next().map(|(name, _, version)| (Name::clone(name), version));
+        let claim = row.claimants().next().map(|(name, _, version)| (NodeName::clone(name), version));
         match claim {
             Some((name, version)) => _ = self.displace(Filed { under, name: &name }, version),
             None => row.is_surely_gone = true,
@@ -176,9 +178,9 @@ impl Table {
                 && place.list != list
                 && version >= place.version
             {
-                let row = Name::clone(row);
-                place.at = At::Gone(Some(Name::clone(&row)));
-                lacked.push((row, Name::clone(name)));
+                let row = RecordKey::clone(row);
+                place.at = At::Gone(Some(RecordKey::clone(&row)));
+                lacked.push((row, NodeName::clone(name)));
             }
         }
         for (row, name) in &lacked {
@@ -188,7 +190,7 @@ impl Table {
     }
 
     /// Forgets Nodes that are gone, unless somebody is at work who may have seen them.
-    pub(super) fn forget_places(&mut self, has_work: impl Fn(&Name) -> bool) {
+    pub(super) fn forget_places(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         let Some(places) = &mut self.places else { return };
         places.by_name.retain(|_, place| match &place.at {
             At::Row(_) => true,
@@ -203,7 +205,7 @@ impl Table {
 
     /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows. Where the row
     /// had no Node, whoever asked may have asked for one that its record names: a list or a watch will tell of it.
-    pub(crate) fn answered<'a>(&self, under: &'a str, asked_for: Option<&'a Name>) -> Option<Filed<'a>> {
+    pub(crate) fn answered<'a>(&self, under: &'a str, asked_for: Option<&'a NodeName>) -> Option<Filed<'a>> {
         let Some(places) = &self.places else { return Some(under.into()) };
         let name = asked_for?;
         let place = places.by_name.get(name)?;
@@ -213,6 +215,6 @@ impl Table {
     /// Whether this table could know the Node of this row: what is filed as rules asked for that are not in force any more is not
     /// missing a Node.
     pub(super) fn could_know_node(&self, row: &Row) -> bool {
-        super::filed::is_name(&row.name) == self.places.is_none()
+        crate::record_key::is_name(&row.key) == self.places.is_none()
     }
 }

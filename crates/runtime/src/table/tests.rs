@@ -134,9 +134,9 @@ fn what_there_is_nothing_to_know_of_is_forgotten() {
     table.lose_node("busy", version(2));
     assert_eq!(count(&table), (1, 1));
     table.forget_gone(|name| &**name == "busy");
-    let names: Vec<_> = table.iter().map(|row| row.name().to_string()).collect();
+    let names: Vec<_> = table.iter().map(|row| row.key().to_string()).collect();
     assert_eq!(names, ["node", "busy", "record"]);
-    let found = ["gone", "node", "record"].map(|name| table.get(name).map(|row| row.name().to_string()));
+    let found = ["gone", "node", "record"].map(|name| table.get(name).map(|row| row.key().to_string()));
     assert_eq!(found, [None, Some("node".to_owned()), Some("record".to_owned())]);
 }
 

@@ -1,7 +1,7 @@
 //! The storer, where a server is slow, behind or does not answer.
 
 use label_storage::{Labels, ResourceVersion, Uid};
-use label_storage_runtime::engine::{Look, Planner};
+use label_storage_runtime::reconciler::{Look, Planner};
 use label_storage_runtime::table::Table;
 use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl World {
     }
 
     async fn attempt(&self, tries: u32) -> Result<Done, Error> {
-        self.apply.attempt(&Name::from("a"), &self.task, tries).await
+        self.apply.attempt(&RecordKey::from("a"), &self.task, tries).await
     }
 
     fn writes(&self) -> usize {

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use label_storage::{Record, Uid};
-use label_storage_runtime::engine::Reading;
+use label_storage_runtime::reconciler::Reading;
 
 use super::*;
 
@@ -65,7 +65,7 @@ impl World {
 
     /// The turn of the Node comes, and goes like this. Returns the last labels that were to be stored.
     fn work(&mut self, succeeds: bool) -> Option<Node> {
-        let (name, task) = (Name::from("a"), self.task().expect("its turn"));
+        let (name, task) = (RecordKey::from("a"), self.task().expect("its turn"));
         let last_words = task.last_words.clone();
         let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
         self.planner.done(&name, task, succeeds.then_some(&done));
@@ -133,7 +133,7 @@ fn labels_that_are_stored_for_certain_are_not_kept() {
 #[test]
 fn labels_that_a_write_without_an_answer_may_change_are_kept() {
     let mut world = World::new();
-    drop(world.planner.in_doubt.sent(&Name::from("a"), Some(ResourceVersion(6))));
+    drop(world.planner.in_doubt.sent(&RecordKey::from("a"), Some(ResourceVersion(6))));
     assert_eq!(world.delete(node("u1", 8, "gold"), false), When::Now(Urgency::Urgent));
 }
 
@@ -167,7 +167,7 @@ fn several_deletions_are_stored_in_their_order() {
 fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along() {
     let mut world = World::new();
     world.delete(node("u10", 10, "silver"), false);
-    let (name, task) = (Name::from("a"), world.task().expect("its turn"));
+    let (name, task) = (RecordKey::from("a"), world.task().expect("its turn"));
     for version in 11..15 {
         world.delete(node(&format!("u{version}"), version, "silver"), false);
     }

@@ -75,7 +75,7 @@ async fn a_node_that_changes_its_identity_is_no_deletion() {
     assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
     assert!(engine.planner.deleted.is_empty());
     assert!(!engine.queue.contains(K), "the row that it left was decided upon");
-    assert_eq!(engine.take().map(|ticket| ticket.node), Some(Name::from(L)));
+    assert_eq!(engine.take().map(|ticket| ticket.node), Some(RecordKey::from(L)));
     assert!(engine.take().is_none());
 }
 
@@ -131,7 +131,7 @@ async fn nothing_is_done_for_nodes_that_have_one_identity() {
     assert!(engine.queue.contains(K));
     engine.observe(seen(named("bb", K, 6)));
     assert!(!engine.queue.contains(K) && engine.take().is_none());
-    assert_eq!(engine.planner.contested, [Name::from(K)]);
+    assert_eq!(engine.planner.contested, [RecordKey::from(K)]);
     let told = engine.told(&replica);
     assert_eq!((told.nodes, told.behind, told.due), (2, 1, 0));
     assert_eq!(told.skipped.get("identity-contested"), Some(&1));
@@ -170,7 +170,7 @@ async fn work_goes_on_when_one_is_left() {
         assert_eq!(engine.shown(K), Some("bb"), "{how}");
         assert!(engine.planner.deleted.is_empty(), "{how}: nobody knows whose labels they are");
         let ticket = std::iter::from_fn(|| engine.take()).find(|ticket| &*ticket.node == K);
-        assert_eq!(ticket.and_then(|ticket| ticket.asked_for), Some(Name::from("bb")), "{how}");
+        assert_eq!(ticket.and_then(|ticket| ticket.asked_for), Some(RecordKey::from("bb")), "{how}");
         assert_eq!(engine.told(&replica).skipped.get("identity-contested"), None, "{how}");
     }
 }
@@ -244,7 +244,7 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     let ticket = engine.take().expect("work");
-    assert_eq!(ticket.asked_for, Some(Name::from("a")));
+    assert_eq!(ticket.asked_for, Some(RecordKey::from("a")));
     let read = named("a", K, 8).summary();
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Present(read), ..NOTHING }));
     assert_eq!(engine.table.get(K).and_then(Row::node), Some(read));
@@ -263,7 +263,7 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let replica = replica();
     let mut engine = engine(&replica);
     engine.table.see_record(K, ResourceVersion(3), Stored::Unreadable);
-    let (node, versions) = (Name::from(K), engine.table.get(K).expect("a row").versions());
+    let (node, versions) = (RecordKey::from(K), engine.table.get(K).expect("a row").versions());
     let ticket = Ticket { node, asked_for: None, task: (), earlier_tries: 0, versions, due_since: None };
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
@@ -277,8 +277,8 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
     let row = engine.table.get(K).expect("a row");
-    let (node, asked_for, versions) = (Name::from(K), row.asked_for().cloned(), row.versions());
-    assert_eq!(asked_for, Some(Name::from("a")));
+    let (node, asked_for, versions) = (RecordKey::from(K), row.asked_for().cloned(), row.versions());
+    assert_eq!(asked_for, Some(RecordKey::from("a")));
     let ticket = Ticket { node, asked_for, task: (), earlier_tries: 0, versions, due_since: None };
     // The record names another, which was asked for, and has just come back.
     let read = Reading::Present(named("bb", K, 9).summary());

@@ -56,7 +56,7 @@ fn a_row_knows_the_name_of_its_node() {
     let mut table = Table::by_identity();
     assert!(see(&mut table, K, "a", 5));
     assert_eq!(shown(&table, K), Some(("a", 5)));
-    assert_eq!(table.get(K).map(|row| row.name().to_string()).as_deref(), Some(K));
+    assert_eq!(table.get(K).map(|row| row.key().to_string()).as_deref(), Some(K));
     assert!(table.get("a").is_none());
     let mut by_name = Table::default();
     by_name.see_node("a", named("a", 5));
@@ -219,7 +219,7 @@ fn what_is_filed_otherwise_than_the_rules_ask_for_is_not_missing_a_node() {
         table.see_record(filed(K, "a"), version(1), record());
         table.see_record("b", version(2), record());
     }
-    let missing = |table: &Table| table.expecting().map(|row| row.name().to_string()).collect::<Vec<_>>();
+    let missing = |table: &Table| table.expecting().map(|row| row.key().to_string()).collect::<Vec<_>>();
     assert_eq!(
         (by_identity.missing(), missing(&by_identity)),
         (Missing { nodes: 1, known: 1 }, vec![K.to_owned()])

@@ -9,7 +9,8 @@ use label_storage::{Node, ResourceVersion};
 
 use crate::call::Error;
 use crate::queue::Urgency;
-use crate::table::{Name, Row, Table};
+use crate::record_key::RecordKey;
+use crate::table::{Row, Table};
 
 /// What a daemon makes of what is seen.
 pub trait Planner {
@@ -52,10 +53,10 @@ pub trait Planner {
     fn task(&mut self, look: Look<'_>) -> Result<Self::Task, Duration>;
 
     /// What became of that. `None`: it failed, and will be tried again.
-    fn done(&mut self, node: &Name, task: Self::Task, done: Option<&Done>);
+    fn done(&mut self, node: &RecordKey, task: Self::Task, done: Option<&Done>);
 
     /// Deletions that are not dealt with yet: what their record is filed under, and the version of the first.
-    fn pending_deletions(&self) -> Vec<(Name, ResourceVersion)> {
+    fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
         Vec::new()
     }
 
@@ -71,7 +72,7 @@ pub trait Planner {
 pub trait Worker<Task> {
     /// One attempt, at what is filed under this. One that fails because the world has moved is followed by another at once. `tries` counts all before it
     /// that failed in a row.
-    async fn attempt(&self, filed_under: &Name, task: &Task, tries: u32) -> Result<Done, Error>;
+    async fn attempt(&self, filed_under: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
 /// A reason to decide about a Node.

@@ -1,8 +1,14 @@
-//! What a Node or a record is filed under.
+//! The key of a record: the Node's name or, by the rules, another identity of the Node.
 
 use std::sync::Arc;
 
 use label_storage::Node;
+
+/// The key of a record, shared by all who refer to it.
+pub type RecordKey = Arc<str>;
+
+/// The name of a Node.
+pub type NodeName = Arc<str>;
 
 /// Which row something belongs to, and which Node it is, or was, about. By default these are one and the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +46,12 @@ impl<'a> From<&'a Node> for Filed<'a> {
 
 impl Filed<'_> {
     /// Whether the Node's name is given, beside a key that is none.
-    pub(super) fn names_the_node(&self) -> bool {
+    pub(crate) fn names_the_node(&self) -> bool {
         self.under != self.name
     }
 }
 
 /// Whether a row's key is a Node's name, which has no `=`.
-pub(super) fn is_name(key: &str) -> bool {
+pub(crate) fn is_name(key: &str) -> bool {
     !key.contains('=')
 }
