@@ -31,12 +31,11 @@ impl Daemon {
         Ok(line.rsplit_once("address=").context("an address")?.1.trim().parse()?)
     }
 
-    /// What it says on its admin port; it must have been started with an `--admin-address`.
-    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    /// Gets a path of its admin port, on which it must have been started (`--admin-address`).
+    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let mut stream = TcpStream::connect(self.admin_address()?).await?;
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
@@ -46,7 +45,7 @@ impl Daemon {
 
     /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
-        let (code, text) = self.ask("GET", "/metrics", "").await?;
+        let (code, text) = self.get("/metrics").await?;
         ensure!(code == 200, "{text}");
         let start = format!("label_storage_{name}{{");
         let samples = text.lines().filter(|line| line.starts_with(&start));

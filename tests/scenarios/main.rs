@@ -196,8 +196,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
         startup:
             pods_may_come_with_the_very_change_that_brings_the_labels
-            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while
-            records_that_can_not_be_listed_keep_no_pods_away;
+            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while;
         events:
             a_restored_node_says_which_labels_it_was_given
             a_record_that_can_not_be_read_is_told_of_with_what_to_do;

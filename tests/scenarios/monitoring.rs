@@ -55,7 +55,7 @@ async fn daemons(s: &Scenario) -> Result<(Vec<Daemon>, Proxy)> {
         |index: &str| s.storer(&[&admin[..], &["--replicas", "2", "--replica-index", index]].concat());
     let daemons = vec![storer("0")?, storer("1")?, s.daemon_through(&proxy, "restorer", &admin)?];
     for daemon in &daemons {
-        s.eventually("ready", 200, async || Ok(daemon.ask("GET", "/readyz", "").await?.0)).await?;
+        s.eventually("ready", 200, async || Ok(daemon.get("/readyz").await?.0)).await?;
     }
     Ok((daemons, proxy))
 }
@@ -152,7 +152,7 @@ pub async fn every_query_finds_what_the_daemons_tell_of(s: &Scenario) -> Result<
 
 /// The families that a daemon tells of: name and type, as the documentation has them.
 async fn told(daemon: &Daemon) -> Result<BTreeSet<(String, String)>> {
-    let (code, text) = daemon.ask("GET", "/metrics", "").await?;
+    let (code, text) = daemon.get("/metrics").await?;
     ensure!(code == 200, "{text}");
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let named = types.map(|(name, kind)| match kind {

@@ -20,21 +20,21 @@ pub async fn a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease(s: &Sc
     let proxy = proxy.await?;
     let storer = s.daemon_through(&proxy, "storer", &ADMIN)?;
     let unlisted = (503, "nodes and records have not been listed yet\n".to_owned());
-    s.eventually("not ready", unlisted, async || storer.ask("GET", "/readyz", "").await).await?;
-    assert_eq!(storer.ask("GET", "/livez", "").await?, (200, "ok\n".to_owned()));
+    s.eventually("not ready", unlisted, async || storer.get("/readyz").await).await?;
+    assert_eq!(storer.get("/livez").await?, (200, "ok\n".to_owned()));
     is_open.store(true, std::sync::atomic::Ordering::Relaxed);
     let ok = (200, "ok\n".to_owned());
-    s.eventually("ready", ok.clone(), async || storer.ask("GET", "/readyz", "").await).await?;
+    s.eventually("ready", ok.clone(), async || storer.get("/readyz").await).await?;
     // Nobody answers any more: it can't do its work, and to start it again would not help.
     proxy.set_script(|_: &Request| Fault::ResetBefore);
     s.eventually("why it is not ready", true, async || {
-        let (code, why) = storer.ask("GET", "/readyz", "").await?;
+        let (code, why) = storer.get("/readyz").await?;
         Ok(code == 503 && why.starts_with("leases can't be kept"))
     })
     .await?;
-    assert_eq!(storer.ask("GET", "/livez", "").await?, ok);
+    assert_eq!(storer.get("/livez").await?, ok);
     proxy.set_script(|_: &Request| Fault::None);
-    s.eventually("ready again", ok, async || storer.ask("GET", "/readyz", "").await).await
+    s.eventually("ready again", ok, async || storer.get("/readyz").await).await
 }
 
 pub async fn what_happens_is_counted(s: &Scenario) -> Result<()> {

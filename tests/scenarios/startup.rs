@@ -179,25 +179,6 @@ pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s
     s.eventually_labelled(&node, labels([("pool", "gold")])).await
 }
 
-pub async fn records_that_can_not_be_listed_keep_no_pods_away(s: &Scenario) -> Result<()> {
-    let (full, new) = (s.node("full"), s.node("new"));
-    let _storer = s.storer(&ON)?;
-    s.create(&full, labels([("pool", "gold")])).await?;
-    s.eventually_stored(&full, labels([("pool", "gold")])).await?;
-    s.delete(&full).await?;
-    let proxy = s.proxy(Unanswered(Verb::List, None)).await?;
-    let restorer = s.daemon_through(&proxy, "restorer", &ON)?;
-    s.create_as(&full, registered()).await?;
-    s.create_as(&new, registered()).await?;
-    eventually_lifted(s, &full).await?;
-    assert_eq!(s.labels(&full).await?, labels([("pool", "gold")]), "one by one they can be read");
-    eventually_lifted(s, &new).await?;
-    assert!(!restorer.has_logged(&["listed all nodes and records"]));
-    proxy.set_script(Unanswered(Verb::Get, None));
-    s.eventually("all is well", true, async || Ok(restorer.has_logged(&["listed all nodes and records"])))
-        .await
-}
-
 /// Has the API server refuse Nodes of this test that have a label `forbidden`, as somebody's policy might.
 async fn forbid(
     s: &Scenario,

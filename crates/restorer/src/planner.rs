@@ -11,7 +11,7 @@ use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::reconciler::{Decision, Done, Look, Planner, When};
+use label_storage_runtime::reconciler::{Decision, Done, Look, NotYet, Planner, When};
 use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::table::{Row, Table};
 
@@ -117,6 +117,33 @@ impl RestorePlanner {
         is_awaited
     }
 
+    /// When the start-up taint of a Node with a contested key has to come off, if one has it.
+    fn decide_contested(&mut self, row: &Row) -> Decision {
+        self.views.remove(row.key());
+        for (name, uid) in row.tainted_claimants() {
+            self.tainted.note(name, Some(uid));
+        }
+        let left = row.tainted_claimants().filter_map(|(name, uid)| self.tainted.left(name, uid)).min();
+        let when = left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
+        Decision { when, state: NodeState::Skipped(Skip::Contested) }
+    }
+
+    /// Nobody can tell what to restore; but pods are not to be kept away for ever.
+    fn contested_task(&self, row: &Row) -> Option<Task> {
+        let is_overdue =
+            |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
+        let (name, uid) = row.tainted_claimants().find(is_overdue)?;
+        Some(Task {
+            node: name.to_string(),
+            contested: Some(uid),
+            is_overdue: true,
+            view: None,
+            known: row.known(),
+            news: None,
+            refused: None,
+        })
+    }
+
     fn remember(&mut self, name: &RecordKey, node: &Node) {
         if self.views.len() < MOST_VIEWS || self.views.contains_key(name) {
             self.views.insert(RecordKey::clone(name), (node.clone(), Instant::now()));
@@ -132,6 +159,9 @@ impl Planner for RestorePlanner {
     type Task = Task;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
+        if look.row.is_contested() {
+            return self.decide_contested(look.row);
+        }
         let name = look.row.key();
         let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
         if let Some(reason) = reason {
@@ -163,15 +193,6 @@ impl Planner for RestorePlanner {
         Decision { when, state }
     }
 
-    /// Pods are not to be kept away because of records that nobody can list.
-    fn can_not_wait(&self, row: &Row) -> bool {
-        self.taint_left(row).is_some()
-    }
-
-    fn may_be_pressed(&self) -> bool {
-        self.rules.startup_taint.is_some()
-    }
-
     /// To store it is the storer's business. Here it only tells what to wait for.
     fn deleted(&mut self, last: Node, row: &Row, _: bool) {
         let (name, last) = (row.key(), last.seen_through(&self.rules).summary());
@@ -200,35 +221,17 @@ impl Planner for RestorePlanner {
         awaited.map(|(name, owed)| (RecordKey::clone(name), owed.last.version)).collect()
     }
 
-    fn contested(&mut self, row: &Row) -> Option<Duration> {
-        self.views.remove(row.key());
-        for (name, uid) in row.tainted_claimants() {
-            self.tainted.note(name, Some(uid));
-        }
-        row.tainted_claimants().filter_map(|(name, uid)| self.tainted.left(name, uid)).min()
-    }
-
-    /// Nobody can tell what to restore; but pods are not to be kept away for ever.
-    fn task_of_contested(&mut self, row: &Row) -> Option<Task> {
-        let is_overdue =
-            |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
-        let (name, uid) = row.tainted_claimants().find(is_overdue)?;
-        Some(Task {
-            node: name.to_string(),
-            contested: Some(uid),
-            is_overdue: true,
-            view: None,
-            known: row.known(),
-            news: None,
-            refused: None,
-        })
-    }
-
-    fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
-        if self.is_too_early(&look) {
-            return Err(LOOK_AGAIN);
-        }
+    fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
         let row = look.row;
+        if row.is_contested() {
+            return self.contested_task(row).ok_or_else(|| match self.decide_contested(row).when {
+                When::After(left, _) => NotYet::After(left.max(LOOK_AGAIN)),
+                When::Now(_) | When::Never => NotYet::UntilChanged,
+            });
+        }
+        if self.is_too_early(&look) {
+            return Err(NotYet::After(LOOK_AGAIN));
+        }
         let news = self.said.as_ref().and_then(|_| news(row));
         Ok(Task {
             node: row.node_name().to_owned(),

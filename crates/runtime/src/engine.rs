@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use label_storage::node_state::{NodeState, Skip};
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::{Node, Position, ResourceVersion};
@@ -37,7 +36,7 @@ use crate::observer::{Item, Observed, SeenRecord};
 use crate::pace;
 use crate::position::Published;
 use crate::queue::{Queue, Urgency};
-use crate::reconciler::{Done, Look, Planner, Reading, When, Worker};
+use crate::reconciler::{Done, Look, NotYet, Planner, Reading, When, Worker};
 use crate::record_key::RecordKey;
 use crate::recorder::EventRecorder;
 use crate::replica::Replica;
@@ -48,7 +47,7 @@ use crate::table::{Row, Table};
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
-    let sweeps = Sweeps::new(replica, audience, planner.may_be_pressed());
+    let sweeps = Sweeps::new(replica, audience);
     let mut engine = Engine::new(replica, planner, sweeps);
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
@@ -189,26 +188,15 @@ impl<'a, P: Planner> Engine<'a, P> {
                 continue;
             };
             let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
-            let task = match row.is_contested() {
-                false => self.planner.task(look),
-                true => match self.planner.task_of_contested(row) {
-                    Some(task) => Ok(task),
-                    // It is decided upon again when it is not, or when its time comes.
-                    None => {
-                        let pause = self.planner.contested(row).map(|pause| pause.max(AGAIN));
-                        self.queue.put_back(&node, pause.map(|pause| now + pause));
-                        continue;
-                    }
-                },
-            };
-            match task {
+            match self.planner.task(look) {
                 Ok(task) => {
                     let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
                     let due_since = self.standings.due_since(&node);
                     let asked_for = row.asked_for().cloned();
                     return Some(Ticket { node, asked_for, task, earlier_tries, versions, due_since });
                 }
-                Err(pause) => self.queue.put_back(&node, Some(now + pause)),
+                Err(NotYet::After(pause)) => self.queue.put_back(&node, Some(now + pause)),
+                Err(NotYet::UntilChanged) => self.queue.put_back(&node, None),
             }
         }
         None
@@ -419,27 +407,26 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.standings.changed();
     }
 
-    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Unless it can't wait. Nor before all
+    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Nor before all
     /// Nodes are known that may claim the same identity: a watch that was resumed tells of them one after the other.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         if self.table.is_by_identity() && !self.sweeps.has_listed_nodes() {
             return;
         }
-        let can_decide = |row: &&Row| self.sweeps.has_listed_records() || self.planner.can_not_wait(row);
-        let Some(row) = self.table.get(name).filter(can_decide) else { return };
-        if row.is_contested() {
-            self.standings.note(row, NodeState::Skipped(Skip::Contested));
-            self.contests.note(row, heard, &self.events);
-            return match self.planner.contested(row) {
-                None => self.queue.remove(name),
-                Some(pause) => self.queue.push(row.key(), Urgency::Soon, Some(Instant::now() + pause)),
-            };
+        if !self.sweeps.has_listed_records() {
+            return;
         }
-        let was_contested = self.contests.settle(name);
+        let Some(row) = self.table.get(name) else { return };
+        let is_contested = row.is_contested();
+        if is_contested {
+            self.contests.note(row, heard, &self.events);
+        }
+        let was_contested = !is_contested && self.contests.settle(name);
         // Then nobody has looked at its record meanwhile.
         let is_unsure = is_unsure || was_contested && !self.sweeps.is_watching(Kind::Records);
-        if let (Some(node), Some((what, told))) = (row.node(), self.unreadable.get_mut(name))
+        if let (false, Some(node), Some((what, told))) =
+            (is_contested, row.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);

@@ -17,40 +17,16 @@ pub trait Planner {
     /// What is to be done with one Node.
     type Task;
 
-    /// Decides about a Node from what is known of it, without a call.
+    /// Decides about a Node from what is known of it, without a call. If several Nodes claim its key, nothing is stored or restored, and what
+    /// was seen of the Node is not used any more.
     fn decide(&mut self, look: Look<'_>) -> Decision;
-
-    /// Whether a Node can be decided upon though nobody could list the records yet: what is to be done with it can't wait for that, and
-    /// its own record is read then.
-    fn can_not_wait(&self, row: &Row) -> bool {
-        let _ = row;
-        false
-    }
-
-    /// Whether there may be such Nodes.
-    fn may_be_pressed(&self) -> bool {
-        false
-    }
 
     /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
     /// be under way.
     fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
 
-    /// Several Nodes claim this row: nothing is stored or restored until that is over. What was seen of its Node is not to be
-    /// used any more: it may be another's then. Returns when there is something to be done all the same, if ever.
-    fn contested(&mut self, row: &Row) -> Option<Duration> {
-        let _ = row;
-        None
-    }
-
-    /// What is to be done with a contested row now, if anything.
-    fn task_of_contested(&mut self, row: &Row) -> Option<Self::Task> {
-        let _ = row;
-        None
-    }
-
-    /// A Node's turn has come: what is to be done with it? An error: not yet, its turn is to come again after this time.
-    fn task(&mut self, look: Look<'_>) -> Result<Self::Task, Duration>;
+    /// Makes the task of a Node whose turn has come.
+    fn task(&mut self, look: Look<'_>) -> Result<Self::Task, NotYet>;
 
     /// What became of that. `None`: it failed, and will be tried again.
     fn done(&mut self, node: &RecordKey, task: Self::Task, done: Option<&Done>);
@@ -106,6 +82,15 @@ pub struct Decision {
     pub when: When,
     /// The state that gauges show.
     pub state: NodeState,
+}
+
+/// A Node whose turn came too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYet {
+    /// Its turn comes again after this time.
+    After(Duration),
+    /// Its turn comes again when something changes.
+    UntilChanged,
 }
 
 /// When to reconcile a Node.

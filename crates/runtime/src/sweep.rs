@@ -28,10 +28,6 @@ pub(crate) struct Sweeps<'a> {
     /// When records are to be listed again, even if nobody watches them.
     audit_due: Instant,
     has_listed_records: bool,
-    /// Whether Nodes are listed though nobody could list the records yet.
-    goes_on_without_records: bool,
-    /// Why records could not be listed, while Nodes are.
-    missing_records: Option<Error>,
     /// When the last list of Nodes came to its end.
     last: Option<Instant>,
     /// After one that failed, not before this.
@@ -76,7 +72,7 @@ enum State {
 }
 
 impl<'a> Sweeps<'a> {
-    pub(crate) fn new(replica: &'a Replica, audience: Audience, goes_on_without_records: bool) -> Self {
+    pub(crate) fn new(replica: &'a Replica, audience: Audience) -> Self {
         let now = Instant::now();
         let mut sweeps = Self {
             replica,
@@ -88,8 +84,6 @@ impl<'a> Sweeps<'a> {
             due: now,
             audit_due: now,
             has_listed_records: false,
-            goes_on_without_records,
-            missing_records: None,
             last: None,
             not_before: None,
             is_settled: true,
@@ -159,12 +153,11 @@ impl<'a> Sweeps<'a> {
         // What the first list of Nodes has may have got its record after the first list of those.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.state = State::Listing { so_far: Duration::ZERO };
-        self.missing_records = None;
         while self.tasks.try_join_next().is_some() {}
         let lists = [records.then_some(Kind::Records), Some(Kind::Nodes)].into_iter().flatten();
         let lists: Vec<_> = lists.map(|kind| (self.source(kind), table.begin_list())).collect();
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
-        let needs_records = !self.has_listed_records && !self.goes_on_without_records;
+        let needs_records = !self.has_listed_records;
         self.tasks.spawn(async move {
             for (source, list) in lists {
                 let is_complete = observer::list(source, share.clone(), list, audience.clone()).await;
@@ -195,20 +188,9 @@ impl<'a> Sweeps<'a> {
                 self.state = State::Listing { so_far: took };
                 return;
             }
-            Err(error) if kind == Kind::Records && self.goes_on_without_records => {
-                self.missing_records = Some(error);
-                self.state = State::Listing { so_far: took };
-                return;
-            }
             Err(error) => return self.failed(&error, took),
         };
         tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
-        // All that could be done without them has been.
-        if kind == Kind::Nodes
-            && let Some(error) = self.missing_records.take()
-        {
-            return self.failed(&error, took);
-        }
         self.watch_from(kind, listed.version);
         if kind == Kind::Records {
             self.has_listed_records = true;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
 use label_storage::mass_absence::MassAbsence;
-use label_storage::node_state::NodeState;
+use label_storage::node_state::{NodeState, Skip};
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
 use label_storage_runtime::queue::Urgency;
-use label_storage_runtime::reconciler::{Decision, Done, Look, Planner, When};
+use label_storage_runtime::reconciler::{Decision, Done, Look, NotYet, Planner, When};
 use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::table::{Missing, Row, Table};
@@ -134,6 +134,29 @@ impl StorePlanner {
         }
     }
 
+    /// That it is gone is not true, whichever it is, and would count when they leave.
+    fn decide_contested(row: &Row) -> Decision {
+        let rest = UNRESTORED.saturating_sub(row.record_since().elapsed());
+        let when = if is_said_to_be_gone(row) { When::After(rest, Urgency::Soon) } else { When::Never };
+        Decision { when, state: NodeState::Skipped(Skip::Contested) }
+    }
+
+    fn contested_task(&self, row: &Row) -> Option<Task> {
+        let is_time = row.record_since().elapsed() >= UNRESTORED;
+        (is_said_to_be_gone(row) && is_time && self.said.is_none()).then(|| Task {
+            may_clean_up: false,
+            node: None,
+            is_contested: true,
+            last_words: None,
+            uid: None,
+            is_unrecorded: false,
+            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            last_seen: None,
+            known: row.known(),
+            news: None,
+        })
+    }
+
     /// In a dry run: says that the rules have nothing stored of a Node.
     fn leave_alone(&mut self, row: &Row, reason: Reason) {
         if let Some(said) = &mut self.said {
@@ -148,6 +171,9 @@ impl Planner for StorePlanner {
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
         let (row, node) = (look.row, look.row.key());
+        if row.is_contested() {
+            return Self::decide_contested(row);
+        }
         if self.last_words.contains(node) {
             tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
             return Decision { when: When::Now(Urgency::Urgent), state: NodeState::Due };
@@ -184,37 +210,22 @@ impl Planner for StorePlanner {
         }
     }
 
-    /// That it is gone is not true, whichever it is, and would count when they leave.
-    fn contested(&mut self, row: &Row) -> Option<Duration> {
-        is_said_to_be_gone(row).then_some(UNRESTORED.saturating_sub(row.record_since().elapsed()))
-    }
-
-    fn task_of_contested(&mut self, row: &Row) -> Option<Task> {
-        let is_time = row.record_since().elapsed() >= UNRESTORED;
-        (is_said_to_be_gone(row) && is_time && self.said.is_none()).then(|| Task {
-            may_clean_up: false,
-            node: None,
-            is_contested: true,
-            last_words: None,
-            uid: None,
-            is_unrecorded: false,
-            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
-            last_seen: None,
-            known: row.known(),
-            news: None,
-        })
-    }
-
-    fn task(&mut self, look: Look<'_>) -> Result<Task, Duration> {
-        if self.is_too_early(&look) {
-            return Err(LOOK_AGAIN);
-        }
+    fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
         let row = look.row;
+        if row.is_contested() {
+            return self.contested_task(row).ok_or_else(|| match Self::decide_contested(row).when {
+                When::After(rest, _) => NotYet::After(rest.max(LOOK_AGAIN)),
+                When::Now(_) | When::Never => NotYet::UntilChanged,
+            });
+        }
+        if self.is_too_early(&look) {
+            return Err(NotYet::After(LOOK_AGAIN));
+        }
         let has_words = self.last_words.contains(row.key());
         let reason = self.reason(row);
         let is_over = reason == Some(Reason::RetentionOver) && !has_words;
         if is_over && let Some(pause) = self.cleanup.wait(row.key(), Instant::now()) {
-            return Err(pause);
+            return Err(NotYet::After(pause));
         }
         Ok(Task {
             may_clean_up: is_over,

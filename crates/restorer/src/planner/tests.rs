@@ -183,7 +183,7 @@ fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
     table.see_node("a", back.summary());
     assert_eq!(when(&mut planner, &table, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
-    planner.contested(table.get("a").expect("a row"));
+    planner.decide_contested(table.get("a").expect("a row"));
     assert!(planner.views.is_empty(), "it may be restored to another");
 }
 

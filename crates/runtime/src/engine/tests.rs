@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use label_storage::Uid;
+use label_storage::node_state::{NodeState, Skip};
 use tower::service_fn;
 
 use super::*;
@@ -46,7 +47,10 @@ impl Planner for Everything {
     type Task = ();
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        assert!(!look.row.is_contested());
+        if look.row.is_contested() {
+            self.contested.push(RecordKey::clone(look.row.key()));
+            return Decision { when: When::Never, state: NodeState::Skipped(Skip::Contested) };
+        }
         if look.is_unsure {
             self.unsure.push(RecordKey::clone(look.row.key()));
         }
@@ -67,14 +71,14 @@ impl Planner for Everything {
         self.deleted.push(last);
     }
 
-    fn contested(&mut self, row: &Row) -> Option<Duration> {
-        self.contested.push(RecordKey::clone(row.key()));
-        None
-    }
-
-    fn task(&mut self, look: Look<'_>) -> Result<(), Duration> {
-        assert!(!look.row.is_contested());
-        if self.is_too_early { Err(Duration::from_secs(1)) } else { Ok(()) }
+    fn task(&mut self, look: Look<'_>) -> Result<(), NotYet> {
+        if look.row.is_contested() {
+            Err(NotYet::UntilChanged)
+        } else if self.is_too_early {
+            Err(NotYet::After(Duration::from_secs(1)))
+        } else {
+            Ok(())
+        }
     }
 
     fn done(&mut self, node: &RecordKey, (): (), done: Option<&Done>) {
@@ -134,7 +138,7 @@ fn engine(replica: &Replica) -> Engine<'_, Everything> {
 /// The same, in lists at this version.
 fn engine_after(replica: &Replica, version: u64) -> Engine<'_, Everything> {
     let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience, false));
+    let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience));
     engine.sweeps.begin_if_due(&mut engine.table);
     engine.list_nothing(Kind::Records, version);
     engine.list_nothing(Kind::Nodes, version);
@@ -341,7 +345,7 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
         let mut replica = replica();
         replica.resume = resume.clone();
         let (audience, _) = mpsc::channel(64);
-        let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience, false));
+        let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience));
         // The API server answers such a watch with success, and then with silence.
         engine.observe(Observed::Watching(Kind::Nodes, engine.heard));
         engine.sweeps.begin_if_due(&mut engine.table);

@@ -57,7 +57,7 @@ impl World {
         self.when(true)
     }
 
-    fn task(&mut self) -> Result<Task, Duration> {
+    fn task(&mut self) -> Result<Task, NotYet> {
         let row = self.table.get("a").expect("a row");
         let look = Look { row, view: None, is_event: false, is_unsure: false, heard: self.heard };
         self.planner.task(look)
@@ -101,12 +101,12 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
     let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
     world.table.see_node("a", restored.summary());
     world.heard = Some(ResourceVersion(6));
-    assert_eq!(world.task().err(), Some(LOOK_AGAIN));
+    assert_eq!(world.task().err(), Some(NotYet::After(LOOK_AGAIN)));
     // There it is: what the one before it said last.
     let last = node("u1", 8, "silver");
     assert_eq!(world.delete(last.clone(), false), When::Now(Urgency::Urgent));
     assert_eq!(world.work(true), Some(last));
-    assert_eq!(world.task().err(), Some(LOOK_AGAIN));
+    assert_eq!(world.task().err(), Some(NotYet::After(LOOK_AGAIN)));
     world.heard = Some(ResourceVersion(9));
     assert!(world.task().is_ok());
     // Nobody waits for what is not watched, nor with what is the record's own.

@@ -110,7 +110,7 @@ async fn nothing_is_decided_before_all_nodes_are_known_that_may_have_the_same_id
     let mut replica = replica();
     replica.resume = vec![position(4, &[])];
     let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience, false));
+    let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience));
     engine.table = Table::by_identity();
     engine.sweeps.begin_if_due(&mut engine.table);
     engine.list_nothing(Kind::Records, 9);
