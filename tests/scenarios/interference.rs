@@ -136,7 +136,7 @@ pub async fn alongside_with_clock<D: Daemon>(
     let (client, shutdown) = (interference.client(s, &clock).await?, Shutdown::default());
     let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
     let rules = rules_file::load(daemon.common().config.as_deref())?;
-    let mut replica = replica.with_rules(Arc::new(rules), D::SIGHT);
+    let mut replica = replica.with_rules(Arc::new(rules), D::DETAIL);
     replica.clock = clock;
     let test = async {
         let result = test().await;

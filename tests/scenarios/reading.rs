@@ -7,19 +7,19 @@ use faults::{Fault, Request, Verb};
 use kube::api::{Patch, PatchParams};
 use label_storage::rules::{Patterns, Selection};
 use label_storage::{ResourceVersion, Rules};
-use label_storage_runtime::eyes::{Eyes, Sight};
-use label_storage_runtime::source::Source;
+use label_storage_runtime::api_source::ApiSource;
+use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_wire::{Event, NodePart, Object, Taint};
 use serde_json::json;
 
 use crate::scenario::{Scenario, labels};
 
 /// Sees whole Nodes, and one annotation beside our own.
-fn whole() -> Result<Eyes> {
+fn whole() -> Result<Projection> {
     let annotations = Selection { include: "example.com/owner".parse::<Patterns>()?, ..Selection::none() };
-    Ok(Eyes {
+    Ok(Projection {
         rules: Arc::new(Rules { cordon: true, annotations, ..Rules::default() }),
-        sight: Sight::WhatIsKept,
+        detail: Detail::WhatIsKept,
     })
 }
 
@@ -74,7 +74,7 @@ pub async fn a_whole_node_is_read_as_it_is(s: &Scenario) -> Result<()> {
         ],
         system_uuid: "EC2E1916-9099-7CAF-FD21-32C3A1E70B84".to_owned(),
     };
-    let source = Source::nodes(s.client.clone()).seen_by(whole()?);
+    let source = ApiSource::nodes(s.client.clone()).seen_by(whole()?);
     let got = source.get(&name).await?.context("no node")?;
     let meta = s.get(&name).await?.metadata;
     let expected = Object {
@@ -104,8 +104,8 @@ pub async fn a_whole_node_is_read_as_it_is(s: &Scenario) -> Result<()> {
     assert_eq!(next_of(&source, from, &name).await?, Event::Changed(changed.clone()));
 
     // Who wants no more than metadata has no more, but for a single one.
-    let modest =
-        Source::nodes(s.client.clone()).seen_by(Eyes { sight: Sight::WhatIsKept, ..Eyes::default() });
+    let modest = ApiSource::nodes(s.client.clone())
+        .seen_by(Projection { detail: Detail::WhatIsKept, ..Projection::default() });
     let metadata = list(&modest, &name).await?;
     assert_eq!(metadata, Object { node: None, annotations: labels([]), ..changed.clone() });
     assert_eq!(next_of(&modest, from, &name).await?, Event::Changed(metadata));
@@ -120,7 +120,7 @@ fn taint(key: &str, value: &str, effect: &str, time_added: Option<&str>) -> Tain
 }
 
 /// The Node of this name, from a list of all.
-async fn list(source: &Source, name: &str) -> Result<Object> {
+async fn list(source: &ApiSource, name: &str) -> Result<Object> {
     let (found, name) = (Arc::new(Mutex::new(None)), name.to_owned());
     let seen = Arc::clone(&found);
     let each = move |object: Object| {
@@ -133,7 +133,7 @@ async fn list(source: &Source, name: &str) -> Result<Object> {
 }
 
 /// The first event of the Node of this name.
-async fn next_of(source: &Source, from: ResourceVersion, name: &str) -> Result<Event> {
+async fn next_of(source: &ApiSource, from: ResourceVersion, name: &str) -> Result<Event> {
     let mut watch = source.watch(from).await?;
     loop {
         let event = watch.next().await?.context("the watch has ended")?;

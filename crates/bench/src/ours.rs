@@ -6,9 +6,9 @@ use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
-use label_storage_runtime::eyes::Eyes;
-use label_storage_runtime::source::Source;
-use label_storage_runtime::table::Table;
+use label_storage_runtime::api_source::ApiSource;
+use label_storage_runtime::cache::Cache;
+use label_storage_runtime::projection::Projection;
 use label_storage_wire::Object;
 
 use crate::cluster::NODES;
@@ -18,8 +18,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMeta
 
 /// One look at all Nodes, as daemons with these eyes take it: what they need to know of each goes into their table. Returns how
 /// many there are.
-pub(crate) async fn poll(client: &Client, eyes: Eyes) -> anyhow::Result<usize> {
-    let mut table = Table::default();
+pub(crate) async fn poll(client: &Client, eyes: Projection) -> anyhow::Result<usize> {
+    let mut table = Cache::default();
     let list = table.begin_list();
     let seen_by = eyes.clone();
     let each = move |object: Object| {
@@ -27,7 +27,7 @@ pub(crate) async fn poll(client: &Client, eyes: Eyes) -> anyhow::Result<usize> {
             table.list_node(list, &node.name, node.summary());
         }
     };
-    Ok(Source::nodes(client.clone()).seen_by(eyes).list(each).await?.items)
+    Ok(ApiSource::nodes(client.clone()).seen_by(eyes).list(each).await?.items)
 }
 
 /// The same request, and its answer thrown away as it comes.

@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use kube::client::{ClientBuilder, DynBody};
 use kube::{Api, Client};
 use label_storage::Rules;
-use label_storage_runtime::eyes::Eyes;
+use label_storage_runtime::projection::Projection;
 use sandbox::itself;
 use serde::{Deserialize, Serialize};
 use tower::util::MapResponseLayer;
@@ -59,10 +59,10 @@ impl Way {
     async fn go(self, client: &Client) -> anyhow::Result<Option<usize>> {
         let api = Api::<Node>::all(client.clone());
         match self {
-            Self::Ours => ours::poll(client, Eyes::default()).await.map(Some),
+            Self::Ours => ours::poll(client, Projection::default()).await.map(Some),
             Self::Whole => {
                 let rules = Arc::new(Rules { cordon: true, ..Rules::default() });
-                ours::poll(client, Eyes { rules, ..Eyes::default() }).await.map(Some)
+                ours::poll(client, Projection { rules, ..Projection::default() }).await.map(Some)
             }
             Self::List => Ok(Some(api.list(&ListParams::default()).await?.items.len())),
             Self::ListMetadata => Ok(Some(api.list_metadata(&ListParams::default()).await?.items.len())),

@@ -9,11 +9,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use label_storage::Rules;
 use label_storage::rules::Selection;
-use label_storage_runtime::eyes::{Eyes, Sight};
+use label_storage_runtime::api_source::ApiSource;
 use label_storage_runtime::nodes::Nodes;
+use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::records::Records;
 use label_storage_runtime::rules_file;
-use label_storage_runtime::source::Source;
 
 use crate::advice::Advice;
 use crate::cli::Global;
@@ -86,30 +86,30 @@ impl Cluster {
     }
 
     /// Nodes, one by one, as the storer or the restorer sees them.
-    pub(crate) fn nodes(&self, sight: Sight) -> Nodes {
-        Nodes::new(self.client.clone(), Arc::new(self.node_source(sight)))
+    pub(crate) fn nodes(&self, detail: Detail) -> Nodes {
+        Nodes::new(self.client.clone(), Arc::new(self.node_source(detail)))
     }
 
     /// All Nodes, as the storer or the restorer sees them.
-    pub(crate) fn node_source(&self, sight: Sight) -> Source {
-        Source::nodes(self.client.clone()).seen_by(self.eyes(sight))
+    pub(crate) fn node_source(&self, detail: Detail) -> ApiSource {
+        ApiSource::nodes(self.client.clone()).seen_by(self.projection(detail))
     }
 
     /// All records.
-    pub(crate) fn record_source(&self) -> Source {
-        Source::records(self.client.clone(), &self.namespace).seen_by(self.eyes(Sight::WhatIsKept))
+    pub(crate) fn record_source(&self) -> ApiSource {
+        ApiSource::records(self.client.clone(), &self.namespace).seen_by(self.projection(Detail::WhatIsKept))
     }
 
     /// The same, with what people have put on them.
-    pub(crate) fn tagged_record_source(&self) -> Source {
+    pub(crate) fn tagged_record_source(&self) -> ApiSource {
         // Which annotations are read of an object follows from the rules.
         let rules = Rules { annotations: Selection::all(), ..Rules::clone(&self.rules) };
-        let eyes = Eyes { rules: Arc::new(rules), sight: Sight::WhatIsKept };
-        Source::records(self.client.clone(), &self.namespace).seen_by(eyes)
+        let projection = Projection { rules: Arc::new(rules), detail: Detail::WhatIsKept };
+        ApiSource::records(self.client.clone(), &self.namespace).seen_by(projection)
     }
 
-    pub(crate) fn eyes(&self, sight: Sight) -> Eyes {
-        Eyes { rules: Arc::clone(&self.rules), sight }
+    pub(crate) fn projection(&self, detail: Detail) -> Projection {
+        Projection { rules: Arc::clone(&self.rules), detail }
     }
 }
 

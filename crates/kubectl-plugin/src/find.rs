@@ -8,7 +8,7 @@ use label_storage::record::Decoded;
 use label_storage::rules::IdentityBy;
 use label_storage::store::Stored;
 use label_storage::{Node, Record, Rules};
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records;
 
 use crate::advice::quoted;
@@ -59,7 +59,7 @@ impl Cluster {
         if !is_name(name) {
             bail!("{name:?} is not the name of a node");
         }
-        let node = self.nodes(Sight::WhatIsThere).get(name).await?;
+        let node = self.nodes(Detail::WhatIsThere).get(name).await?;
         let filed_under = match &node {
             _ if self.rules.identity == IdentityBy::Name => name.to_owned(),
             Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
@@ -90,7 +90,7 @@ impl Cluster {
     async fn find_filed(&self, filed_under: &str) -> Result<Found> {
         // The Node first, so that the record is not older than it.
         let node = match self.claimants(filed_under).await?.0.first() {
-            Some(name) => self.nodes(Sight::WhatIsThere).get(name).await?,
+            Some(name) => self.nodes(Detail::WhatIsThere).get(name).await?,
             None => None,
         };
         let node = node.filter(|node| node.filed_under() == filed_under);

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use label_storage::ResourceVersion;
 use label_storage::rules::IdentityBy;
 use label_storage_runtime::call;
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::projection::Detail;
 
 use crate::cluster::Cluster;
 use crate::find::Found;
@@ -63,7 +63,7 @@ impl Cluster {
     /// The Node of this name, if there is one, and the version of the cluster at which that was so: a single Node that is not there has none.
     async fn named(&self, name: &str) -> Result<(Vec<String>, ResourceVersion)> {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        let nodes = self.nodes(Sight::WhatIsThere);
+        let nodes = self.nodes(Detail::WhatIsThere);
         let listed = call::one("list nodes", nodes.api().list_metadata(&params)).await?;
         let version = listed.metadata.resource_version.and_then(|version| version.parse().ok());
         let version = version.context("can't list nodes: the API server does not say at which version")?;
@@ -74,7 +74,7 @@ impl Cluster {
     pub(crate) async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
         let claimants = Arc::new(Mutex::new(Vec::new()));
         let (collected, wanted) = (Arc::clone(&claimants), filed_under.to_owned());
-        let eyes = self.eyes(Sight::WhatIsThere);
+        let eyes = self.projection(Detail::WhatIsThere);
         let each = move |object| {
             if let Ok(node) = eyes.node(object)
                 && node.filed_under() == wanted
@@ -82,7 +82,7 @@ impl Cluster {
                 collected.lock().unwrap_or_else(PoisonError::into_inner).push(node.name);
             }
         };
-        let listed = self.node_source(Sight::WhatIsThere).list(each).await?;
+        let listed = self.node_source(Detail::WhatIsThere).list(each).await?;
         let claimants = std::mem::take(&mut *claimants.lock().unwrap_or_else(PoisonError::into_inner));
         Ok((claimants, listed.version))
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{self as core, ConfigMap};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use label_storage::{Node, Record};
-use label_storage_runtime::call::{self, Error, Kind};
+use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::Body;
 use label_storage_runtime::records::Found;
 use serde_json::Value;
@@ -239,7 +239,7 @@ impl Sent {
             let sent = write.send(cluster).await;
             match &sent {
                 Ok(()) => self.done.push(write.done()),
-                Err(error) if error.kind == Kind::Unclear => self.unclear.push(write.done()),
+                Err(error) if error.kind == FailureKind::Unclear => self.unclear.push(write.done()),
                 Err(_) => (),
             }
             sent?;
@@ -302,9 +302,9 @@ async fn try_to_carry_out(
         tries += 1;
         let pause = match error.kind {
             // Who moved it may not be through with it.
-            Kind::Moved | Kind::Unclear => Some(Duration::from_millis(50) * tries),
-            Kind::Busy(pause) => Some(pause.min(PATIENCE)),
-            Kind::NotConnected | Kind::Refused => None,
+            FailureKind::Moved | FailureKind::Unclear => Some(Duration::from_millis(50) * tries),
+            FailureKind::Busy(pause) => Some(pause.min(PATIENCE)),
+            FailureKind::NotConnected | FailureKind::Refused => None,
         };
         match pause {
             Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,

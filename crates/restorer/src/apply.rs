@@ -11,7 +11,7 @@ use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, Rules, plan_restore};
 use label_storage_runtime::Replica;
-use label_storage_runtime::call::{self, Error, Kind};
+use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::record_key::RecordKey;
@@ -19,13 +19,13 @@ use label_storage_runtime::records::Found;
 
 use tokio::time::Instant;
 
-use crate::counts::Counts;
+use crate::metrics::Counts;
 use crate::task::{FENCED, Task, WOULD_RESTORE};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
 
-/// After this many failures in a row a Node may well be changing all the time: then each patch of the version that was read comes too late.
+/// After this many failures in a entry a Node may well be changing all the time: then each patch of the version that was read comes too late.
 const CHANGING: u32 = 3;
 
 /// The words of the API server where a test of a JSON patch fails. It has others for what admission or validation refuses.
@@ -202,7 +202,7 @@ impl Apply {
         let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
         let patched = call::one("patch node", patched).await.map_err(|error| {
             let is_failed_test = is_tested && error.code == Some(422) && error.message.contains(FAILED_TEST);
-            if is_failed_test { Error { kind: Kind::Moved, ..error } } else { error }
+            if is_failed_test { Error { kind: FailureKind::Moved, ..error } } else { error }
         })?;
         self.tell(node, patch, reason);
         if let (Some(created), Some(_)) = (&patched.metadata.creation_timestamp, &patch.marker) {
@@ -254,7 +254,7 @@ fn may_be_tested(node: &Node, patch: &restore::Patch, rules: &Rules) -> bool {
 
 /// Whether the same may happen to every further attempt, so that waiting does not help.
 fn is_lasting(error: &Error) -> bool {
-    !matches!(error.kind, Kind::Moved | Kind::Busy(_))
+    !matches!(error.kind, FailureKind::Moved | FailureKind::Busy(_))
 }
 
 /// Why pods may come to a Node that was not restored, as metrics have it.

@@ -1,7 +1,7 @@
 //! The restorer: gives a Node that returns the labels that its record has and it has not.
 //!
 //! ```text
-//!   lists, watches ─► table ─► planner: a new incarnation? ──no──► nothing, not even a call
+//!   lists, watches ─► cache ─► planner: a new incarnation? ──no──► nothing, not even a call
 //!                                          │ yes
 //!                                          ▼
 //!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
@@ -12,7 +12,7 @@
 //! - `counts`: what is counted; `taints`: for how long pods are kept away.
 
 mod apply;
-mod counts;
+mod metrics;
 mod planner;
 mod taints;
 mod task;
@@ -20,12 +20,12 @@ mod task;
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
-use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, Replica, engine};
 
 use crate::apply::Apply;
-pub use crate::counts::Counts;
+pub use crate::metrics::Counts;
 use crate::planner::RestorePlanner;
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
@@ -53,7 +53,7 @@ impl Daemon for Args {
 
     type Own = Counts;
 
-    const SIGHT: Sight = Sight::WhatIsThere;
+    const DETAIL: Detail = Detail::WhatIsThere;
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);

@@ -9,11 +9,11 @@ use label_storage::restore::{self, Reason};
 use label_storage::store::{self, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion, Rules};
-use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Decision, Done, Look, NotYet, Planner, When};
 use label_storage_runtime::record_key::RecordKey;
-use label_storage_runtime::table::{Row, Table};
+use label_storage_runtime::watch_lag::{LOOK_AGAIN, WatchLag};
+use label_storage_runtime::work_queue::Urgency;
 
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub(crate) struct RestorePlanner {
     rules: Arc<Rules>,
     /// Last labels of Nodes that were deleted, which their records did not have then.
     owed: HashMap<RecordKey, Owed>,
-    ahead: Ahead,
+    watch_lag: WatchLag,
     /// Nodes that wait to be restored, as they were seen, and when.
     views: HashMap<RecordKey, (Node, Instant)>,
     /// Nodes whose records may have changed unseen, until they have been read.
@@ -71,7 +71,7 @@ impl RestorePlanner {
             tainted: Taints::new(rules.startup_taint),
             rules,
             owed: HashMap::new(),
-            ahead: Ahead::new(PATIENCE),
+            watch_lag: WatchLag::new(PATIENCE),
             views: HashMap::new(),
             unsure: HashSet::new(),
             said: dry_run.then(HashMap::new),
@@ -80,37 +80,37 @@ impl RestorePlanner {
     }
 
     /// For how long pods may still be kept away from a Node; `None`: they are not.
-    fn taint_left(&self, row: &Row) -> Option<Duration> {
-        let node = row.node().filter(|node| node.traits.has_startup_taint)?;
-        self.tainted.left(row.node_name(), node.uid)
+    fn taint_left(&self, entry: &Entry) -> Option<Duration> {
+        let node = entry.node().filter(|node| node.traits.has_startup_taint)?;
+        self.tainted.left(entry.node_name(), node.uid)
     }
 
-    fn is_fenced(&self, row: &Row) -> bool {
-        self.fenced.get(row.key()).is_some_and(|refused| Some(*refused) == Refused::of(row))
+    fn is_fenced(&self, entry: &Entry) -> bool {
+        self.fenced.get(entry.key()).is_some_and(|refused| Some(*refused) == Refused::of(entry))
     }
 
-    fn state(&self, row: &Row, reason: Option<Reason>) -> NodeState {
+    fn state(&self, entry: &Entry, reason: Option<Reason>) -> NodeState {
         match reason.map_or(NodeState::Settled, Reason::state) {
-            NodeState::Due if self.is_fenced(row) => NodeState::Skipped(Skip::OtherMachine),
+            NodeState::Due if self.is_fenced(entry) => NodeState::Skipped(Skip::OtherMachine),
             state => state,
         }
     }
 
     /// Whether a Node that is gone was another machine than its record's: then no storer keeps what it said last.
-    fn was_fenced(&self, last: &NodeSummary, row: &Row) -> bool {
-        let refused = self.fenced.get(row.key());
-        refused.is_some_and(|it| (it.uid, it.record_version) == (last.uid, row.record_version()))
+    fn was_fenced(&self, last: &NodeSummary, entry: &Entry) -> bool {
+        let refused = self.fenced.get(entry.key());
+        refused.is_some_and(|it| (it.uid, it.record_version) == (last.uid, entry.record_version()))
     }
 
     /// Whether a Node is to be restored from more than its record has yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let name = look.row.key();
+        let name = look.entry.key();
         // What is owed shows only once the watch has told of the deletion.
         if look.is_ahead_of_the_watch() {
-            return self.ahead.must_wait(look);
+            return self.watch_lag.must_wait(look);
         }
-        self.ahead.forget(name);
-        let is_awaited = self.owed.get(name).is_some_and(|owed| owed.is_awaited(look.row.stored()));
+        self.watch_lag.forget(name);
+        let is_awaited = self.owed.get(name).is_some_and(|owed| owed.is_awaited(look.entry.stored()));
         if !is_awaited {
             self.owed.remove(name);
         }
@@ -118,27 +118,27 @@ impl RestorePlanner {
     }
 
     /// When the start-up taint of a Node with a contested key has to come off, if one has it.
-    fn decide_contested(&mut self, row: &Row) -> Decision {
-        self.views.remove(row.key());
-        for (name, uid) in row.tainted_claimants() {
+    fn decide_contested(&mut self, entry: &Entry) -> Decision {
+        self.views.remove(entry.key());
+        for (name, uid) in entry.tainted_claimants() {
             self.tainted.note(name, Some(uid));
         }
-        let left = row.tainted_claimants().filter_map(|(name, uid)| self.tainted.left(name, uid)).min();
+        let left = entry.tainted_claimants().filter_map(|(name, uid)| self.tainted.left(name, uid)).min();
         let when = left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
         Decision { when, state: NodeState::Skipped(Skip::Contested) }
     }
 
     /// Nobody can tell what to restore; but pods are not to be kept away for ever.
-    fn contested_task(&self, row: &Row) -> Option<Task> {
+    fn contested_task(&self, entry: &Entry) -> Option<Task> {
         let is_overdue =
             |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
-        let (name, uid) = row.tainted_claimants().find(is_overdue)?;
+        let (name, uid) = entry.tainted_claimants().find(is_overdue)?;
         Some(Task {
             node: name.to_string(),
             contested: Some(uid),
             is_overdue: true,
             view: None,
-            known: row.known(),
+            known: entry.known(),
             news: None,
             refused: None,
         })
@@ -151,30 +151,30 @@ impl RestorePlanner {
     }
 }
 
-fn news(row: &Row) -> Option<News> {
-    Some((row.node()?.uid, row.record_version()))
+fn news(entry: &Entry) -> Option<News> {
+    Some((entry.node()?.uid, entry.record_version()))
 }
 
 impl Planner for RestorePlanner {
     type Task = Task;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        if look.row.is_contested() {
-            return self.decide_contested(look.row);
+        if look.entry.is_contested() {
+            return self.decide_contested(look.entry);
         }
-        let name = look.row.key();
-        let reason = look.row.node().map(|node| restore::decide(&node, look.row.stored()));
+        let name = look.entry.key();
+        let reason = look.entry.node().map(|node| restore::decide(&node, look.entry.stored()));
         if let Some(reason) = reason {
             tracing::debug!(node = &**name, reason = reason.as_str(), "decided");
         }
-        let tainted = look.row.node().filter(|node| node.traits.has_startup_taint);
-        self.tainted.note(look.row.node_name(), tainted.map(|node| node.uid));
-        let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.row).as_ref());
+        let tainted = look.entry.node().filter(|node| node.traits.has_startup_taint);
+        self.tainted.note(look.entry.node_name(), tainted.map(|node| node.uid));
+        let is_said = self.said.as_ref().is_some_and(|said| said.get(name) == news(look.entry).as_ref());
         if look.is_unsure {
             self.unsure.insert(RecordKey::clone(name));
         }
-        let taint_left = self.taint_left(look.row).filter(|_| !is_said);
-        let state = self.state(look.row, reason);
+        let taint_left = self.taint_left(look.entry).filter(|_| !is_said);
+        let state = self.state(look.entry, reason);
         let when = match (reason, taint_left) {
             (None, _) => When::Never,
             _ if state == NodeState::Due && !is_said => SOON,
@@ -194,17 +194,17 @@ impl Planner for RestorePlanner {
     }
 
     /// To store it is the storer's business. Here it only tells what to wait for.
-    fn deleted(&mut self, last: Node, row: &Row, _: bool) {
-        let (name, last) = (row.key(), last.seen_through(&self.rules).summary());
+    fn deleted(&mut self, last: Node, entry: &Entry, _: bool) {
+        let (name, last) = (entry.key(), last.seen_through(&self.rules).summary());
         self.views.remove(name);
         let owed = Owed { last, since: Instant::now() };
         // One that was not restored has nothing to add but what it was given itself.
-        let is_owed = match row.stored() {
+        let is_owed = match entry.stored() {
             // What no storer will store need not be waited for.
-            stored if !store::is_worth_keeping(last, stored) || self.was_fenced(&last, row) => false,
+            stored if !store::is_worth_keeping(last, stored) || self.was_fenced(&last, entry) => false,
             Stored::Record(record) => {
                 let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
-                (is_its_word || !last.labels.is_empty()) && owed.is_awaited(row.stored())
+                (is_its_word || !last.labels.is_empty()) && owed.is_awaited(entry.stored())
             }
             // It may not have been seen yet: what is heard of first may be what an earlier replica, or earlier rules, left behind.
             Stored::Nothing => !last.labels.is_empty(),
@@ -222,9 +222,9 @@ impl Planner for RestorePlanner {
     }
 
     fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
-        let row = look.row;
-        if row.is_contested() {
-            return self.contested_task(row).ok_or_else(|| match self.decide_contested(row).when {
+        let entry = look.entry;
+        if entry.is_contested() {
+            return self.contested_task(entry).ok_or_else(|| match self.decide_contested(entry).when {
                 When::After(left, _) => NotYet::After(left.max(LOOK_AGAIN)),
                 When::Now(_) | When::Never => NotYet::UntilChanged,
             });
@@ -232,21 +232,21 @@ impl Planner for RestorePlanner {
         if self.is_too_early(&look) {
             return Err(NotYet::After(LOOK_AGAIN));
         }
-        let news = self.said.as_ref().and_then(|_| news(row));
+        let news = self.said.as_ref().and_then(|_| news(entry));
         Ok(Task {
-            node: row.node_name().to_owned(),
+            node: entry.node_name().to_owned(),
             contested: None,
-            is_overdue: self.taint_left(row).is_some_and(|left| left.is_zero()),
-            view: self.views.remove(row.key()),
-            known: row.known(),
+            is_overdue: self.taint_left(entry).is_some_and(|left| left.is_zero()),
+            view: self.views.remove(entry.key()),
+            known: entry.known(),
             news,
-            refused: Refused::of(row),
+            refused: Refused::of(entry),
         })
     }
 
     fn done(&mut self, name: &RecordKey, task: Task, done: Option<&Done>) {
         if done.is_some() {
-            self.ahead.forget(name);
+            self.watch_lag.forget(name);
             self.unsure.remove(name);
         }
         if let (Some(uid), Some(_)) = (task.contested, done) {
@@ -263,10 +263,10 @@ impl Planner for RestorePlanner {
         }
     }
 
-    fn listed(&mut self, table: &mut Table) -> bool {
-        let is_there = |name: &RecordKey| table.get(name).is_some_and(|row| row.node().is_some());
+    fn listed(&mut self, cache: &mut Cache) -> bool {
+        let is_there = |name: &RecordKey| cache.get(name).is_some_and(|entry| entry.node().is_some());
         self.unsure.retain(is_there);
-        self.ahead.retain(is_there);
+        self.watch_lag.retain(is_there);
         self.fenced.retain(|name, _| is_there(name));
         self.tainted.forget_old();
         self.owed.retain(|_, owed| owed.since.elapsed() < PATIENCE);

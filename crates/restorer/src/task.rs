@@ -2,7 +2,7 @@
 
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
-use label_storage_runtime::table::{Known, Row};
+use label_storage_runtime::cache::{Entry, Known};
 use tokio::time::Instant;
 
 /// The outcome of a dry run's attempt.
@@ -23,9 +23,9 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    pub(crate) fn of(row: &Row) -> Option<Self> {
-        let node = row.node()?;
-        Some(Self { uid: node.uid, version: node.version, record_version: row.record_version() })
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        let node = entry.node()?;
+        Some(Self { uid: node.uid, version: node.version, record_version: entry.record_version() })
     }
 }
 

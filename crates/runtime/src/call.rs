@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pace;
+use crate::backoff;
 use crate::shutdown::Shutdown;
 
 /// The server answered that it is busy, and for how long.
@@ -30,7 +30,7 @@ pub struct Error {
     /// What was tried, as in "list nodes".
     pub what: &'static str,
     /// What it means.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The HTTP status, where the server answered with one.
     pub code: Option<u16>,
     /// In the words of whoever refused it.
@@ -39,7 +39,7 @@ pub struct Error {
 
 /// What a failure means for what comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// The world is not what the call took it for: read again, decide again.
     Moved,
     /// The server asks for a pause.
@@ -52,7 +52,7 @@ pub enum Kind {
     Refused,
 }
 
-impl Kind {
+impl FailureKind {
     /// One of each.
     pub(crate) const ALL: [Self; 5] =
         [Self::Moved, Self::Busy(Duration::ZERO), Self::Unclear, Self::NotConnected, Self::Refused];
@@ -72,18 +72,18 @@ impl Kind {
 impl Error {
     /// A failure that is not the server's: what was asked for can't be.
     pub fn refused(what: &'static str, message: impl fmt::Display) -> Self {
-        Self { what, kind: Kind::Refused, code: None, message: message.to_string() }
+        Self { what, kind: FailureKind::Refused, code: None, message: message.to_string() }
     }
 
     /// The plan got too old before it could be carried out.
     pub fn expired(what: &'static str) -> Self {
         let message = "the plan is too old to be carried out".to_owned();
-        Self { what, kind: Kind::Moved, code: None, message }
+        Self { what, kind: FailureKind::Moved, code: None, message }
     }
 
     /// A call that came to nothing halfway: the connection broke, or what came over it made no sense.
     pub(crate) fn unclear(what: &'static str, message: impl fmt::Display) -> Self {
-        Self { what, kind: Kind::Unclear, code: None, message: message.to_string() }
+        Self { what, kind: FailureKind::Unclear, code: None, message: message.to_string() }
     }
 
     /// A call that the server answered with another status than success.
@@ -94,12 +94,12 @@ impl Error {
         retry_after_seconds: Option<u32>,
     ) -> Self {
         let kind = match code {
-            404 | 409 | 410 => Kind::Moved,
+            404 | 409 | 410 => FailureKind::Moved,
             // A patch with another uid than the object's: the object is another by now.
-            422 if message.contains("metadata.uid") => Kind::Moved,
-            429 | 503 => Kind::Busy(pace::retry_after(retry_after_seconds)),
-            500..=599 | 408 => Kind::Unclear,
-            _ => Kind::Refused,
+            422 if message.contains("metadata.uid") => FailureKind::Moved,
+            429 | 503 => FailureKind::Busy(backoff::retry_after(retry_after_seconds)),
+            500..=599 | 408 => FailureKind::Unclear,
+            _ => FailureKind::Refused,
         };
         let message = format!("{} ({code})", message.replace('\n', " "));
         Self { what, kind, code: Some(code), message }
@@ -112,14 +112,14 @@ impl Error {
                 return Self::answered(what, status.code, &status.message, retry_after);
             }
             kube::Error::Service(source) => match source.downcast_ref::<Throttled>() {
-                Some(throttled) => Kind::Busy(throttled.retry_after),
-                None if is_not_connected(error) => Kind::NotConnected,
-                None => Kind::Unclear,
+                Some(throttled) => FailureKind::Busy(throttled.retry_after),
+                None if is_not_connected(error) => FailureKind::NotConnected,
+                None => FailureKind::Unclear,
             },
-            kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => Kind::Unclear,
+            kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => FailureKind::Unclear,
             // A body that broke off in the middle, or that an API server does not send.
-            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Kind::Unclear,
-            _ => Kind::Refused,
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => FailureKind::Unclear,
+            _ => FailureKind::Refused,
         };
         Self { what, kind, code: None, message: in_one_line(error) }
     }
@@ -127,13 +127,13 @@ impl Error {
     /// True if the call may have had an effect, or may have one yet. A server that is shut down answers 503 to what it has done, and a
     /// connection that timed out may have been made before.
     pub fn may_have_effect(&self) -> bool {
-        matches!(self.kind, Kind::Unclear | Kind::NotConnected) || self.code == Some(503)
+        matches!(self.kind, FailureKind::Unclear | FailureKind::NotConnected) || self.code == Some(503)
     }
 
     /// For how long to wait before the server may be asked again, where it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
-            Kind::Busy(pause) => Some(pause),
+            FailureKind::Busy(pause) => Some(pause),
             _ => None,
         }
     }
@@ -226,9 +226,11 @@ pub async fn settle<T>(
         };
         tries += 1;
         let pause = match error.kind {
-            Kind::Moved if tries < ATTEMPTS => pace::jittered(Duration::from_millis(20)),
-            Kind::Unclear | Kind::NotConnected if tries < ATTEMPTS && began.elapsed() < PATIENCE => {
-                pace::exponential(Duration::from_millis(100), tries, PATIENCE)
+            FailureKind::Moved if tries < ATTEMPTS => backoff::jittered(Duration::from_millis(20)),
+            FailureKind::Unclear | FailureKind::NotConnected
+                if tries < ATTEMPTS && began.elapsed() < PATIENCE =>
+            {
+                backoff::exponential(Duration::from_millis(100), tries, PATIENCE)
             }
             _ => return Err(error),
         };
@@ -246,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn kind(code: u16, message: &str) -> Kind {
+    fn kind(code: u16, message: &str) -> FailureKind {
         let status = Status::failure(message, "").with_code(code);
         Error::new("patch node", &kube::Error::Api(status.boxed())).kind
     }
@@ -254,20 +256,20 @@ mod tests {
     #[test]
     fn a_failure_says_what_to_do_next() {
         for code in [404, 409, 410] {
-            assert_eq!(kind(code, ""), Kind::Moved, "{code}");
+            assert_eq!(kind(code, ""), FailureKind::Moved, "{code}");
         }
         for code in [500, 502, 504, 408] {
-            assert_eq!(kind(code, ""), Kind::Unclear, "{code}");
+            assert_eq!(kind(code, ""), FailureKind::Unclear, "{code}");
         }
         for code in [400, 401, 403, 413] {
-            assert_eq!(kind(code, ""), Kind::Refused, "{code}");
+            assert_eq!(kind(code, ""), FailureKind::Refused, "{code}");
         }
         assert_eq!(
             kind(422, "Node \"a\" is invalid: metadata.uid: Invalid value: field is immutable"),
-            Kind::Moved
+            FailureKind::Moved
         );
-        assert_eq!(kind(422, "metadata.labels: Invalid value"), Kind::Refused);
-        assert!(matches!(kind(429, ""), Kind::Busy(_)));
+        assert_eq!(kind(422, "metadata.labels: Invalid value"), FailureKind::Refused);
+        assert!(matches!(kind(429, ""), FailureKind::Busy(_)));
     }
 
     #[test]
@@ -277,9 +279,9 @@ mod tests {
             let error = std::io::Error::from(kind);
             Error::new("list nodes", &kube::Error::Service(Box::new(error))).kind
         };
-        assert_eq!(kind(ErrorKind::ConnectionRefused), Kind::NotConnected);
-        assert_eq!(kind(ErrorKind::TimedOut), Kind::NotConnected);
-        assert_eq!(kind(ErrorKind::ConnectionReset), Kind::Unclear);
+        assert_eq!(kind(ErrorKind::ConnectionRefused), FailureKind::NotConnected);
+        assert_eq!(kind(ErrorKind::TimedOut), FailureKind::NotConnected);
+        assert_eq!(kind(ErrorKind::ConnectionReset), FailureKind::Unclear);
     }
 
     #[test]
@@ -292,10 +294,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_may_help_is_tried_again_and_what_can_not_is_not() {
         for (kind, tries) in [
-            (Kind::Moved, ATTEMPTS),
-            (Kind::Unclear, ATTEMPTS),
-            (Kind::Busy(Duration::from_secs(3)), 1),
-            (Kind::Refused, 1),
+            (FailureKind::Moved, ATTEMPTS),
+            (FailureKind::Unclear, ATTEMPTS),
+            (FailureKind::Busy(Duration::from_secs(3)), 1),
+            (FailureKind::Refused, 1),
         ] {
             let mut made = 0;
             let attempt = async |_| {
@@ -332,6 +334,6 @@ mod tests {
             .await
             .expect_err("no answer");
         assert_eq!(error.to_string(), "can't get node: no answer within 5 s");
-        assert_eq!(error.kind, Kind::Unclear);
+        assert_eq!(error.kind, FailureKind::Unclear);
     }
 }

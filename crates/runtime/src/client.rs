@@ -15,9 +15,9 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::{MapResponseLayer, MapResultLayer};
 
+use crate::backoff;
 use crate::call::{Throttled, in_one_line};
 use crate::metrics::Metrics;
-use crate::pace;
 use crate::requests::CountLayer;
 use crate::server_clock::ServerClock;
 
@@ -90,7 +90,7 @@ fn notice_throttling<B>(answer: Result<Response<B>, BoxError>) -> Result<Respons
     let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     match header {
         Some(seconds) if matches!(status, 429 | 503) => {
-            let retry_after = pace::retry_after(seconds.trim().parse().ok());
+            let retry_after = backoff::retry_after(seconds.trim().parse().ok());
             Err(Throttled { status, retry_after }.into())
         }
         _ => Ok(response),

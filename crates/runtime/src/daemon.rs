@@ -11,12 +11,12 @@ use label_storage::Rules;
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
 use crate::client;
-use crate::eyes::Sight;
 use crate::health::Health;
 use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::ownership::House;
 use crate::preflight::{self, Right};
+use crate::projection::Detail;
 use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::rules_file;
@@ -39,7 +39,7 @@ pub trait Daemon: Parser {
     type Own: Own;
 
     /// Which of a Node it has to know.
-    const SIGHT: Sight;
+    const DETAIL: Detail;
 
     /// Works on one shard until the shutdown.
     async fn run(&self, replica: Replica, own: Arc<Self::Own>);
@@ -167,7 +167,7 @@ async fn prepare_and_run<D: Daemon>(
         let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
         let events = events.clone();
         let replica = Replica::new(common, share, client, &namespace, shutdown);
-        Replica { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::SIGHT)
+        Replica { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::DETAIL)
     };
     let work = async |replica: Replica| daemon.run(replica, Arc::clone(&own)).await;
     if daemon.common().dry_run {

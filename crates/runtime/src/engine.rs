@@ -1,18 +1,18 @@
-//! The loop that both daemons are: what lists and watches tell goes into a table; what a daemon makes of a row goes into
+//! The loop that both daemons are: what lists and watches tell goes into a cache; what a daemon makes of a entry goes into
 //! a queue; what is due is worked on, as much at a time as the server takes.
 //!
 //! ```text
 //!   lists ──┐                        ┌──────── verdict ────────┐
-//!           ├─► table (newest wins) ─┤                         ├─► queue ─► attempt (reads again, decides, writes)
-//!   watches ┘         ▲              └─ of every row that moved ┘                │
+//!           ├─► cache (newest wins) ─┤                         ├─► queue ─► attempt (reads again, decides, writes)
+//!   watches ┘         ▲              └─ of every entry that moved ┘                │
 //!                     └────────────── what it read or wrote ─────────────────────┘
 //! ```
 //!
-//! The table only tells where to look. What an attempt writes follows from what it has just read itself.
+//! The cache only tells where to look. What an attempt writes follows from what it has just read itself.
 
-mod identity;
-mod standing;
-mod tally;
+mod contests;
+mod node_states;
+mod progress_log;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::{Node, Position, ResourceVersion};
 use tokio::sync::mpsc;
 
-use self::identity::Contests;
-use self::standing::Standings;
-use self::tally::Tally;
+use self::contests::Contests;
+use self::node_states::NodeStates;
+use self::progress_log::ProgressLog;
+use crate::api_source::Resource;
+use crate::backoff;
+use crate::cache::{Cache, Entry};
 use crate::call::{self, Error};
 use crate::health::HEARTBEAT;
+use crate::informer::Informers;
 use crate::limiter::Limiter;
+use crate::list_watch::{Item, Observed, SeenRecord};
 use crate::metrics::Metrics;
-use crate::observer::{Item, Observed, SeenRecord};
-use crate::pace;
 use crate::position::Published;
-use crate::queue::{Queue, Urgency};
 use crate::reconciler::{Done, Look, NotYet, Planner, Reading, When, Worker};
 use crate::record_key::RecordKey;
 use crate::recorder::EventRecorder;
 use crate::replica::Replica;
-use crate::source::Kind;
-use crate::sweep::Sweeps;
-use crate::table::{Row, Table};
+use crate::work_queue::{Urgency, WorkQueue};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
 pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
-    let sweeps = Sweeps::new(replica, audience);
-    let mut engine = Engine::new(replica, planner, sweeps);
+    let informers = Informers::new(replica, audience);
+    let mut engine = Engine::new(replica, planner, informers);
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
     let mut drained = std::pin::pin!(shutdown.drained());
@@ -65,10 +65,10 @@ pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker
         }
         let now = Instant::now();
         if !is_ending {
-            engine.sweeps.begin_if_due(&mut engine.table);
+            engine.informers.begin_if_due(&mut engine.cache);
         }
-        engine.tally.tell_if_due(&engine.queue, now);
-        engine.standings.tell_if_due(&engine.table, &engine.queue, &engine.sweeps, now);
+        engine.progress.tell_if_due(&engine.queue, now);
+        engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
         while tenure.holds()
             && let Some(ticket) = engine.next(least, now)
@@ -120,12 +120,12 @@ struct Ticket<T> {
 
 struct Engine<'a, P: Planner> {
     planner: P,
-    table: Table,
-    queue: Queue,
+    cache: Cache,
+    queue: WorkQueue,
     limiter: Limiter,
-    sweeps: Sweeps<'a>,
-    tally: Tally,
-    standings: Standings,
+    informers: Informers<'a>,
+    progress: ProgressLog,
+    states: NodeStates,
     metrics: Arc<Metrics>,
     /// Whether lists lack what no watch has told the end of, or may do so: another list is to tell.
     is_surprised: bool,
@@ -152,18 +152,18 @@ struct Engine<'a, P: Planner> {
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl<'a, P: Planner> Engine<'a, P> {
-    fn new(replica: &Replica, planner: P, sweeps: Sweeps<'a>) -> Self {
+    fn new(replica: &Replica, planner: P, informers: Informers<'a>) -> Self {
         let limiter = Limiter::new(replica.args.concurrency.get());
-        let files_by_name = replica.node_source.eyes().files_by_name();
-        let table = if files_by_name { Table::default() } else { Table::by_identity() };
+        let files_by_name = replica.node_source.projection().files_by_name();
+        let cache = if files_by_name { Cache::default() } else { Cache::by_identity() };
         Self {
             planner,
-            table,
-            queue: Queue::default(),
+            cache,
+            queue: WorkQueue::default(),
             limiter,
-            sweeps,
-            tally: Tally::new(),
-            standings: Standings::new(replica.metrics.census.seat()),
+            informers,
+            progress: ProgressLog::new(),
+            states: NodeStates::new(replica.metrics.node_gauges.seat()),
             metrics: Arc::clone(&replica.metrics),
             is_surprised: false,
             heard: replica.resume.first().map_or(ResourceVersion(0), Position::resume_from),
@@ -183,16 +183,16 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let node = self.queue.pop(least, now)?;
-            let Some(row) = self.table.get(&node) else {
+            let Some(entry) = self.cache.get(&node) else {
                 self.queue.done(&node);
                 continue;
             };
-            let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
+            let look = Look { entry, view: None, is_event: false, is_unsure: false, heard };
             match self.planner.task(look) {
                 Ok(task) => {
-                    let (versions, earlier_tries) = (row.versions(), self.queue.failures(&node));
-                    let due_since = self.standings.due_since(&node);
-                    let asked_for = row.asked_for().cloned();
+                    let (versions, earlier_tries) = (entry.versions(), self.queue.failures(&node));
+                    let due_since = self.states.due_since(&node);
+                    let asked_for = entry.asked_for().cloned();
                     return Some(Ticket { node, asked_for, task, earlier_tries, versions, due_since });
                 }
                 Err(NotYet::After(pause)) => self.queue.put_back(&node, Some(now + pause)),
@@ -207,8 +207,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         // What was due by now has been begun, or waits for room: then the end of another makes it.
         let queue = self.queue.next_due().filter(|due| *due > now);
         let pause = self.limiter.paused_until().filter(|until| *until > now);
-        let telling = [self.tally.due(), self.standings.due()];
-        let latest = self.sweeps.due().min(now + HEARTBEAT);
+        let telling = [self.progress.due(), self.states.due()];
+        let latest = self.informers.due().min(now + HEARTBEAT);
         [queue, pause].into_iter().chain(telling).flatten().fold(latest, Instant::min)
     }
 
@@ -216,52 +216,52 @@ impl<'a, P: Planner> Engine<'a, P> {
         match observed {
             Observed::Listed { list, items } => items.into_iter().for_each(|item| self.list(list, item)),
             Observed::ListEnded { kind, list, outcome, took } => {
-                let outcome = self.sweeps.require_newer(kind, outcome);
-                if self.sweeps.is_another_cluster() {
+                let outcome = self.informers.require_newer(kind, outcome);
+                if self.informers.is_another_cluster() {
                     tracing::warn!("the history of the cluster goes back: starting over");
-                    self.table = self.table.emptied();
+                    self.cache = self.cache.emptied();
                     self.contests.start_over();
                     self.planner.start_over();
                     (self.resumed, self.has_watched, self.heard) = (None, false, ResourceVersion(0));
-                    // Without a row their turn would never come.
+                    // Without a entry their turn would never come.
                     for (key, _) in self.planner.pending_deletions() {
-                        self.table.miss_record(&key);
+                        self.cache.miss_record(&key);
                     }
-                    return self.sweeps.start_over();
+                    return self.informers.start_over();
                 }
                 let mut is_settled = true;
                 match (kind, &outcome) {
                     (_, Err(_)) => (),
-                    (Kind::Records, Ok(listed)) => {
-                        let lacked = self.table.end_list_of_records(list, listed.version);
+                    (Resource::Records, Ok(listed)) => {
+                        let lacked = self.cache.end_list_of_records(list, listed.version);
                         // What a first list lacks shows in the next one alone: that is not to come minutes later.
-                        let is_first = !self.sweeps.has_listed_records();
-                        self.is_surprised = is_first || lacked && self.sweeps.is_watching(kind);
+                        let is_first = !self.informers.has_listed_records();
+                        self.is_surprised = is_first || lacked && self.informers.is_watching(kind);
                     }
-                    (Kind::Nodes, Ok(listed)) => {
+                    (Resource::Nodes, Ok(listed)) => {
                         self.check_position(listed.version);
                         // Where nobody has watched, the watch begins here.
-                        if !self.sweeps.is_following(Kind::Nodes) {
+                        if !self.informers.is_following(Resource::Nodes) {
                             self.heard = listed.version;
                         }
-                        let lacked = self.table.end_list_of_nodes(list, listed.version);
+                        let lacked = self.cache.end_list_of_nodes(list, listed.version);
                         // What is watched does not just disappear.
-                        self.is_surprised |= lacked && self.sweeps.is_watching(kind);
-                        let is_used = self.planner.listed(&mut self.table);
+                        self.is_surprised |= lacked && self.informers.is_watching(kind);
+                        let is_used = self.planner.listed(&mut self.cache);
                         is_settled = is_used && !std::mem::take(&mut self.is_surprised);
                     }
                 }
-                let is_list_of_nodes = kind == Kind::Nodes && outcome.is_ok();
-                self.sweeps.ended(kind, outcome, took, is_settled, &self.table);
+                let is_list_of_nodes = kind == Resource::Nodes && outcome.is_ok();
+                self.informers.ended(kind, outcome, took, is_settled, &self.cache);
                 if is_list_of_nodes {
                     self.review();
                 }
             }
             Observed::Changed(Item::Node(node)) => {
-                self.heard(Kind::Nodes, node.version);
+                self.heard(Resource::Nodes, node.version);
                 let (summary, is_new) = self.summary(&node);
-                if self.table.see_node(&node, summary) {
-                    let is_unsure = is_new && !self.sweeps.is_watching(Kind::Records);
+                if self.cache.see_node(&node, summary) {
+                    let is_unsure = is_new && !self.informers.is_watching(Resource::Records);
                     self.consider(node.filed_under(), Some(&node), true, is_unsure);
                 }
                 self.consider_left();
@@ -270,40 +270,40 @@ impl<'a, P: Planner> Engine<'a, P> {
                 self.elsewhere(node.as_elsewhere());
             }
             Observed::Changed(Item::Record(record)) => {
-                if self.table.see_record(record.filed(), record.version, record.stored) {
+                if self.cache.see_record(record.filed(), record.version, record.stored) {
                     self.complain(&record);
                     self.consider(&record.filed_under, None, true, false);
                 }
             }
             Observed::Deleted(Item::Node(last)) => self.deleted(last),
             Observed::Deleted(Item::Record(record)) => {
-                if self.table.lose_record(&record.filed_under, record.version) {
+                if self.cache.lose_record(&record.filed_under, record.version) {
                     self.consider(&record.filed_under, None, true, false);
                 }
             }
             Observed::Watching(kind, at) => {
-                self.sweeps.watching(kind);
-                self.standings.changed();
-                self.has_watched |= kind == Kind::Nodes;
+                self.informers.watching(kind);
+                self.states.changed();
+                self.has_watched |= kind == Resource::Nodes;
                 self.heard(kind, at);
             }
             Observed::At(kind, at) => self.heard(kind, at),
             Observed::NotWatching(kind, error) => {
-                self.sweeps.not_watching(kind, &error);
-                self.standings.changed();
+                self.informers.not_watching(kind, &error);
+                self.states.changed();
             }
-            Observed::Skipped(kind) => self.sweeps.skipped(kind),
-            Observed::Expired(Kind::Nodes) if self.gives_up_pending() => (),
-            Observed::Expired(kind) => self.sweeps.expired(kind),
+            Observed::Skipped(kind) => self.informers.skipped(kind),
+            Observed::Expired(Resource::Nodes) if self.gives_up_pending() => (),
+            Observed::Expired(kind) => self.informers.expired(kind),
         }
     }
 
     /// Takes note of how far the watch of Nodes has come, for whoever goes on from here.
-    fn heard(&mut self, kind: Kind, at: ResourceVersion) {
-        if kind == Kind::Nodes {
+    fn heard(&mut self, kind: Resource, at: ResourceVersion) {
+        if kind == Resource::Nodes {
             self.heard = at;
             // All later events are new. The place where the watch began counts only after a list has confirmed it.
-            let is_checked = self.sweeps.has_listed_nodes();
+            let is_checked = self.informers.has_listed_nodes();
             self.resumed.take_if(|resumed| is_checked && resumed.version <= at);
             self.publish_position();
         }
@@ -323,7 +323,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             from = self.heard.0,
             "the position in the lease is ahead of the cluster, and is dropped"
         );
-        self.sweeps.watch_instead(Kind::Nodes, self.heard);
+        self.informers.watch_instead(Resource::Nodes, self.heard);
     }
 
     /// Gives up pending deletions whose history the API server no longer has, and resumes after them. Returns false if there are none.
@@ -333,12 +333,12 @@ impl<'a, P: Planner> Engine<'a, P> {
         };
         tracing::warn!(pending = ?resumed.pending, "the API server has forgotten deletions that were not stored");
         (resumed.pending, self.heard) = (Default::default(), resumed.version);
-        self.sweeps.watch_instead(Kind::Nodes, self.heard);
+        self.informers.watch_instead(Resource::Nodes, self.heard);
         true
     }
 
     fn heard_so_far(&self) -> Option<ResourceVersion> {
-        self.sweeps.is_following(Kind::Nodes).then_some(self.heard)
+        self.informers.is_following(Resource::Nodes).then_some(self.heard)
     }
 
     /// Publishes how far the deletions of Nodes have been dealt with. Not each time while many are pending.
@@ -366,18 +366,18 @@ impl<'a, P: Planner> Engine<'a, P> {
         match item {
             Item::Node(node) => {
                 let (summary, is_new) = self.summary(&node);
-                if self.table.list_node(list, &node, summary) {
-                    let is_unsure = is_new && !self.sweeps.knows_records();
+                if self.cache.list_node(list, &node, summary) {
+                    let is_unsure = is_new && !self.informers.knows_records();
                     self.consider(node.filed_under(), Some(&node), false, is_unsure);
                 }
                 self.consider_left();
             }
             Item::Other(node) => {
-                self.table.list_elsewhere(list, node.as_elsewhere());
+                self.cache.list_elsewhere(list, node.as_elsewhere());
                 self.consider_left();
             }
             Item::Record(record) => {
-                if self.table.list_record(list, record.filed(), record.version, record.stored) {
+                if self.cache.list_record(list, record.filed(), record.version, record.stored) {
                     self.complain(&record);
                 }
             }
@@ -387,58 +387,58 @@ impl<'a, P: Planner> Engine<'a, P> {
     /// What a decision needs to know of a Node, and whether it is another than was known.
     fn summary(&self, node: &Node) -> (NodeSummary, bool) {
         let summary = node.summary();
-        let known = self.table.get(node.filed_under()).and_then(Row::node);
+        let known = self.cache.get(node.filed_under()).and_then(Entry::node);
         (summary, known.is_none_or(|known| known.uid != summary.uid))
     }
 
     /// Decides about everything: some things come with time alone.
     fn review(&mut self) {
-        let names: Vec<RecordKey> = self.table.iter().map(|row| RecordKey::clone(row.key())).collect();
+        let names: Vec<RecordKey> = self.cache.iter().map(|entry| RecordKey::clone(entry.key())).collect();
         for name in &names {
             self.consider(name, None, false, false);
         }
-        self.contests.listed(&self.table, &self.events);
-        self.table.forget_gone(|name| self.queue.contains(name));
+        self.contests.listed(&self.cache, &self.events);
+        self.cache.forget_gone(|name| self.queue.contains(name));
         self.unreadable
-            .retain(|name, _| self.table.get(name).is_some_and(|row| row.stored() == Stored::Unreadable));
-        let table = &self.table;
-        self.queue.retain(|node| table.get(node).is_some());
-        self.standings.retain(|node| table.get(node).is_some());
-        self.standings.changed();
+            .retain(|name, _| self.cache.get(name).is_some_and(|entry| entry.stored() == Stored::Unreadable));
+        let cache = &self.cache;
+        self.queue.retain(|node| cache.get(node).is_some());
+        self.states.retain(|node| cache.get(node).is_some());
+        self.states.changed();
     }
 
     /// Decides about a Node. Not before all records are known: each Node would seem to have none. Nor before all
     /// Nodes are known that may claim the same identity: a watch that was resumed tells of them one after the other.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
-        if self.table.is_by_identity() && !self.sweeps.has_listed_nodes() {
+        if self.cache.is_by_identity() && !self.informers.has_listed_nodes() {
             return;
         }
-        if !self.sweeps.has_listed_records() {
+        if !self.informers.has_listed_records() {
             return;
         }
-        let Some(row) = self.table.get(name) else { return };
-        let is_contested = row.is_contested();
+        let Some(entry) = self.cache.get(name) else { return };
+        let is_contested = entry.is_contested();
         if is_contested {
-            self.contests.note(row, heard, &self.events);
+            self.contests.note(entry, heard, &self.events);
         }
         let was_contested = !is_contested && self.contests.settle(name);
         // Then nobody has looked at its record meanwhile.
-        let is_unsure = is_unsure || was_contested && !self.sweeps.is_watching(Kind::Records);
+        let is_unsure = is_unsure || was_contested && !self.informers.is_watching(Resource::Records);
         if let (false, Some(node), Some((what, told))) =
-            (is_contested, row.node(), self.unreadable.get_mut(name))
+            (is_contested, entry.node(), self.unreadable.get_mut(name))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);
-            self.events.unreadable(row.node_name(), node.uid, what);
+            self.events.unreadable(entry.node_name(), node.uid, what);
         }
-        let decision = self.planner.decide(Look { row, view, is_event, is_unsure, heard });
-        self.standings.note(row, decision.state);
+        let decision = self.planner.decide(Look { entry, view, is_event, is_unsure, heard });
+        self.states.note(entry, decision.state);
         match decision.when {
             When::Never => self.queue.remove(name),
-            When::Now(urgency) => self.queue.push(row.key(), urgency, None),
+            When::Now(urgency) => self.queue.push(entry.key(), urgency, None),
             When::After(pause, urgency) => {
-                self.queue.push(row.key(), urgency, Some(Instant::now() + pause));
+                self.queue.push(entry.key(), urgency, Some(Instant::now() + pause));
             }
         }
     }
@@ -458,9 +458,9 @@ impl<'a, P: Planner> Engine<'a, P> {
     fn finish(&mut self, ticket: Ticket<P::Task>, began: Instant, outcome: Result<Done, Error>) {
         let (now, name) = (Instant::now(), &ticket.node);
         self.limiter.note(began, outcome.as_ref().err(), now);
-        self.tally.count(&outcome);
+        self.progress.count(&outcome);
         self.metrics.reconciled(outcome.as_ref().map(|done| done.outcome), now.duration_since(began));
-        self.standings.changed();
+        self.states.changed();
         let done = match outcome {
             Ok(done) => done,
             Err(error) => {
@@ -472,18 +472,18 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
         };
         // What was absent when it was asked for may have been created and seen since.
-        let versions = self.table.get(name).map(Row::versions).unwrap_or(ticket.versions);
+        let versions = self.cache.get(name).map(Entry::versions).unwrap_or(ticket.versions);
         match done.node {
-            Reading::Absent if versions.0 == ticket.versions.0 => self.table.miss_node(name),
+            Reading::Absent if versions.0 == ticket.versions.0 => self.cache.miss_node(name),
             Reading::Present(node) => {
-                let filed = self.table.answered(name, ticket.asked_for.as_ref());
-                filed.into_iter().for_each(|filed| _ = self.table.see_node(filed, node));
+                let filed = self.cache.answered(name, ticket.asked_for.as_ref());
+                filed.into_iter().for_each(|filed| _ = self.cache.see_node(filed, node));
             }
             Reading::Absent | Reading::None => (),
         }
         match done.record {
-            Reading::Absent if versions.1 == ticket.versions.1 => self.table.miss_record(name),
-            Reading::Present((version, stored)) => _ = self.table.see_record(name, version, stored),
+            Reading::Absent if versions.1 == ticket.versions.1 => self.cache.miss_record(name),
+            Reading::Present((version, stored)) => _ = self.cache.see_record(name, version, stored),
             Reading::Absent | Reading::None => (),
         }
         self.planner.done(name, ticket.task, Some(&done));
@@ -491,21 +491,21 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.publish_position();
         self.consider_left();
         let heard = self.heard_so_far();
-        let Some(row) = self.table.get(name) else { return };
+        let Some(entry) = self.cache.get(name) else { return };
         if let Some(since) = ticket.due_since.filter(|_| done.outcome.is_some()) {
             self.metrics.latency.0.observe(since.elapsed().as_secs_f64());
         }
-        if row.is_contested() {
+        if entry.is_contested() {
             return self.consider(name, None, true, false);
         }
-        let look = Look { row, view: None, is_event: true, is_unsure: false, heard };
+        let look = Look { entry, view: None, is_event: true, is_unsure: false, heard };
         let decision = self.planner.decide(look);
-        self.standings.note(row, decision.state);
+        self.states.note(entry, decision.state);
         match decision.when {
             When::Never => (),
             When::Now(Urgency::Urgent) => self.queue.push(name, Urgency::Urgent, None),
             When::Now(urgency) => {
-                self.queue.push(name, urgency, Some(now + pace::a_little_more(AGAIN)));
+                self.queue.push(name, urgency, Some(now + backoff::a_little_more(AGAIN)));
             }
             When::After(pause, urgency) => self.queue.push(name, urgency, Some(now + pause)),
         }

@@ -25,26 +25,27 @@
 //! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
 
 mod admin;
-pub mod ahead;
+pub mod api_source;
 pub mod args;
+pub mod backoff;
+pub mod cache;
 pub mod call;
 pub mod client;
 mod daemon;
 pub mod engine;
-pub mod eyes;
 mod health;
+mod informer;
 pub mod lease;
 pub mod limiter;
+mod list_watch;
 pub mod logging;
 pub mod metrics;
 pub mod nodes;
-mod observer;
 mod ownership;
-pub mod pace;
 pub mod patch;
 mod position;
 pub mod preflight;
-pub mod queue;
+pub mod projection;
 pub mod reconciler;
 pub mod record_key;
 pub mod recorder;
@@ -54,12 +55,11 @@ mod requests;
 pub mod rules_file;
 pub mod server_clock;
 pub mod shutdown;
-pub mod source;
-mod sweep;
-pub mod table;
 mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod watch_lag;
+pub mod work_queue;
 
 pub use daemon::{Daemon, main};
 pub use replica::Replica;

@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::call::{Error, Kind};
-use crate::pace;
+use crate::backoff;
+use crate::call::{Error, FailureKind};
 
 /// So many at first, and so many at least: a call that is never answered must not hold up all the others.
 const FIRST: f64 = 4.0;
@@ -48,11 +48,11 @@ impl Limiter {
     pub fn note(&mut self, began: Instant, error: Option<&Error>, now: Instant) {
         let pause = error.and_then(Error::retry_after);
         let has_trouble = match error.map(|error| error.kind) {
-            Some(Kind::Busy(_) | Kind::Unclear | Kind::NotConnected) => true,
-            Some(Kind::Moved | Kind::Refused) | None => now.duration_since(began) > SLOW,
+            Some(FailureKind::Busy(_) | FailureKind::Unclear | FailureKind::NotConnected) => true,
+            Some(FailureKind::Moved | FailureKind::Refused) | None => now.duration_since(began) > SLOW,
         };
         // What is refused costs the server next to nothing, and brings nobody any further.
-        let is_progress = error.is_none_or(|error| error.kind != Kind::Refused);
+        let is_progress = error.is_none_or(|error| error.kind != FailureKind::Refused);
         if has_trouble && self.cut_at.is_none_or(|cut_at| began >= cut_at) {
             self.limit = (self.limit / 2.0).max(FIRST.min(self.most));
             (self.is_ramping_up, self.cut_at) = (false, Some(now));
@@ -63,7 +63,7 @@ impl Limiter {
         }
         if let Some(pause) = pause {
             // Not all at the same time when it is over.
-            let until = now + pace::a_little_more(pause);
+            let until = now + backoff::a_little_more(pause);
             self.paused_until = Some(self.paused_until.map_or(until, |present| present.max(until)));
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn busy(seconds: u64) -> Error {
-        Error { kind: Kind::Busy(SECOND * seconds as u32), ..Error::unclear("try", "busy") }
+        Error { kind: FailureKind::Busy(SECOND * seconds as u32), ..Error::unclear("try", "busy") }
     }
 
     #[test]

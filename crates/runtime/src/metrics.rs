@@ -2,7 +2,7 @@
 //!
 //! Nothing here has a Node's name in it: a hundred thousand of them would be as many series. Which Node it is, the log says.
 
-pub mod census;
+pub mod node_gauges;
 
 use std::fmt;
 use std::hash::Hash;
@@ -17,9 +17,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use self::census::{Census, Gauges};
-use crate::call::{self, Error};
-use crate::source::{self, Listed};
+use self::node_gauges::{Gauges, NodeGauges};
+use crate::api_source::{Listed, Resource};
+use crate::call::{Error, FailureKind};
 
 /// Something that only grows.
 pub type Counter = AnyCounter<u64, AtomicU64>;
@@ -102,7 +102,7 @@ pub struct Metrics {
     /// Kubernetes Events, by reason and by what became of them.
     pub(crate) events: Family<[(&'static str, &'static str); 2], Counter>,
     /// How the Nodes stand.
-    pub census: Arc<Census>,
+    pub node_gauges: Arc<NodeGauges>,
 }
 
 impl Metrics {
@@ -143,7 +143,7 @@ impl Metrics {
     }
 
     /// A list has ended.
-    pub(crate) fn listed(&self, kind: source::Kind, outcome: Result<&Listed, &Error>, took: Duration) {
+    pub(crate) fn listed(&self, kind: Resource, outcome: Result<&Listed, &Error>, took: Duration) {
         let resource = ("resource", kind.resource());
         let word = if outcome.is_ok() { "ok" } else { "failed" };
         self.lists.get_or_create(&[resource, ("outcome", word)]).inc();
@@ -159,7 +159,7 @@ impl Metrics {
     }
 
     /// A watch has to be opened again, other than because its time was up.
-    pub(crate) fn watch_broke(&self, kind: source::Kind) {
+    pub(crate) fn watch_broke(&self, kind: Resource) {
         self.watch_restarts.get_or_create(&[("resource", kind.resource())]).inc();
     }
 
@@ -167,10 +167,10 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry, index: u32, replicas: u32) {
         // So that they are there, at 0, before the first one: a family without any is not told of at all, and what begins with 1
         // does not count as an increase.
-        for kind in [source::Kind::Nodes, source::Kind::Records] {
+        for kind in [Resource::Nodes, Resource::Records] {
             let _ = self.watch_restarts.get_or_create(&[("resource", kind.resource())]);
         }
-        for kind in call::Kind::ALL {
+        for kind in FailureKind::ALL {
             let _ = self.errors.get_or_create(&[("kind", kind.as_str())]);
         }
         for outcome in ["nothing", "failed"] {
@@ -209,8 +209,8 @@ impl Metrics {
         );
         self.register_work(registry);
         self.register_reading(registry);
-        registry.register_collector(Box::new(Gauges::new(&self.census, census::COMMON)));
-        registry.register_collector(Box::new(census::Families(Arc::clone(&self.census))));
+        registry.register_collector(Box::new(Gauges::new(&self.node_gauges, node_gauges::COMMON)));
+        registry.register_collector(Box::new(node_gauges::Families(Arc::clone(&self.node_gauges))));
     }
 
     fn register_work(&self, registry: &mut Registry) {

@@ -6,18 +6,18 @@ use k8s_openapi::api::core::v1 as core;
 use kube::{Api, Client};
 use label_storage::Node;
 
+use crate::api_source::ApiSource;
 use crate::call::Error;
-use crate::source::Source;
 
 /// All Nodes of the cluster.
 pub struct Nodes {
     api: Api<core::Node>,
-    source: Arc<Source>,
+    source: Arc<ApiSource>,
 }
 
 impl Nodes {
     /// Reads from this source.
-    pub fn new(client: Client, source: Arc<Source>) -> Self {
+    pub fn new(client: Client, source: Arc<ApiSource>) -> Self {
         Self { api: Api::all(client), source }
     }
 
@@ -34,7 +34,7 @@ impl Nodes {
 
     /// Reads one Node, as it is now.
     pub async fn get(&self, name: &str) -> Result<Option<Node>, Error> {
-        let found = self.source.get(name).await?.map(|object| self.source.eyes().node(object));
+        let found = self.source.get(name).await?.map(|object| self.source.projection().node(object));
         let found = found.transpose();
         found.map_err(|error| Error::refused("get node", error))
     }

@@ -24,12 +24,12 @@ use label_storage::Position;
 use tokio::sync::mpsc;
 
 use crate::args::Share;
-use crate::call::{Error, Kind};
+use crate::backoff;
+use crate::call::{Error, FailureKind};
 use crate::health::{HEARTBEAT, Health};
 use crate::lease::vigil::{Me, Step, Vigil, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
-use crate::pace;
 use crate::position::Published;
 use crate::replica::Replica;
 use crate::server_clock::ServerClock;
@@ -113,7 +113,7 @@ struct Keeper<'a> {
     look_at: Instant,
     held: BTreeMap<Shard, Held>,
     engines: mpsc::UnboundedSender<Replica>,
-    /// So many looks or renewals in a row have failed.
+    /// So many looks or renewals in a entry have failed.
     failures: u32,
     /// Somebody else holds the lease of this process's own shard, and was started for it too.
     is_doubled: bool,
@@ -159,7 +159,7 @@ impl<'a> Keeper<'a> {
     async fn tick(&mut self) {
         let now = Instant::now();
         if now >= self.look_at {
-            self.look_at = now + pace::around(look_every(&self.house.share));
+            self.look_at = now + backoff::around(look_every(&self.house.share));
             match self.leases.list().await {
                 Ok(all) => {
                     self.see(all).await;
@@ -170,7 +170,7 @@ impl<'a> Keeper<'a> {
                 }
                 Err(error) => {
                     self.failed(&error);
-                    self.look_at = Instant::now() + pace::jittered(LOOK);
+                    self.look_at = Instant::now() + backoff::jittered(LOOK);
                 }
             }
         }
@@ -297,10 +297,10 @@ impl<'a> Keeper<'a> {
             Err(error) => {
                 // Somebody was quicker, or nobody knows: then the next look tells. Not at once: what it tells may be as wrong
                 // as what was just refused, and all replicas would go round and round.
-                self.look_at = Instant::now() + pace::jittered(LOOK);
+                self.look_at = Instant::now() + backoff::jittered(LOOK);
                 self.doubted.insert(shard.clone());
                 match error.kind {
-                    Kind::Moved => {
+                    FailureKind::Moved => {
                         tracing::debug!(%error, shard = shard.index, "a lease was written by somebody else");
                     }
                     _ => self.failed(&error),
@@ -313,7 +313,7 @@ impl<'a> Keeper<'a> {
             }
         };
         self.recovered();
-        let renew_at = began + pace::around(RENEWAL);
+        let renew_at = began + backoff::around(RENEWAL);
         match self.held.get_mut(&shard) {
             Some(held) => {
                 held.landlord.renewed(began);

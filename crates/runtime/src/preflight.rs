@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::PostParams;
 use tokio::time::Instant;
 
-use crate::call::{self, Kind};
+use crate::call::{self, FailureKind};
 use crate::client::Cluster;
 
 /// A right that a daemon can't do without.
@@ -123,9 +123,11 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
     let failed = |error: call::Error| {
         let (url, message) = (cluster.url.clone(), error.message);
         match error.kind {
-            Kind::Refused => Error::Refused { url, message },
-            Kind::Busy(_) => Error::Busy { url, message },
-            Kind::Moved | Kind::Unclear | Kind::NotConnected => Error::Unreachable { url, message },
+            FailureKind::Refused => Error::Refused { url, message },
+            FailureKind::Busy(_) => Error::Busy { url, message },
+            FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => {
+                Error::Unreachable { url, message }
+            }
         }
     };
     let mut missing = Vec::new();
@@ -144,7 +146,7 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Error::NoNamespace(namespace.to_owned())),
         // Not every account may look. Then a missing namespace shows in the first write.
-        Err(error) if error.kind == Kind::Refused => Ok(()),
+        Err(error) if error.kind == FailureKind::Refused => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }
@@ -157,8 +159,8 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, call::Error>) -> R
     loop {
         let pause = match ask().await {
             Err(error) if began.elapsed() > PATIENCE => return Err(error),
-            Err(call::Error { kind: Kind::Busy(pause), .. }) => pause,
-            Err(call::Error { kind: Kind::Unclear, .. }) => Duration::from_secs(1),
+            Err(call::Error { kind: FailureKind::Busy(pause), .. }) => pause,
+            Err(call::Error { kind: FailureKind::Unclear, .. }) => Duration::from_secs(1),
             answer => return answer,
         };
         tokio::time::sleep(pause).await;
@@ -181,17 +183,17 @@ async fn is_allowed(cluster: &Cluster, namespace: &str, right: Right) -> Result<
 mod tests {
     use super::*;
 
-    fn failing(kind: Kind) -> call::Error {
+    fn failing(kind: FailureKind) -> call::Error {
         call::Error { what: "ask", kind, code: None, message: String::new() }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_struggling_server_is_asked_again_and_one_that_is_not_there_is_not() {
         for (kind, again) in [
-            (Kind::Busy(Duration::from_secs(1)), true),
-            (Kind::Unclear, true),
-            (Kind::NotConnected, false),
-            (Kind::Refused, false),
+            (FailureKind::Busy(Duration::from_secs(1)), true),
+            (FailureKind::Unclear, true),
+            (FailureKind::NotConnected, false),
+            (FailureKind::Refused, false),
         ] {
             let mut asked = 0;
             let answer = patiently(async || {

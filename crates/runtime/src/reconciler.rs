@@ -7,10 +7,10 @@ use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage::{Node, ResourceVersion};
 
+use crate::cache::{Cache, Entry};
 use crate::call::Error;
-use crate::queue::Urgency;
 use crate::record_key::RecordKey;
-use crate::table::{Row, Table};
+use crate::work_queue::Urgency;
 
 /// What a daemon makes of what is seen.
 pub trait Planner {
@@ -23,7 +23,7 @@ pub trait Planner {
 
     /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
     /// be under way.
-    fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool);
+    fn deleted(&mut self, last: Node, entry: &Entry, is_unsettled: bool);
 
     /// Makes the task of a Node whose turn has come.
     fn task(&mut self, look: Look<'_>) -> Result<Self::Task, NotYet>;
@@ -37,7 +37,7 @@ pub trait Planner {
     }
 
     /// A list of all Nodes is complete. Returns false if it is not to be used, and another one is needed soon.
-    fn listed(&mut self, table: &mut Table) -> bool;
+    fn listed(&mut self, cache: &mut Cache) -> bool;
 
     /// The cluster's history is another than it was: forgets what was concluded from it.
     fn start_over(&mut self);
@@ -47,7 +47,7 @@ pub trait Planner {
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Worker<Task> {
     /// One attempt, at what is filed under this. One that fails because the world has moved is followed by another at once. `tries` counts all before it
-    /// that failed in a row.
+    /// that failed in a entry.
     async fn attempt(&self, filed_under: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
@@ -55,7 +55,7 @@ pub trait Worker<Task> {
 #[derive(Debug, Clone, Copy)]
 pub struct Look<'a> {
     /// All that is known of it.
-    pub row: &'a Row,
+    pub entry: &'a Entry,
     /// The Node itself, where it was just seen.
     pub view: Option<&'a Node>,
     /// Whether it has changed just now, rather than at some time.
@@ -71,7 +71,7 @@ pub struct Look<'a> {
 impl Look<'_> {
     /// Whether the Node was seen, in a list or by name, before the watch has come to it.
     pub fn is_ahead_of_the_watch(&self) -> bool {
-        self.row.node().is_some_and(|node| self.heard.is_some_and(|heard| heard < node.version))
+        self.entry.node().is_some_and(|node| self.heard.is_some_and(|heard| heard < node.version))
     }
 }
 
@@ -106,7 +106,7 @@ pub enum When {
 pub struct Done {
     /// A word for what was done; `None` where there was nothing to do.
     pub outcome: Option<&'static str>,
-    /// The Node that was asked for, [`Row::node_name`]. One that is there but filed under something else is absent here.
+    /// The Node that was asked for, [`Entry::node_name`]. One that is there but filed under something else is absent here.
     pub node: Reading<NodeSummary>,
     /// Its record.
     pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,

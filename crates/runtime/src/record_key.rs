@@ -10,7 +10,7 @@ pub type RecordKey = Arc<str>;
 /// The name of a Node.
 pub type NodeName = Arc<str>;
 
-/// Which row something belongs to, and which Node it is, or was, about. By default these are one and the same.
+/// Which entry something belongs to, and which Node it is, or was, about. By default these are one and the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filed<'a> {
     /// What it is filed under: the row's key.

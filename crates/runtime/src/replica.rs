@@ -6,17 +6,17 @@ use kube::Client;
 
 use label_storage::{Position, Rules};
 
+use crate::api_source::ApiSource;
 use crate::args::{Common, Share};
-use crate::eyes::{Eyes, Sight};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::position::Published;
+use crate::projection::{Detail, Projection};
 use crate::recorder::EventRecorder;
 use crate::records::Records;
 use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
-use crate::source::Source;
 use crate::tenure::Tenure;
 
 /// What a daemon has to work with.
@@ -46,17 +46,17 @@ pub struct Replica {
     pub(crate) resume: Vec<Position>,
     /// Where this one would leave off.
     pub(crate) position: Arc<Published>,
-    pub(crate) node_source: Arc<Source>,
-    pub(crate) record_source: Arc<Source>,
+    pub(crate) node_source: Arc<ApiSource>,
+    pub(crate) record_source: Arc<ApiSource>,
 }
 
 impl Replica {
     /// A replica that works on this cluster, without a lease, and by the usual rules.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
-        let eyes = Eyes::default();
-        let node_source = Arc::new(Source::nodes(client.clone()).seen_by(eyes.clone()));
+        let projection = Projection::default();
+        let node_source = Arc::new(ApiSource::nodes(client.clone()).seen_by(projection.clone()));
         Self {
-            rules: Arc::clone(&eyes.rules),
+            rules: Arc::clone(&projection.rules),
             args,
             share,
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
@@ -70,21 +70,21 @@ impl Replica {
             resume: Vec::new(),
             position: Arc::default(),
             node_source,
-            record_source: Arc::new(Source::records(client, namespace).seen_by(eyes)),
+            record_source: Arc::new(ApiSource::records(client, namespace).seen_by(projection)),
         }
     }
 
     /// The same with these rules, for a daemon that sees this much of a Node.
-    pub fn with_rules(self, rules: Arc<Rules>, sight: Sight) -> Self {
+    pub fn with_rules(self, rules: Arc<Rules>, detail: Detail) -> Self {
         let (client, namespace) =
             (self.nodes.api().clone().into_client(), self.records.namespace().to_owned());
-        let eyes = Eyes { rules, sight };
-        let node_source = Arc::new(Source::nodes(client.clone()).seen_by(eyes.clone()));
+        let projection = Projection { rules, detail };
+        let node_source = Arc::new(ApiSource::nodes(client.clone()).seen_by(projection.clone()));
         Self {
-            rules: Arc::clone(&eyes.rules),
+            rules: Arc::clone(&projection.rules),
             nodes: Nodes::new(client.clone(), Arc::clone(&node_source)),
             node_source,
-            record_source: Arc::new(Source::records(client, &namespace).seen_by(eyes)),
+            record_source: Arc::new(ApiSource::records(client, &namespace).seen_by(projection)),
             ..self
         }
     }

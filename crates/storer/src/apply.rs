@@ -9,16 +9,16 @@ use label_storage::name::record_name;
 use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
 use label_storage::{Node, Record, ResourceVersion, plan_store};
 use label_storage_runtime::Replica;
+use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::records::{Found, Recorded};
-use label_storage_runtime::table::STALE;
 
 use tokio::time::Instant;
 
-use crate::counts::Counts;
 use crate::in_doubt::InDoubt;
+use crate::metrics::Counts;
 use crate::task::{Task, WOULD_WRITE};
 
 /// Who the API server remembers as the writer.
@@ -41,7 +41,7 @@ impl Worker<Task> for Apply {
     async fn attempt(&self, filed: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread =
-            task.is_unrecorded && task.last_words.is_none() && tries == 0 && !self.in_doubt.contains(filed);
+            task.is_unrecorded && task.final_labels.is_none() && tries == 0 && !self.in_doubt.contains(filed);
         let found = if is_unread { None } else { self.replica.records.get(filed).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
@@ -61,7 +61,7 @@ impl Worker<Task> for Apply {
         task.known.require_newer_node(live.as_ref(), tries)?;
         // It may be known by something else by now, and have another record.
         let live = live.filter(|live| live.filed_under() == &**filed);
-        let sighting = sighting(live.as_ref(), task.last_words.as_ref(), found.as_ref(), tries)?;
+        let sighting = sighting(live.as_ref(), task.final_labels.as_ref(), found.as_ref(), tries)?;
         // What the record would not have been given is none of its business, and what the Node's own list says comes first: that of
         // the very Node whose labels are stored, which may be another than the one that is there by now.
         let seen = match sighting {
@@ -97,7 +97,7 @@ impl Worker<Task> for Apply {
             match self.write(filed, &node, plan, found, before).await {
                 Ok(written) => written,
                 // They will never fit: nobody can shorten them any more.
-                Err(error) if error.what == ENCODE && task.last_words.is_some() => {
+                Err(error) if error.what == ENCODE && task.final_labels.is_some() => {
                     self.counts.final_labels_given_up.inc();
                     tracing::error!(node, %error, "the final labels of a node are lost");
                     (None, before)
@@ -116,14 +116,14 @@ fn node_name(filed: &str, task: &Task, found: Option<&Found>) -> String {
         Stored::Record(record) => Some(record.node.as_str()),
         Stored::Nothing | Stored::Unreadable => None,
     };
-    let last = task.last_words.as_ref().map(|last| last.name.as_str());
+    let last = task.final_labels.as_ref().map(|last| last.name.as_str());
     task.node.as_deref().or(last).or(recorded).unwrap_or(filed).to_owned()
 }
 
 /// What was seen of a Node: what it last said comes first, as long as nobody has stored it.
 fn sighting<'a>(
     live: Option<&'a Node>,
-    last_words: Option<&'a Node>,
+    final_labels: Option<&'a Node>,
     found: Option<&Found>,
     tries: u32,
 ) -> Result<Sighting<&'a Node>, Error> {
@@ -132,7 +132,7 @@ fn sighting<'a>(
         let stored = Found::stored(found).map(Record::summary);
         store::is_history(&last.summary(), live.map(Node::summary), stored)
     };
-    match (live, last_words.filter(|last| !is_history(last))) {
+    match (live, final_labels.filter(|last| !is_history(last))) {
         (Some(live), Some(last)) if live.uid == last.uid && tries < STALE => {
             Err(Error::refused("get node", "the API server still has a node that it told us it has deleted"))
         }

@@ -1,7 +1,7 @@
 //! The storer: keeps each Node's labels in a ConfigMap of its own.
 //!
 //! ```text
-//!   lists, watches ─► table ─► planner: anything to write? ──no──► nothing, not even a call
+//!   lists, watches ─► cache ─► planner: anything to write? ──no──► nothing, not even a call
 //!                                          │ yes
 //!                                          ▼
 //!                     GET record, GET Node, plan_store, guarded write     (apply)
@@ -13,21 +13,21 @@
 //! - `cleanup`: how many records may be deleted in an hour.
 
 mod apply;
-mod cleanup;
-mod counts;
+mod deletion_budget;
 mod in_doubt;
+mod metrics;
 mod planner;
 mod task;
 
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
-use label_storage_runtime::eyes::Sight;
 use label_storage_runtime::preflight::Right;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, Replica, engine};
 
 use crate::apply::Apply;
-pub use crate::counts::Counts;
+pub use crate::metrics::Counts;
 use crate::planner::StorePlanner;
 
 /// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
@@ -59,7 +59,7 @@ impl Daemon for Args {
     type Own = Counts;
 
     // Of what it does not store it is not to know.
-    const SIGHT: Sight = Sight::WhatIsKept;
+    const DETAIL: Detail = Detail::WhatIsKept;
 
     async fn run(&self, replica: Replica, counts: Arc<Counts>) {
         let in_doubt = Arc::clone(&counts.in_doubt);

@@ -9,16 +9,16 @@ use label_storage::mass_absence::MassAbsence;
 use label_storage::node_state::{NodeState, Skip};
 use label_storage::store::{self, Circumstances, Reason, Sighting, Stored, TOMBSTONE_LIFETIME};
 use label_storage::{Node, ResourceVersion, Rules};
-use label_storage_runtime::ahead::{Ahead, LOOK_AGAIN};
-use label_storage_runtime::queue::Urgency;
+use label_storage_runtime::cache::{Cache, Entry, Missing};
 use label_storage_runtime::reconciler::{Decision, Done, Look, NotYet, Planner, When};
 use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::server_clock::ServerClock;
-use label_storage_runtime::table::{Missing, Row, Table};
+use label_storage_runtime::watch_lag::{LOOK_AGAIN, WatchLag};
+use label_storage_runtime::work_queue::Urgency;
 
-use crate::cleanup::Cleanup;
-use crate::counts::Counts;
+use crate::deletion_budget::Cleanup;
 use crate::in_doubt::InDoubt;
+use crate::metrics::Counts;
 use crate::task::{News, Task, Unchanged, WOULD_WRITE};
 
 /// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
@@ -42,12 +42,12 @@ pub(crate) struct StorePlanner {
     cleanup: Cleanup,
     clock: Arc<ServerClock>,
     /// Nobody else has them until they are stored.
-    last_words: FinalLabels,
+    final_labels: FinalLabels,
     /// True if it was said that some had to be given up.
     has_given_up: bool,
     in_doubt: Arc<InDoubt>,
     counts: Arc<Counts>,
-    ahead: Ahead,
+    watch_lag: WatchLag,
     absence: MassAbsence,
     /// In a dry run: what has been said already, by Node.
     said: Option<HashMap<RecordKey, News>>,
@@ -65,49 +65,49 @@ impl StorePlanner {
             cleanup: Cleanup::new(rules.cleanup_share, Arc::clone(&counts)),
             rules,
             clock,
-            last_words: FinalLabels::default(),
+            final_labels: FinalLabels::default(),
             has_given_up: false,
             in_doubt,
-            ahead: Ahead::new(PATIENCE),
+            watch_lag: WatchLag::new(PATIENCE),
             absence: MassAbsence::default(),
             said: dry_run.then(HashMap::new),
             counts,
         }
     }
 
-    fn circumstances(&self, row: &Row) -> Circumstances {
-        let unchanged_for = row.record_since().elapsed();
-        let (retention, last_seen) = (self.rules.retention, row.last_seen());
+    fn circumstances(&self, entry: &Entry) -> Circumstances {
+        let unchanged_for = entry.record_since().elapsed();
+        let (retention, last_seen) = (self.rules.retention, entry.last_seen());
         Circumstances { unchanged_for, retention, last_seen, ..Circumstances::at(self.clock.now()) }
     }
 
-    /// What follows from this row alone; `None` where it is not certain that the Node is gone.
-    fn reason(&self, row: &Row) -> Option<Reason> {
-        let sighting = match row.node() {
+    /// What follows from this entry alone; `None` where it is not certain that the Node is gone.
+    fn reason(&self, entry: &Entry) -> Option<Reason> {
+        let sighting = match entry.node() {
             Some(node) => Sighting::Live(node),
-            None if row.is_surely_gone() => Sighting::Gone,
+            None if entry.is_surely_gone() => Sighting::Gone,
             None => return None,
         };
-        Some(store::decide(sighting, row.stored(), self.circumstances(row)))
+        Some(store::decide(sighting, entry.stored(), self.circumstances(entry)))
     }
 
     /// Whether the Node would take the record over from one before it, of which more may be heard yet.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let has_words = self.last_words.contains(look.row.key());
-        let takes_over = self.reason(look.row).is_some_and(Reason::takes_over)
+        let has_words = self.final_labels.contains(look.entry.key());
+        let takes_over = self.reason(look.entry).is_some_and(Reason::takes_over)
             && !has_words
-            && !matches!((look.row.node(), look.row.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
+            && !matches!((look.entry.node(), look.entry.stored()), (Some(node), Stored::Record(record)) if record.is_of(&node));
         if !takes_over {
-            self.ahead.forget(look.row.key());
+            self.watch_lag.forget(look.entry.key());
         }
-        takes_over && self.ahead.must_wait(look)
+        takes_over && self.watch_lag.must_wait(look)
     }
 
-    fn until_retention_is_over(&self, row: &Row) -> When {
-        let Stored::Record(record) = row.stored() else { return When::Never };
+    fn until_retention_is_over(&self, entry: &Entry) -> When {
+        let Stored::Record(record) = entry.stored() else { return When::Never };
         let away = record.departed_at.map(|departed_at| self.clock.now().duration_since(departed_at));
         let away = away.and_then(|away| Duration::try_from(away).ok()).unwrap_or_default();
-        let unchanged_for = row.record_since().elapsed();
+        let unchanged_for = entry.record_since().elapsed();
         let rest =
             self.rules.retention.saturating_sub(away).max(TOMBSTONE_LIFETIME.saturating_sub(unchanged_for));
         if rest < SOON { When::After(rest, Urgency::Tidy) } else { When::Never }
@@ -116,10 +116,10 @@ impl StorePlanner {
     fn when(&self, look: &Look<'_>, reason: Reason, state: NodeState, is_said: bool) -> When {
         match reason {
             Reason::EmptyForNow => {
-                let rest = TOMBSTONE_LIFETIME.saturating_sub(look.row.record_since().elapsed());
+                let rest = TOMBSTONE_LIFETIME.saturating_sub(look.entry.record_since().elapsed());
                 When::After(rest, Urgency::Tidy)
             }
-            Reason::Away => self.until_retention_is_over(look.row),
+            Reason::Away => self.until_retention_is_over(look.entry),
             _ if is_said => When::Never,
             _ if state == NodeState::Due => {
                 When::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine })
@@ -135,33 +135,33 @@ impl StorePlanner {
     }
 
     /// That it is gone is not true, whichever it is, and would count when they leave.
-    fn decide_contested(row: &Row) -> Decision {
-        let rest = UNRESTORED.saturating_sub(row.record_since().elapsed());
-        let when = if is_said_to_be_gone(row) { When::After(rest, Urgency::Soon) } else { When::Never };
+    fn decide_contested(entry: &Entry) -> Decision {
+        let rest = UNRESTORED.saturating_sub(entry.record_since().elapsed());
+        let when = if is_said_to_be_gone(entry) { When::After(rest, Urgency::Soon) } else { When::Never };
         Decision { when, state: NodeState::Skipped(Skip::Contested) }
     }
 
-    fn contested_task(&self, row: &Row) -> Option<Task> {
-        let is_time = row.record_since().elapsed() >= UNRESTORED;
-        (is_said_to_be_gone(row) && is_time && self.said.is_none()).then(|| Task {
+    fn contested_task(&self, entry: &Entry) -> Option<Task> {
+        let is_time = entry.record_since().elapsed() >= UNRESTORED;
+        (is_said_to_be_gone(entry) && is_time && self.said.is_none()).then(|| Task {
             may_clean_up: false,
             node: None,
             is_contested: true,
-            last_words: None,
+            final_labels: None,
             uid: None,
             is_unrecorded: false,
-            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
+            unchanged: Unchanged { version: entry.record_version(), since: entry.record_since() },
             last_seen: None,
-            known: row.known(),
+            known: entry.known(),
             news: None,
         })
     }
 
     /// In a dry run: says that the rules have nothing stored of a Node.
-    fn leave_alone(&mut self, row: &Row, reason: Reason) {
+    fn leave_alone(&mut self, entry: &Entry, reason: Reason) {
         if let Some(said) = &mut self.said {
-            tracing::info!(node = row.node_name(), reason = reason.as_str(), "would leave the node alone");
-            said.insert(RecordKey::clone(row.key()), news(row, reason));
+            tracing::info!(node = entry.node_name(), reason = reason.as_str(), "would leave the node alone");
+            said.insert(RecordKey::clone(entry.key()), news(entry, reason));
         }
     }
 }
@@ -170,50 +170,50 @@ impl Planner for StorePlanner {
     type Task = Task;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        let (row, node) = (look.row, look.row.key());
-        if row.is_contested() {
-            return Self::decide_contested(row);
+        let (entry, node) = (look.entry, look.entry.key());
+        if entry.is_contested() {
+            return Self::decide_contested(entry);
         }
-        if self.last_words.contains(node) {
+        if self.final_labels.contains(node) {
             tracing::debug!(node = &**node, reason = Reason::LastWords.as_str(), "decided");
             return Decision { when: When::Now(Urgency::Urgent), state: NodeState::Due };
         }
-        let Some(reason) = self.reason(row) else {
+        let Some(reason) = self.reason(entry) else {
             return Decision { when: When::Never, state: NodeState::Settled };
         };
         tracing::debug!(node = &**node, reason = reason.as_str(), "decided");
-        let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == Some(&news(row, reason)));
+        let is_said = self.said.as_ref().is_some_and(|said| said.get(node) == Some(&news(entry, reason)));
         if !is_said && matches!(reason, Reason::Ignored | Reason::NotSelected | Reason::NoIdentity) {
-            self.leave_alone(row, reason);
+            self.leave_alone(entry, reason);
         }
-        let state = reason.state(has_labels_of_record(row));
+        let state = reason.state(has_labels_of_record(entry));
         Decision { when: self.when(&look, reason, state, is_said), state }
     }
 
     /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
     /// the Node is gone. A hundred thousand Nodes may be deleted at once.
-    fn deleted(&mut self, last: Node, row: &Row, is_unsettled: bool) {
-        let node = row.key();
-        let is_worth_keeping = store::is_worth_keeping(last.summary(), row.stored());
+    fn deleted(&mut self, last: Node, entry: &Entry, is_unsettled: bool) {
+        let node = entry.key();
+        let is_worth_keeping = store::is_worth_keeping(last.summary(), entry.stored());
         // What is under way may change the record yet.
         let is_unsettled = is_unsettled || self.in_doubt.contains(node);
         tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
         if !is_worth_keeping && !is_unsettled {
             return;
         }
-        if let Some(given_up) = self.last_words.push(node, last) {
+        if let Some(given_up) = self.final_labels.push(node, last) {
             self.counts.final_labels_given_up.inc();
             if !std::mem::replace(&mut self.has_given_up, true) {
-                let (node, kept) = (&*given_up, self.last_words.len());
+                let (node, kept) = (&*given_up, self.final_labels.len());
                 tracing::error!(node, kept, "too many final labels can't be stored: giving up the oldest");
             }
         }
     }
 
     fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
-        let row = look.row;
-        if row.is_contested() {
-            return self.contested_task(row).ok_or_else(|| match Self::decide_contested(row).when {
+        let entry = look.entry;
+        if entry.is_contested() {
+            return self.contested_task(entry).ok_or_else(|| match Self::decide_contested(entry).when {
                 When::After(rest, _) => NotYet::After(rest.max(LOOK_AGAIN)),
                 When::Now(_) | When::Never => NotYet::UntilChanged,
             });
@@ -221,34 +221,34 @@ impl Planner for StorePlanner {
         if self.is_too_early(&look) {
             return Err(NotYet::After(LOOK_AGAIN));
         }
-        let has_words = self.last_words.contains(row.key());
-        let reason = self.reason(row);
+        let has_words = self.final_labels.contains(entry.key());
+        let reason = self.reason(entry);
         let is_over = reason == Some(Reason::RetentionOver) && !has_words;
-        if is_over && let Some(pause) = self.cleanup.wait(row.key(), Instant::now()) {
+        if is_over && let Some(pause) = self.cleanup.wait(entry.key(), Instant::now()) {
             return Err(NotYet::After(pause));
         }
         Ok(Task {
             may_clean_up: is_over,
             // What is known of versions is known of that one.
-            node: (row.node().is_some() || row.node_name() != &**row.key())
-                .then(|| row.node_name().to_owned()),
+            node: (entry.node().is_some() || entry.node_name() != &**entry.key())
+                .then(|| entry.node_name().to_owned()),
             is_contested: false,
-            last_words: self.last_words.first(row.key()).cloned(),
-            uid: row.node().map(|node| node.uid),
-            is_unrecorded: row.stored() == Stored::Nothing,
-            unchanged: Unchanged { version: row.record_version(), since: row.record_since() },
-            last_seen: row.last_seen(),
-            known: row.known(),
-            news: self.said.as_ref().and(reason).map(|reason| news(row, reason)),
+            final_labels: self.final_labels.first(entry.key()).cloned(),
+            uid: entry.node().map(|node| node.uid),
+            is_unrecorded: entry.stored() == Stored::Nothing,
+            unchanged: Unchanged { version: entry.record_version(), since: entry.record_since() },
+            last_seen: entry.last_seen(),
+            known: entry.known(),
+            news: self.said.as_ref().and(reason).map(|reason| news(entry, reason)),
         })
     }
 
     fn done(&mut self, node: &RecordKey, task: Task, done: Option<&Done>) {
         let Some(done) = done else { return };
-        self.ahead.forget(node);
+        self.watch_lag.forget(node);
         self.cleanup.done(node);
-        if let Some(last) = &task.last_words {
-            self.last_words.stored(node, last);
+        if let Some(last) = &task.final_labels {
+            self.final_labels.stored(node, last);
         }
         if let (Some(said), Some(news), Some(WOULD_WRITE)) = (&mut self.said, task.news, done.outcome) {
             said.insert(RecordKey::clone(node), news);
@@ -256,15 +256,15 @@ impl Planner for StorePlanner {
     }
 
     fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
-        self.last_words.unstored().map(|(key, version)| (RecordKey::clone(key), version)).collect()
+        self.final_labels.unstored().map(|(key, version)| (RecordKey::clone(key), version)).collect()
     }
 
-    fn listed(&mut self, table: &mut Table) -> bool {
-        self.cleanup.counted(table.count().records, |node| table.get(node).is_some());
-        let Missing { nodes, known } = table.missing();
+    fn listed(&mut self, cache: &mut Cache) -> bool {
+        self.cleanup.counted(cache.count().records, |node| cache.get(node).is_some());
+        let Missing { nodes, known } = cache.missing();
         let is_accepted = self.absence.accepts(nodes, known);
         if is_accepted {
-            table.believe_absence();
+            cache.believe_absence();
         } else {
             self.counts.brakings.inc();
             tracing::error!(
@@ -273,11 +273,11 @@ impl Planner for StorePlanner {
                 "a large share of the nodes is missing: the list is not used unless the next one agrees"
             );
         }
-        let concerns = |node: &str| table.get(node).is_some();
+        let concerns = |node: &str| cache.get(node).is_some();
         if let Some(said) = &mut self.said {
             said.retain(|node, _| concerns(node));
         }
-        self.ahead.retain(|node| concerns(node));
+        self.watch_lag.retain(|node| concerns(node));
         is_accepted
     }
 
@@ -285,22 +285,22 @@ impl Planner for StorePlanner {
         // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
         let counts = Arc::clone(&self.counts);
         self.cleanup = Cleanup::new(self.rules.cleanup_share, counts);
-        (self.ahead, self.absence) = (Ahead::new(PATIENCE), MassAbsence::default());
+        (self.watch_lag, self.absence) = (WatchLag::new(PATIENCE), MassAbsence::default());
         self.said.iter_mut().for_each(HashMap::clear);
     }
 }
 
-fn news(row: &Row, reason: Reason) -> News {
-    let node_version = row.node().map_or(ResourceVersion(0), |node| node.version);
-    (reason, node_version, row.record_version())
+fn news(entry: &Entry, reason: Reason) -> News {
+    let node_version = entry.node().map_or(ResourceVersion(0), |node| node.version);
+    (reason, node_version, entry.record_version())
 }
 
-fn is_said_to_be_gone(row: &Row) -> bool {
-    matches!(row.stored(), Stored::Record(record) if record.departed_at.is_some())
+fn is_said_to_be_gone(entry: &Entry) -> bool {
+    matches!(entry.stored(), Stored::Record(record) if record.departed_at.is_some())
 }
 
-fn has_labels_of_record(row: &Row) -> bool {
-    match (row.node(), row.stored()) {
+fn has_labels_of_record(entry: &Entry) -> bool {
+    match (entry.node(), entry.stored()) {
         (Some(node), Stored::Record(record)) => node.labels == record.labels,
         _ => false,
     }

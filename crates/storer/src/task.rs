@@ -5,7 +5,7 @@ use std::time::Instant;
 use label_storage::store::{LastSeen, Reason};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
-use label_storage_runtime::table::Known;
+use label_storage_runtime::cache::Known;
 
 /// The outcome of an attempt in a dry run.
 pub(crate) const WOULD_WRITE: &str = "would-write";
@@ -22,7 +22,7 @@ pub(crate) struct Task {
     /// Whether several Nodes claim to be the one: then all that is certain is that it is not gone.
     pub(crate) is_contested: bool,
     /// Its last labels, if it was deleted and they are not stored.
-    pub(crate) last_words: Option<Node>,
+    pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
     pub(crate) uid: Option<UidDigest>,
     /// Whether there is no record, as far as is known. A create finds out.

@@ -14,7 +14,7 @@ use label_storage::restore::Reason as RestoreReason;
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Circumstances, Reason as StoreReason, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{plan_restore, plan_store};
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{call, records};
 use serde::Serialize;
 
@@ -137,7 +137,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
 /// Since when the very Node is there that was found: the daemons decide without that.
 async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp>> {
     let Some(node) = &found.node else { return Ok(None) };
-    let nodes = cluster.nodes(Sight::WhatIsThere);
+    let nodes = cluster.nodes(Detail::WhatIsThere);
     let there = call::one("get node", nodes.api().get_metadata_opt(&node.name)).await?;
     let same = there.filter(|there| there.metadata.uid.as_deref() == Some(node.uid.as_str()));
     Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))

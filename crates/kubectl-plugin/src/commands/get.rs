@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use label_storage::rules::{IdentityBy, Selector};
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records;
 
 use self::shown::{Seen, Shown, State};
@@ -163,7 +163,7 @@ async fn seen_node(cluster: &Cluster, found: &Found) -> Result<Option<Seen>> {
 /// All Nodes, by what their records are filed under.
 async fn seen_nodes(cluster: &Cluster) -> Result<HashMap<String, Seen>> {
     let nodes = Arc::new(Mutex::new(HashMap::<String, Seen>::new()));
-    let (collected, eyes) = (Arc::clone(&nodes), cluster.eyes(Sight::WhatIsThere));
+    let (collected, eyes) = (Arc::clone(&nodes), cluster.projection(Detail::WhatIsThere));
     let each = move |object| {
         // One that the daemons can't use either.
         let Ok(node) = eyes.node(object) else { return };
@@ -175,7 +175,7 @@ async fn seen_nodes(cluster: &Cluster) -> Result<HashMap<String, Seen>> {
         let filed_under = node.extras.identity.unwrap_or(node.name);
         nodes.entry(filed_under).and_modify(|first| first.is_contested = true).or_insert(seen);
     };
-    cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE).list(each).await?;
+    cluster.node_source(Detail::WhatIsThere).allowing(PATIENCE).list(each).await?;
     Ok(std::mem::take(&mut *nodes.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
+use label_storage_runtime::cache::Cache;
 use label_storage_runtime::reconciler::{Look, Planner};
-use label_storage_runtime::table::Table;
 use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
@@ -59,12 +59,12 @@ impl World {
             }
         })
         .expect("a replica");
-        let mut table = Table::default();
-        table.see_node("a", returned.summary());
-        table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-        let row = table.get("a").expect("a row");
+        let mut cache = Cache::default();
+        cache.see_node("a", returned.summary());
+        cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        let entry = cache.get("a").expect("a entry");
         let mut planner = RestorePlanner::new(Arc::default(), false);
-        let look = Look { row, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
+        let look = Look { entry, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
         planner.decide(look);
         let task = planner.task(look).expect("its turn");
         assert!(task.view.is_some());
@@ -106,7 +106,7 @@ async fn a_node_that_keeps_changing_is_patched_with_tests_instead_of_its_version
     let world = World::new(Duration::ZERO, true);
     for tries in 0..CHANGING {
         let error = world.attempt(tries).await.expect_err("it has changed");
-        assert_eq!(error.kind, Kind::Moved, "{tries}");
+        assert_eq!(error.kind, FailureKind::Moved, "{tries}");
     }
     world.attempt(CHANGING).await.expect("restored");
     assert_eq!((world.calls.count(STRATEGIC), world.calls.count(TESTED)), (CHANGING as usize, 1));

@@ -20,22 +20,22 @@ fn node(name: &str, uid: &str, version: u64) -> Node {
     }
 }
 
-fn when(planner: &mut RestorePlanner, table: &Table, node: &Node, is_unsure: bool) -> When {
-    let row = table.get(&node.name).expect("a row");
-    planner.decide(Look { row, view: Some(node), is_event: true, is_unsure, heard: None }).when
+fn when(planner: &mut RestorePlanner, cache: &Cache, node: &Node, is_unsure: bool) -> When {
+    let entry = cache.get(&node.name).expect("a entry");
+    planner.decide(Look { entry, view: Some(node), is_event: true, is_unsure, heard: None }).when
 }
 
 /// Whether the turn of a node has come, where so much was heard.
-fn has_turn(planner: &mut RestorePlanner, table: &Table, heard: Option<u64>) -> bool {
-    let (row, heard) = (table.get("a").expect("a row"), heard.map(ResourceVersion));
-    let look = Look { row, view: None, is_event: false, is_unsure: false, heard };
+fn has_turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> bool {
+    let (entry, heard) = (cache.get("a").expect("a entry"), heard.map(ResourceVersion));
+    let look = Look { entry, view: None, is_event: false, is_unsure: false, heard };
     planner.task(look).is_ok()
 }
 
-fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: bool) -> Option<Node> {
-    let row = table.get(node).expect("a row");
-    let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
-    let (name, task) = (RecordKey::clone(row.key()), planner.task(look).expect("its turn"));
+fn settle(planner: &mut RestorePlanner, cache: &Cache, node: &str, succeeds: bool) -> Option<Node> {
+    let entry = cache.get(node).expect("a entry");
+    let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
+    let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
     let view = task.view.clone().map(|(node, _)| node);
     let done = Done { outcome: None, node: Reading::None, record: Reading::None };
     planner.done(&name, task, succeeds.then_some(&done));
@@ -44,18 +44,18 @@ fn settle(planner: &mut RestorePlanner, table: &Table, node: &str, succeeds: boo
 
 #[test]
 fn a_new_incarnation_is_restored_as_it_was_last_seen() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    table.see_node("a", node("a", "u1", 5).summary());
-    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), When::Never);
+    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node("a", node("a", "u1", 5).summary());
+    assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), When::Never);
     for version in [8, 9] {
-        table.see_node("a", node("a", "u2", version).summary());
+        cache.see_node("a", node("a", "u2", version).summary());
         let soon = When::Now(Urgency::Soon);
-        assert_eq!(when(&mut planner, &table, &node("a", "u2", version), false), soon);
+        assert_eq!(when(&mut planner, &cache, &node("a", "u2", version), false), soon);
     }
-    assert_eq!(settle(&mut planner, &table, "a", true), Some(node("a", "u2", 9)));
-    assert_eq!(settle(&mut planner, &table, "a", true), None);
+    assert_eq!(settle(&mut planner, &cache, "a", true), Some(node("a", "u2", 9)));
+    assert_eq!(settle(&mut planner, &cache, "a", true), None);
 }
 
 #[test]
@@ -74,31 +74,31 @@ fn what_a_node_said_last_is_waited_for() {
         (&bare, false),
         (&ignored, false),
     ] {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
         let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
-        table.see_record("a", ResourceVersion(6), record(&first));
-        table.see_node("a", first.summary());
-        table.lose_node("a", last.version);
-        planner.deleted(last.clone(), table.get("a").expect("a row"), false);
-        table.see_node("a", back.summary());
+        cache.see_record("a", ResourceVersion(6), record(&first));
+        cache.see_node("a", first.summary());
+        cache.lose_node("a", last.version);
+        planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+        cache.see_node("a", back.summary());
         let pending: Vec<_> = planner.pending_deletions().into_iter().map(|(_, version)| version).collect();
         assert_eq!(pending.first().copied(), is_awaited.then_some(last.version), "whoever comes after, too");
-        assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
-        table.see_record("a", ResourceVersion(10), record(last));
-        assert!(has_turn(&mut planner, &table, None));
+        assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
+        cache.see_record("a", ResourceVersion(10), record(last));
+        assert!(has_turn(&mut planner, &cache, None));
     }
 }
 
 #[test]
 fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
-    table.lose_node("a", changed.version);
-    planner.deleted(changed, table.get("a").expect("a row"), false);
+    cache.lose_node("a", changed.version);
+    planner.deleted(changed, cache.get("a").expect("a entry"), false);
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    table.see_node("a", node("a", "u2", 9).summary());
-    assert!(!has_turn(&mut planner, &table, None));
+    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node("a", node("a", "u2", 9).summary());
+    assert!(!has_turn(&mut planner, &cache, None));
 }
 
 #[test]
@@ -117,12 +117,12 @@ fn what_no_storer_keeps_is_not_waited_for() {
     for record in [stored(first.clone()), stored(host(first.clone(), "old"))] {
         for (last, is_awaited) in [(&last, false), (&host(changed.clone(), "new"), true)] {
             let mut planner = RestorePlanner::new(Arc::clone(&rules), false);
-            let mut table = Table::default();
-            table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-            table.lose_node("a", last.version);
-            planner.deleted(last.clone(), table.get("a").expect("a row"), false);
-            table.see_node("a", node("a", "u2", 9).summary());
-            assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
+            let mut cache = Cache::default();
+            cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+            cache.lose_node("a", last.version);
+            planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+            cache.see_node("a", node("a", "u2", 9).summary());
+            assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         }
     }
 }
@@ -134,68 +134,68 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
     let record = Record::of(&first, jiff::Timestamp::now()).summary();
     // Where the record was written meanwhile, it may not be kept out any more.
     for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
-        let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
-        table.see_record("a", ResourceVersion(6), Stored::Record(record));
-        table.see_node("a", other.summary());
-        let row = table.get("a").expect("a row");
-        let look = Look { row, view: None, is_event: false, is_unsure: false, heard: None };
-        let (name, task) = (RecordKey::clone(row.key()), planner.task(look).expect("its turn"));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+        cache.see_record("a", ResourceVersion(6), Stored::Record(record));
+        cache.see_node("a", other.summary());
+        let entry = cache.get("a").expect("a entry");
+        let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
+        let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
         let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
         planner.done(&name, task, Some(&done));
         if is_rewritten {
-            table.see_record("a", ResourceVersion(7), Stored::Record(record));
+            cache.see_record("a", ResourceVersion(7), Stored::Record(record));
         }
-        table.lose_node("a", last.version);
-        planner.deleted(last.clone(), table.get("a").expect("a row"), false);
-        table.see_node("a", back.summary());
-        assert_eq!(has_turn(&mut planner, &table, None), !is_awaited);
+        cache.lose_node("a", last.version);
+        planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+        cache.see_node("a", back.summary());
+        assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
     }
 }
 
 #[test]
 fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     let back = node("a", "u2", 9);
-    table.see_node("a", back.summary());
-    let mut after = |heard| has_turn(&mut planner, &table, heard);
+    cache.see_node("a", back.summary());
+    let mut after = |heard| has_turn(&mut planner, &cache, heard);
     assert_eq!([Some(7), Some(9), None].map(&mut after), [false, true, true]);
 }
 
 #[test]
 fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
-    table.see_node("a", node("a", "u1", 5).summary());
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    cache.see_node("a", node("a", "u1", 5).summary());
     let soon = When::Now(Urgency::Soon);
-    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), true), soon);
-    settle(&mut planner, &table, "a", false);
-    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), soon, "until it was read");
-    settle(&mut planner, &table, "a", true);
-    assert_eq!(when(&mut planner, &table, &node("a", "u1", 5), false), When::Never);
+    assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), true), soon);
+    settle(&mut planner, &cache, "a", false);
+    assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), soon, "until it was read");
+    settle(&mut planner, &cache, "a", true);
+    assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), When::Never);
 }
 
 #[test]
 fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
-    table.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    table.see_node("a", back.summary());
-    assert_eq!(when(&mut planner, &table, &back, false), When::Now(Urgency::Soon));
+    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node("a", back.summary());
+    assert_eq!(when(&mut planner, &cache, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
-    planner.decide_contested(table.get("a").expect("a row"));
+    planner.decide_contested(cache.get("a").expect("a entry"));
     assert!(planner.views.is_empty(), "it may be restored to another");
 }
 
 #[test]
 fn only_so_many_views_are_kept() {
-    let (mut table, mut planner) = (Table::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     for number in 0..MOST_VIEWS + 10 {
         let node = node(&format!("n{number}"), "u2", 8);
-        table.see_record(&node.name, ResourceVersion(6), Stored::Record(record.summary()));
-        table.see_node(&node.name, node.summary());
-        assert_eq!(when(&mut planner, &table, &node, false), When::Now(Urgency::Soon));
+        cache.see_record(&node.name, ResourceVersion(6), Stored::Record(record.summary()));
+        cache.see_node(&node.name, node.summary());
+        assert_eq!(when(&mut planner, &cache, &node, false), When::Now(Urgency::Soon));
     }
     assert_eq!(planner.views.len(), MOST_VIEWS);
 }

@@ -6,10 +6,10 @@ use label_storage::node_state::{NodeState, Skip};
 use tower::service_fn;
 
 use super::*;
+use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
 use crate::reconciler::Decision;
 use crate::shutdown::Shutdown;
-use crate::source::Listed;
 
 mod identity;
 
@@ -47,16 +47,16 @@ impl Planner for Everything {
     type Task = ();
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
-        if look.row.is_contested() {
-            self.contested.push(RecordKey::clone(look.row.key()));
+        if look.entry.is_contested() {
+            self.contested.push(RecordKey::clone(look.entry.key()));
             return Decision { when: When::Never, state: NodeState::Skipped(Skip::Contested) };
         }
         if look.is_unsure {
-            self.unsure.push(RecordKey::clone(look.row.key()));
+            self.unsure.push(RecordKey::clone(look.entry.key()));
         }
-        let is_there = look.row.node().is_some();
+        let is_there = look.entry.node().is_some();
         let state = if is_there { NodeState::Due } else { NodeState::Settled };
-        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.row.key()) {
+        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.entry.key()) {
             When::Now(Urgency::Urgent)
         } else if is_there {
             When::Now(Urgency::Soon)
@@ -66,13 +66,13 @@ impl Planner for Everything {
         Decision { when, state }
     }
 
-    fn deleted(&mut self, last: Node, _: &Row, is_unsettled: bool) {
+    fn deleted(&mut self, last: Node, _: &Entry, is_unsettled: bool) {
         self.unsettled.push(is_unsettled);
         self.deleted.push(last);
     }
 
     fn task(&mut self, look: Look<'_>) -> Result<(), NotYet> {
-        if look.row.is_contested() {
+        if look.entry.is_contested() {
             Err(NotYet::UntilChanged)
         } else if self.is_too_early {
             Err(NotYet::After(Duration::from_secs(1)))
@@ -91,7 +91,7 @@ impl Planner for Everything {
         self.deleted.iter().map(|node| (RecordKey::from(node.filed_under()), node.version)).collect()
     }
 
-    fn listed(&mut self, _: &mut Table) -> bool {
+    fn listed(&mut self, _: &mut Cache) -> bool {
         true
     }
 
@@ -119,8 +119,8 @@ const NOTHING: Done = Done { outcome: None, node: Reading::None, record: Reading
 
 impl<P: Planner> Engine<'_, P> {
     /// A list of this kind, without anything in it.
-    fn list_nothing(&mut self, kind: Kind, version: u64) {
-        let list = self.table.begin_list();
+    fn list_nothing(&mut self, kind: Resource, version: u64) {
+        let list = self.cache.begin_list();
         let outcome = Ok(Listed { version: ResourceVersion(version), items: 0, bytes: 0 });
         self.observe(Observed::ListEnded { kind, list, outcome, took: Duration::ZERO });
     }
@@ -138,10 +138,10 @@ fn engine(replica: &Replica) -> Engine<'_, Everything> {
 /// The same, in lists at this version.
 fn engine_after(replica: &Replica, version: u64) -> Engine<'_, Everything> {
     let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(replica, Everything::default(), Sweeps::new(replica, audience));
-    engine.sweeps.begin_if_due(&mut engine.table);
-    engine.list_nothing(Kind::Records, version);
-    engine.list_nothing(Kind::Nodes, version);
+    let mut engine = Engine::new(replica, Everything::default(), Informers::new(replica, audience));
+    engine.informers.begin_if_due(&mut engine.cache);
+    engine.list_nothing(Resource::Records, version);
+    engine.list_nothing(Resource::Nodes, version);
     engine
 }
 
@@ -153,7 +153,7 @@ async fn an_absence_does_not_hide_what_was_seen_meanwhile() {
     let ticket = engine.take().expect("work");
     engine.observe(seen(node("u2", 20)));
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
-    assert_eq!(engine.table.get("a").and_then(Row::node), Some(node("u2", 20).summary()));
+    assert_eq!(engine.cache.get("a").and_then(Entry::node), Some(node("u2", 20).summary()));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn an_absence_counts_where_nothing_was_seen_meanwhile() {
     engine.observe(seen(node("u1", 5)));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
-    assert!(engine.table.get("a").is_some_and(Row::is_surely_gone));
+    assert!(engine.cache.get("a").is_some_and(Entry::is_surely_gone));
     assert!(engine.take().is_none());
 }
 
@@ -172,17 +172,17 @@ async fn what_a_list_lacks_and_no_watch_has_told_of_is_looked_for_soon() {
     for (known, is_hurried) in [(false, false), (true, true)] {
         let replica = replica();
         let mut engine = engine(&replica);
-        for kind in [Kind::Nodes, Kind::Records] {
+        for kind in [Resource::Nodes, Resource::Records] {
             engine.observe(Observed::Watching(kind, ResourceVersion(1)));
         }
         if known {
             engine.observe(seen(node("u1", 5)));
         }
-        engine.sweeps.begin_now(&mut engine.table);
-        engine.list_nothing(Kind::Records, 9);
-        engine.list_nothing(Kind::Nodes, 9);
+        engine.informers.begin_now(&mut engine.cache);
+        engine.list_nothing(Resource::Records, 9);
+        engine.list_nothing(Resource::Nodes, 9);
         let soon = Instant::now() + replica.args.interval * 2;
-        assert_eq!(engine.sweeps.due() < soon, is_hurried);
+        assert_eq!(engine.informers.due() < soon, is_hurried);
     }
 }
 
@@ -191,19 +191,19 @@ async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
     let replica = replica();
     let mut engine = engine(&replica);
     let watching = |engine: &mut Engine<'_, _>, version| {
-        for kind in [Kind::Nodes, Kind::Records] {
+        for kind in [Resource::Nodes, Resource::Records] {
             engine.observe(Observed::Watching(kind, ResourceVersion(version)));
         }
     };
     watching(&mut engine, 1);
-    engine.sweeps.begin_now(&mut engine.table);
-    engine.list_nothing(Kind::Records, 9);
-    engine.list_nothing(Kind::Nodes, 9);
+    engine.informers.begin_now(&mut engine.cache);
+    engine.list_nothing(Resource::Records, 9);
+    engine.list_nothing(Resource::Nodes, 9);
     let soon = Instant::now() + replica.args.interval * 2;
-    assert!(engine.sweeps.due() > soon);
-    engine.observe(Observed::Skipped(Kind::Nodes));
+    assert!(engine.informers.due() > soon);
+    engine.observe(Observed::Skipped(Resource::Nodes));
     watching(&mut engine, 20);
-    assert!(engine.sweeps.due() < soon);
+    assert!(engine.informers.due() < soon);
 }
 
 #[tokio::test]
@@ -211,10 +211,10 @@ async fn what_is_left_to_do_survives_a_list_that_has_nothing_of_it() {
     let replica = replica();
     let mut engine = engine(&replica);
     engine.observe(Observed::Deleted(Item::Node(node("u1", 5))));
-    engine.list_nothing(Kind::Nodes, 9);
+    engine.list_nothing(Resource::Nodes, 9);
     let ticket = engine.take().expect("still there");
     engine.finish(ticket, Instant::now(), Err(Error::unclear("try", "lost")));
-    engine.list_nothing(Kind::Nodes, 10);
+    engine.list_nothing(Resource::Nodes, 10);
     assert!(engine.queue.contains("a"), "it waits, after a failure");
     assert!(engine.take().is_none());
 }
@@ -226,13 +226,13 @@ async fn a_failure_is_told_of_and_keeps_nobody_awake() {
     engine.observe(seen(node("u1", 5)));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Err(Error::refused("try", "no")));
-    assert!(engine.tally.due().is_some());
+    assert!(engine.progress.due().is_some());
     let now = Instant::now();
-    engine.tally.tell_if_due(&engine.queue, now);
-    assert_eq!(engine.tally.due(), None);
-    engine.standings.tell_if_due(&engine.table, &engine.queue, &engine.sweeps, now);
+    engine.progress.tell_if_due(&engine.queue, now);
+    assert_eq!(engine.progress.due(), None);
+    engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
     assert!(engine.wake_at(now) > now);
-    let told = replica.metrics.census.total();
+    let told = replica.metrics.node_gauges.total();
     assert_eq!((told.nodes, told.due, told.most_failures), (1, 1, 1));
 }
 
@@ -240,17 +240,17 @@ async fn a_failure_is_told_of_and_keeps_nobody_awake() {
 async fn a_list_that_is_older_than_one_before_proves_nothing_unless_it_stays_so() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.sweeps.begin_now(&mut engine.table);
-    engine.list_nothing(Kind::Nodes, 100);
+    engine.informers.begin_now(&mut engine.cache);
+    engine.list_nothing(Resource::Nodes, 100);
     engine.observe(seen(node("u1", 50)));
     for _ in 0..4 {
-        engine.sweeps.begin_now(&mut engine.table);
-        engine.list_nothing(Kind::Nodes, 60);
-        assert!(engine.table.get("a").is_some_and(|row| row.node().is_some()));
+        engine.informers.begin_now(&mut engine.cache);
+        engine.list_nothing(Resource::Nodes, 60);
+        assert!(engine.cache.get("a").is_some_and(|entry| entry.node().is_some()));
     }
-    engine.list_nothing(Kind::Nodes, 60);
-    assert!(engine.table.get("a").is_none(), "another cluster: everything is seen anew");
-    assert!(!engine.sweeps.has_listed_records());
+    engine.list_nothing(Resource::Nodes, 60);
+    assert!(engine.cache.get("a").is_none(), "another cluster: everything is seen anew");
+    assert!(!engine.informers.has_listed_records());
 }
 
 fn position(version: u64, pending: &[(&str, u64)]) -> Position {
@@ -272,7 +272,7 @@ async fn a_deletion_that_the_replica_before_has_dealt_with_is_not_dealt_with_aga
     let mut replica = replica();
     replica.resume = vec![position(20, &[("y", 10)])];
     let mut engine = engine_after(&replica, 30);
-    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(9)));
+    engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(9)));
     for (name, version) in [("y", 10), ("x", 15), ("y", 16), ("x", 21)] {
         engine.observe(deletion(name, version));
     }
@@ -285,13 +285,13 @@ async fn what_is_still_to_be_heard_of_again_stays_pending() {
     let mut replica = replica();
     replica.resume = vec![position(20, &[("y", 10), ("z", 12)])];
     let mut engine = engine_after(&replica, 30);
-    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(9)));
+    engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(9)));
     assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
     engine.observe(deletion("y", 10));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(NOTHING));
     assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
-    engine.observe(Observed::At(Kind::Nodes, ResourceVersion(20)));
+    engine.observe(Observed::At(Resource::Nodes, ResourceVersion(20)));
     assert_eq!(engine.position.get(), Some(position(20, &[])), "all of it was heard");
 }
 
@@ -299,7 +299,7 @@ async fn what_is_still_to_be_heard_of_again_stays_pending() {
 async fn what_is_stored_is_not_pending_any_more() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(1)));
+    engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(1)));
     engine.observe(deletion("a", 5));
     assert_eq!(engine.position.get(), Some(position(5, &[("a", 5)])));
     let ticket = engine.take().expect("work");
@@ -312,13 +312,13 @@ async fn a_pending_deletion_that_is_forgotten_does_not_cost_the_later_ones() {
     let mut replica = replica();
     replica.resume = vec![position(20, &[("y", 10)])];
     let mut engine = engine_after(&replica, 30);
-    engine.observe(Observed::Expired(Kind::Nodes));
+    engine.observe(Observed::Expired(Resource::Nodes));
     assert_eq!(engine.heard, ResourceVersion(20));
-    assert!(engine.sweeps.is_following(Kind::Nodes), "from where the replica before was");
+    assert!(engine.informers.is_following(Resource::Nodes), "from where the replica before was");
     engine.observe(deletion("x", 25));
     assert_eq!(pending(&engine), [("x", 25)]);
-    engine.observe(Observed::Expired(Kind::Nodes));
-    assert!(!engine.sweeps.is_following(Kind::Nodes), "that is forgotten, too");
+    engine.observe(Observed::Expired(Resource::Nodes));
+    assert!(!engine.informers.is_following(Resource::Nodes), "that is forgotten, too");
 }
 
 #[tokio::test]
@@ -327,10 +327,10 @@ async fn final_labels_of_another_history_are_still_stored() {
     let mut engine = engine_after(&replica, 100);
     engine.observe(deletion("a", 105));
     for _ in 0..5 {
-        engine.sweeps.begin_now(&mut engine.table);
-        engine.list_nothing(Kind::Nodes, 60);
+        engine.informers.begin_now(&mut engine.cache);
+        engine.list_nothing(Resource::Nodes, 60);
     }
-    assert!(!engine.sweeps.has_listed_records(), "another cluster");
+    assert!(!engine.informers.has_listed_records(), "another cluster");
     assert_eq!(engine.take().map(|ticket| ticket.node.to_string()).as_deref(), Some("a"));
 }
 
@@ -345,17 +345,17 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
         let mut replica = replica();
         replica.resume = resume.clone();
         let (audience, _) = mpsc::channel(64);
-        let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience));
+        let mut engine = Engine::new(&replica, Everything::default(), Informers::new(&replica, audience));
         // The API server answers such a watch with success, and then with silence.
-        engine.observe(Observed::Watching(Kind::Nodes, engine.heard));
-        engine.sweeps.begin_if_due(&mut engine.table);
-        engine.list_nothing(Kind::Records, 30);
-        engine.list_nothing(Kind::Nodes, 30);
+        engine.observe(Observed::Watching(Resource::Nodes, engine.heard));
+        engine.informers.begin_if_due(&mut engine.cache);
+        engine.list_nothing(Resource::Records, 30);
+        engine.list_nothing(Resource::Nodes, 30);
         assert_eq!(engine.heard, ResourceVersion(from), "{resume:?}");
         // Nothing is taken for dealt with because of it.
         engine.observe(deletion("x", 31));
         assert_eq!(pending(&engine), [("x", 31)]);
-        engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(32)));
+        engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(32)));
         assert_eq!(engine.position.get().map(|position| position.version), Some(ResourceVersion(32)));
     }
 }
@@ -364,17 +364,17 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
 async fn lists_of_records_do_not_hide_that_those_of_nodes_have_gone_back() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.sweeps.begin_now(&mut engine.table);
-    engine.list_nothing(Kind::Records, 100);
-    engine.list_nothing(Kind::Nodes, 100);
+    engine.informers.begin_now(&mut engine.cache);
+    engine.list_nothing(Resource::Records, 100);
+    engine.list_nothing(Resource::Nodes, 100);
     engine.observe(seen(node("u1", 50)));
     for _ in 0..5 {
-        assert!(engine.table.get("a").is_some());
-        engine.sweeps.begin_now(&mut engine.table);
-        engine.list_nothing(Kind::Records, 101);
-        engine.list_nothing(Kind::Nodes, 60);
+        assert!(engine.cache.get("a").is_some());
+        engine.informers.begin_now(&mut engine.cache);
+        engine.list_nothing(Resource::Records, 101);
+        engine.list_nothing(Resource::Nodes, 60);
     }
-    assert!(engine.table.get("a").is_none(), "another cluster: everything is seen anew");
+    assert!(engine.cache.get("a").is_none(), "another cluster: everything is seen anew");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! The storer, where a server is slow, behind or does not answer.
 
 use label_storage::{Labels, ResourceVersion, Uid};
+use label_storage_runtime::cache::Cache;
 use label_storage_runtime::reconciler::{Look, Planner};
-use label_storage_runtime::table::Table;
 use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
@@ -44,12 +44,12 @@ impl World {
         })
         .expect("a replica");
         let apply = Apply { replica, counts: Arc::default(), in_doubt: Arc::default() };
-        let mut table = Table::default();
-        table.see_node("a", seen.summary());
-        let row = table.get("a").expect("a row");
+        let mut cache = Cache::default();
+        cache.see_node("a", seen.summary());
+        let entry = cache.get("a").expect("a entry");
         let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.in_doubt));
         let mut planner = StorePlanner::new(rules, false, clock, in_doubt, Arc::default());
-        let look = Look { row, view: None, is_event: true, is_unsure: false, heard: None };
+        let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };
         let task = planner.task(look).expect("its turn");
         Self { apply, calls, task }
     }

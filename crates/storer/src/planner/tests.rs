@@ -6,7 +6,7 @@ use super::*;
 
 /// One Node, its record, and a planner.
 struct World {
-    table: Table,
+    cache: Cache,
     planner: StorePlanner,
     heard: Option<ResourceVersion>,
 }
@@ -30,46 +30,46 @@ impl World {
         let rules = Rules { retention: Duration::from_secs(3600), ..Rules::default() };
         let (clock, in_doubt, counts) = Default::default();
         let planner = StorePlanner::new(Arc::new(rules), false, clock, in_doubt, counts);
-        let mut world = Self { table: Table::default(), planner, heard: None };
-        world.table.see_node("a", node("u1", 5, "gold").summary());
+        let mut world = Self { cache: Cache::default(), planner, heard: None };
+        world.cache.see_node("a", node("u1", 5, "gold").summary());
         world.store(&node("u1", 5, "gold"), 6);
         world
     }
 
     fn store(&mut self, node: &Node, version: u64) {
         let record = Record::of(node, Timestamp::now()).summary();
-        self.table.see_record("a", ResourceVersion(version), Stored::Record(record));
+        self.cache.see_record("a", ResourceVersion(version), Stored::Record(record));
     }
 
-    fn row(&self) -> &Row {
-        self.table.get("a").expect("a row")
+    fn entry(&self) -> &Entry {
+        self.cache.get("a").expect("a entry")
     }
 
     fn when(&mut self, is_event: bool) -> When {
-        let row = self.table.get("a").expect("a row");
-        self.planner.decide(Look { row, view: None, is_event, is_unsure: false, heard: self.heard }).when
+        let entry = self.cache.get("a").expect("a entry");
+        self.planner.decide(Look { entry, view: None, is_event, is_unsure: false, heard: self.heard }).when
     }
 
     fn delete(&mut self, last: Node, is_unsettled: bool) -> When {
-        self.table.lose_node("a", last.version);
-        let row = self.table.get("a").expect("a row");
-        self.planner.deleted(last, row, is_unsettled);
+        self.cache.lose_node("a", last.version);
+        let entry = self.cache.get("a").expect("a entry");
+        self.planner.deleted(last, entry, is_unsettled);
         self.when(true)
     }
 
     fn task(&mut self) -> Result<Task, NotYet> {
-        let row = self.table.get("a").expect("a row");
-        let look = Look { row, view: None, is_event: false, is_unsure: false, heard: self.heard };
+        let entry = self.cache.get("a").expect("a entry");
+        let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: self.heard };
         self.planner.task(look)
     }
 
     /// The turn of the Node comes, and goes like this. Returns the last labels that were to be stored.
     fn work(&mut self, succeeds: bool) -> Option<Node> {
         let (name, task) = (RecordKey::from("a"), self.task().expect("its turn"));
-        let last_words = task.last_words.clone();
+        let final_labels = task.final_labels.clone();
         let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
         self.planner.done(&name, task, succeeds.then_some(&done));
-        last_words
+        final_labels
     }
 }
 
@@ -77,7 +77,7 @@ impl World {
 fn what_is_stored_costs_nothing_and_what_has_changed_comes_first() {
     let mut world = World::new();
     assert_eq!(world.when(true), When::Never);
-    world.table.see_node("a", node("u1", 7, "silver").summary());
+    world.cache.see_node("a", node("u1", 7, "silver").summary());
     assert_eq!(world.when(true), When::Now(Urgency::Soon));
     assert_eq!(world.when(false), When::Now(Urgency::Routine));
 }
@@ -99,7 +99,7 @@ fn last_labels_are_kept_until_they_are_stored() {
 fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it() {
     let mut world = World::new();
     let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
-    world.table.see_node("a", restored.summary());
+    world.cache.see_node("a", restored.summary());
     world.heard = Some(ResourceVersion(6));
     assert_eq!(world.task().err(), Some(NotYet::After(LOOK_AGAIN)));
     // There it is: what the one before it said last.
@@ -113,7 +113,7 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
     world.heard = None;
     assert!(world.task().is_ok());
     let mut world = World::new();
-    world.table.see_node("a", node("u1", 9, "silver").summary());
+    world.cache.see_node("a", node("u1", 9, "silver").summary());
     world.heard = Some(ResourceVersion(6));
     assert!(world.task().is_ok());
 }
@@ -145,12 +145,12 @@ fn what_had_to_be_given_up_is_counted() {
         deletions += 1;
         let mut last = node(&format!("u{deletions}"), 10 + deletions, "silver");
         last.name = format!("n{deletions}");
-        world.table.lose_node(last.name.as_str(), last.version);
-        let row = world.table.get(&last.name).expect("a row");
-        world.planner.deleted(last.clone(), row, false);
+        world.cache.lose_node(last.name.as_str(), last.version);
+        let entry = world.cache.get(&last.name).expect("a entry");
+        world.planner.deleted(last.clone(), entry, false);
     }
-    assert_eq!(world.planner.last_words.len() as u64, deletions - 3);
-    assert!(!world.planner.last_words.contains("n1") && world.planner.last_words.contains("n4"));
+    assert_eq!(world.planner.final_labels.len() as u64, deletions - 3);
+    assert!(!world.planner.final_labels.contains("n1") && world.planner.final_labels.contains("n4"));
 }
 
 #[test]
@@ -181,18 +181,18 @@ fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along(
 fn a_node_that_is_back_is_not_hurried() {
     let mut world = World::new();
     let gone = Record::of(&node("u1", 5, "gold"), Timestamp::now()).with_departed_at(Some(Timestamp::now()));
-    world.table.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
-    world.table.see_node("a", node("u2", 9, "gold").summary());
+    world.cache.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
+    world.cache.see_node("a", node("u2", 9, "gold").summary());
     assert_eq!(world.when(true), When::After(UNRESTORED, Urgency::Tidy));
-    assert!(!world.row().is_surely_gone());
+    assert!(!world.entry().is_surely_gone());
 }
 
 #[test]
 fn a_node_that_a_list_lacks_is_left_alone_until_that_is_certain() {
     let mut world = World::new();
-    let list = world.table.begin_list();
-    world.table.end_list_of_nodes(list, ResourceVersion(50));
+    let list = world.cache.begin_list();
+    world.cache.end_list_of_nodes(list, ResourceVersion(50));
     assert_eq!(world.when(false), When::Never);
-    assert!(world.planner.listed(&mut world.table), "one of one is believed");
+    assert!(world.planner.listed(&mut world.cache), "one of one is believed");
     assert_eq!(world.when(false), When::After(TIDY, Urgency::Tidy));
 }

@@ -8,7 +8,7 @@ use label_storage::Node;
 use label_storage::node::KEEP;
 use label_storage::rules::Patterns;
 use label_storage_runtime::call;
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::projection::Detail;
 
 use super::{Checked, Finding};
 use crate::cluster::Cluster;
@@ -34,8 +34,8 @@ struct Tally {
 
 pub(super) async fn check(cluster: &Cluster) -> Checked {
     let tally = Arc::new(Mutex::new(Tally::default()));
-    let (seen, eyes) = (Arc::clone(&tally), cluster.eyes(Sight::WhatIsKept));
-    let source = cluster.node_source(Sight::WhatIsKept);
+    let (seen, eyes) = (Arc::clone(&tally), cluster.projection(Detail::WhatIsKept));
+    let source = cluster.node_source(Detail::WhatIsKept);
     let listed = source.list(move |object| {
         // One that can't be read at all has no uid, or no version: no API server has such.
         if let Ok(node) = eyes.node(object) {

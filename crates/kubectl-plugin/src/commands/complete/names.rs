@@ -8,8 +8,8 @@ use clap::{CommandFactory, FromArgMatches};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::config::Kubeconfig;
 use kube::{Api, Client};
+use label_storage_runtime::api_source::ApiSource;
 use label_storage_runtime::records::Found;
-use label_storage_runtime::source::Source;
 
 use crate::cli::{Cli, Global};
 use crate::cluster;
@@ -75,7 +75,7 @@ async fn find(kind: Kind, global: &Global, add: impl Fn(&str) + Clone + Send + '
 
 /// Both at the same time: who may not see the one may see the other.
 async fn nodes(client: Client, namespace: &str, add: impl Fn(&str) + Clone + Send + 'static) {
-    let (nodes, records) = (Source::nodes(client.clone()), Source::records(client, namespace));
+    let (nodes, records) = (ApiSource::nodes(client.clone()), ApiSource::records(client, namespace));
     let add_node = add.clone();
     let _ = tokio::join!(
         nodes.list(move |object| add_node(&object.name)),

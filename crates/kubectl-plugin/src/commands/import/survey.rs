@@ -18,7 +18,7 @@ use label_storage::rules::IdentityBy;
 use label_storage::store::Stored;
 use label_storage::{Node, Record, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::call;
-use label_storage_runtime::eyes::{Eyes, Sight};
+use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::records::Found;
 
 use super::TOLD;
@@ -119,9 +119,9 @@ impl Survey {
         Self::find_strangers(cluster, &names, &survey).await?;
 
         let each = Arc::clone(&survey);
-        let eyes = cluster.eyes(Sight::WhatIsThere);
+        let eyes = cluster.projection(Detail::WhatIsThere);
         let mut progress = Progress::new("compared", Unit::Of("nodes"), None);
-        let nodes = cluster.node_source(Sight::WhatIsThere).allowing(PATIENCE);
+        let nodes = cluster.node_source(Detail::WhatIsThere).allowing(PATIENCE);
         let listed = nodes.list(move |object| {
             progress.step(1);
             let Ok(node) = eyes.node(object) else { return };
@@ -177,7 +177,7 @@ impl Survey {
     }
 
     /// Takes note of a Node that is there.
-    fn meet(&mut self, at: u32, node: &Node, eyes: &Eyes) {
+    fn meet(&mut self, at: u32, node: &Node, eyes: &Projection) {
         let Some(entry) = self.entries.get_mut(at as usize) else { return };
         entry.life = Life::Lacks;
         if !self.options.include_living {

@@ -12,14 +12,14 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::Record;
-use label_storage_runtime::call::{Error, Kind};
-use label_storage_runtime::eyes::Sight;
+use label_storage_runtime::api_source::ApiSource;
+use label_storage_runtime::backoff;
+use label_storage_runtime::call::{Error, FailureKind};
 use label_storage_runtime::limiter::Limiter;
 use label_storage_runtime::nodes::Nodes;
-use label_storage_runtime::pace;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records::{Found, Records};
 use label_storage_runtime::shutdown::Shutdown;
-use label_storage_runtime::source::Source;
 
 use super::TOLD;
 use super::imported::imported;
@@ -141,20 +141,20 @@ pub(super) async fn write_all(
                 }
             }
             Err(error) => match error.kind {
-                Kind::Moved if turn.tries >= ATTEMPTS => {
+                FailureKind::Moved if turn.tries >= ATTEMPTS => {
                     written.leave(writer.node(&turn.entry), error.to_string());
                 }
                 // One that can't be written is no reason to leave out the others; a right that is missing is.
-                Kind::Refused if !matches!(error.code, None | Some(401 | 403)) => {
+                FailureKind::Refused if !matches!(error.code, None | Some(401 | 403)) => {
                     written.leave(writer.node(&turn.entry), error.to_string());
                 }
-                Kind::Refused => {
+                FailureKind::Refused => {
                     again.push_front(turn);
                     written.stopped.get_or_insert(error.to_string());
                 }
                 kind => {
                     again.push_front(turn);
-                    let patience = if kind == Kind::NotConnected { CONNECTING } else { PATIENCE };
+                    let patience = if kind == FailureKind::NotConnected { CONNECTING } else { PATIENCE };
                     if progressed_at.elapsed() > patience {
                         written.stopped.get_or_insert(error.to_string());
                     }
@@ -188,7 +188,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(cluster: &'a Cluster, file: &'a File, options: Options, shutdown: &'a Shutdown) -> Self {
         let client = &cluster.frank;
-        let source = Source::nodes(client.clone()).seen_by(cluster.eyes(Sight::WhatIsThere));
+        let source = ApiSource::nodes(client.clone()).seen_by(cluster.projection(Detail::WhatIsThere));
         let records = Records::new(client.clone(), &cluster.namespace);
         Self {
             cluster,
@@ -203,7 +203,7 @@ impl<'a> Writer<'a> {
     /// One attempt, after a pause where there were others before it; nothing is begun once the end was asked for.
     async fn turn(&self, turn: Turn) -> (Turn, Instant, Option<Result<Outcome, Error>>) {
         if turn.tries > 0 {
-            let pause = pace::exponential(Duration::from_millis(50), turn.tries, Duration::from_secs(5));
+            let pause = backoff::exponential(Duration::from_millis(50), turn.tries, Duration::from_secs(5));
             tokio::select! {
                 () = tokio::time::sleep(pause) => (),
                 () = self.shutdown.requested() => return (turn, Instant::now(), None),
@@ -266,7 +266,9 @@ impl<'a> Writer<'a> {
         match Write::create(next, Some(&model)).map_err(unwritable)?.send(self.cluster).await {
             Ok(()) => Ok(Outcome::Created),
             // There is no such namespace, and there will be none the next time.
-            Err(error) if error.code == Some(404) => Err(Error { kind: Kind::Refused, code: None, ..error }),
+            Err(error) if error.code == Some(404) => {
+                Err(Error { kind: FailureKind::Refused, code: None, ..error })
+            }
             Err(error) => Err(error),
         }
     }

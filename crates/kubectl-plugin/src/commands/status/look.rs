@@ -13,8 +13,8 @@ use label_storage::record::Decoded;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage_runtime::call::Error;
-use label_storage_runtime::eyes::{Eyes, Sight};
 use label_storage_runtime::lease::{self, Held};
+use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::records::Found;
 use label_storage_wire::Object;
 use serde::Serialize;
@@ -88,7 +88,7 @@ impl Records {
         self.all.len()
     }
 
-    fn see(&mut self, eyes: &Eyes, only: Option<&GlobMatcher>, object: Object) {
+    fn see(&mut self, eyes: &Projection, only: Option<&GlobMatcher>, object: Object) {
         let name = object.name.clone();
         let found = Found::from(object).seen_through(&eyes.rules, None);
         let (under, node) = match &found.content {
@@ -148,7 +148,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn see(&mut self, eyes: &Eyes, only: Option<&GlobMatcher>, object: Object, now: Timestamp) {
+    fn see(&mut self, eyes: &Projection, only: Option<&GlobMatcher>, object: Object, now: Timestamp) {
         if only.is_some_and(|only| !only.is_match(&object.name)) {
             return;
         }
@@ -284,16 +284,16 @@ impl Look {
 }
 
 async fn nodes(cluster: &Cluster, only: Option<&GlobMatcher>, now: Timestamp) -> Result<Nodes, Error> {
-    let (eyes, only) = (cluster.eyes(Sight::WhatIsKept), only.cloned());
+    let (eyes, only) = (cluster.projection(Detail::WhatIsKept), only.cloned());
     let seen = Arc::new(Mutex::new(Nodes::default()));
     let all = Arc::clone(&seen);
     let each = move |object| lock(&all).see(&eyes, only.as_ref(), object, now);
-    cluster.node_source(Sight::WhatIsKept).list(each).await?;
+    cluster.node_source(Detail::WhatIsKept).list(each).await?;
     Ok(std::mem::take(&mut *lock(&seen)))
 }
 
 async fn records(cluster: &Cluster, only: Option<&GlobMatcher>) -> Result<Records, Error> {
-    let (eyes, only) = (cluster.eyes(Sight::WhatIsKept), only.cloned());
+    let (eyes, only) = (cluster.projection(Detail::WhatIsKept), only.cloned());
     let seen = Arc::new(Mutex::new(Records::default()));
     let all = Arc::clone(&seen);
     let each = move |object| lock(&all).see(&eyes, only.as_ref(), object);

@@ -1,7 +1,7 @@
 //! What becomes of Nodes whose records are not filed by name.
 
 use super::*;
-use crate::observer::OtherNode;
+use crate::list_watch::OtherNode;
 use crate::recorder::tests::Overheard;
 
 const K: &str = "providerID=k";
@@ -10,7 +10,7 @@ const L: &str = "providerID=l";
 /// An engine that has seen that there is nothing, and watches.
 fn engine(replica: &Replica) -> Engine<'_, Everything> {
     let mut engine = polling(replica);
-    for kind in [Kind::Nodes, Kind::Records] {
+    for kind in [Resource::Nodes, Resource::Records] {
         engine.observe(Observed::Watching(kind, ResourceVersion(1)));
     }
     engine
@@ -19,7 +19,7 @@ fn engine(replica: &Replica) -> Engine<'_, Everything> {
 /// One that does not watch.
 fn polling(replica: &Replica) -> Engine<'_, Everything> {
     let mut engine = super::engine(replica);
-    engine.table = Table::by_identity();
+    engine.cache = Cache::by_identity();
     engine
 }
 
@@ -45,23 +45,23 @@ fn deleted(node: Node) -> Observed {
 impl<P: Planner> Engine<'_, P> {
     /// A list of Nodes.
     fn list_nodes(&mut self, nodes: &[Node], version: u64) {
-        self.sweeps.begin_now(&mut self.table);
-        let (list, items) = (self.table.begin_list(), nodes.len());
+        self.informers.begin_now(&mut self.cache);
+        let (list, items) = (self.cache.begin_list(), nodes.len());
         for node in nodes {
             self.observe(Observed::Listed { list, items: vec![Item::Node(node.clone())] });
         }
         let outcome = Ok(Listed { version: ResourceVersion(version), items, bytes: 0 });
-        self.observe(Observed::ListEnded { kind: Kind::Nodes, list, outcome, took: Duration::ZERO });
+        self.observe(Observed::ListEnded { kind: Resource::Nodes, list, outcome, took: Duration::ZERO });
     }
 
     fn shown(&self, under: &str) -> Option<&str> {
-        self.table.get(under).filter(|row| row.node().is_some()).map(Row::node_name)
+        self.cache.get(under).filter(|entry| entry.node().is_some()).map(Entry::node_name)
     }
 
-    fn told(&mut self, replica: &Replica) -> crate::metrics::census::Snapshot {
-        let due = self.standings.due().expect("something has changed");
-        self.standings.tell_if_due(&self.table, &self.queue, &self.sweeps, due);
-        replica.metrics.census.total()
+    fn told(&mut self, replica: &Replica) -> crate::metrics::node_gauges::Snapshot {
+        let due = self.states.due().expect("something has changed");
+        self.states.tell_if_due(&self.cache, &self.queue, &self.informers, due);
+        replica.metrics.node_gauges.total()
     }
 }
 
@@ -72,9 +72,9 @@ async fn a_node_that_changes_its_identity_is_no_deletion() {
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
     assert_eq!((engine.shown(K), engine.shown(L)), (None, Some("a")));
-    assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
+    assert!(engine.cache.get(K).is_some_and(Entry::is_surely_gone));
     assert!(engine.planner.deleted.is_empty());
-    assert!(!engine.queue.contains(K), "the row that it left was decided upon");
+    assert!(!engine.queue.contains(K), "the entry that it left was decided upon");
     assert_eq!(engine.take().map(|ticket| ticket.node), Some(RecordKey::from(L)));
     assert!(engine.take().is_none());
 }
@@ -87,7 +87,7 @@ async fn a_node_that_another_shard_has_now_leaves_its_row() {
         engine.observe(seen(named("a", K, 5)));
         let item = other("a", 9);
         engine.observe(if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) });
-        assert!(engine.table.get(K).is_some_and(Row::is_surely_gone));
+        assert!(engine.cache.get(K).is_some_and(Entry::is_surely_gone));
         assert!(engine.planner.deleted.is_empty() && engine.take().is_none());
         assert_eq!(engine.heard, ResourceVersion(9), "the watch has come so far");
     }
@@ -110,11 +110,11 @@ async fn nothing_is_decided_before_all_nodes_are_known_that_may_have_the_same_id
     let mut replica = replica();
     replica.resume = vec![position(4, &[])];
     let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(&replica, Everything::default(), Sweeps::new(&replica, audience));
-    engine.table = Table::by_identity();
-    engine.sweeps.begin_if_due(&mut engine.table);
-    engine.list_nothing(Kind::Records, 9);
-    engine.observe(Observed::Watching(Kind::Nodes, ResourceVersion(4)));
+    let mut engine = Engine::new(&replica, Everything::default(), Informers::new(&replica, audience));
+    engine.cache = Cache::by_identity();
+    engine.informers.begin_if_due(&mut engine.cache);
+    engine.list_nothing(Resource::Records, 9);
+    engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(4)));
     engine.observe(seen(named("a", K, 5)));
     assert!(engine.take().is_none(), "another one may have it, too");
     engine.list_nodes(&[named("a", K, 5), named("bb", K, 6), named("ccc", L, 7)], 9);
@@ -194,7 +194,7 @@ async fn last_labels_are_kept_where_the_other_came_after() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     // A list is ahead of the watch.
-    let list = engine.table.begin_list();
+    let list = engine.cache.begin_list();
     engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 20))] });
     engine.observe(deleted(named("a", K, 10)));
     assert_eq!(engine.planner.deleted, [named("a", K, 10)]);
@@ -207,11 +207,11 @@ async fn nothing_is_said_of_a_claim_that_may_be_over() {
     let replica = Replica { events, ..replica() };
     for mut engine in [engine(&replica), polling(&replica)] {
         engine.list_nodes(&[named("a", K, 5)], 5);
-        let list = engine.table.begin_list();
+        let list = engine.cache.begin_list();
         engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 9))] });
-        assert!(engine.table.get(K).is_some_and(Row::is_contested));
+        assert!(engine.cache.get(K).is_some_and(Entry::is_contested));
         let outcome = Ok(Listed { version: ResourceVersion(10), items: 1, bytes: 0 });
-        engine.observe(Observed::ListEnded { kind: Kind::Nodes, list, outcome, took: Duration::ZERO });
+        engine.observe(Observed::ListEnded { kind: Resource::Nodes, list, outcome, took: Duration::ZERO });
         assert_eq!((engine.shown(K), overheard.take()), (Some("bb"), vec![]), "the other is gone");
         engine.list_nodes(&[named("a", K, 11), named("bb", K, 9)], 12);
         assert_eq!(overheard.take().len(), 2, "both were in one list");
@@ -247,8 +247,8 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
     assert_eq!(ticket.asked_for, Some(RecordKey::from("a")));
     let read = named("a", K, 8).summary();
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Present(read), ..NOTHING }));
-    assert_eq!(engine.table.get(K).and_then(Row::node), Some(read));
-    assert!(!engine.table.get(K).is_some_and(Row::is_contested));
+    assert_eq!(engine.cache.get(K).and_then(Entry::node), Some(read));
+    assert!(!engine.cache.get(K).is_some_and(Entry::is_contested));
     // One that became contested meanwhile, and one that is not there.
     let later = Instant::now() + Duration::from_secs(600);
     let ticket = engine.next(Urgency::Tidy, later).expect("work");
@@ -262,8 +262,8 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
 async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.table.see_record(K, ResourceVersion(3), Stored::Unreadable);
-    let (node, versions) = (RecordKey::from(K), engine.table.get(K).expect("a row").versions());
+    engine.cache.see_record(K, ResourceVersion(3), Stored::Unreadable);
+    let (node, versions) = (RecordKey::from(K), engine.cache.get(K).expect("a entry").versions());
     let ticket = Ticket { node, asked_for: None, task: (), earlier_tries: 0, versions, due_since: None };
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
@@ -276,8 +276,8 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
-    let row = engine.table.get(K).expect("a row");
-    let (node, asked_for, versions) = (RecordKey::from(K), row.asked_for().cloned(), row.versions());
+    let entry = engine.cache.get(K).expect("a entry");
+    let (node, asked_for, versions) = (RecordKey::from(K), entry.asked_for().cloned(), entry.versions());
     assert_eq!(asked_for, Some(RecordKey::from("a")));
     let ticket = Ticket { node, asked_for, task: (), earlier_tries: 0, versions, due_since: None };
     // The record names another, which was asked for, and has just come back.

@@ -4,10 +4,10 @@
 //! everything that is seen comes with its resourceVersion, and only what is newer counts. Both kinds count on their
 //! own: the versions of a Node and of a ConfigMap are never compared.
 
-mod claims;
-mod known;
+mod freshness;
+mod key_owners;
+mod node_index;
 mod packed;
-mod places;
 
 use std::time::Instant;
 
@@ -17,17 +17,17 @@ use label_storage::store::{LastSeen, Stored};
 use label_storage::summary::{NodeSummary, RecordSummary};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::claims::Claims;
+use self::key_owners::KeyOwners;
+use self::node_index::NodeIndex;
 use self::packed::{PackedNode, PackedRecord};
-use self::places::Places;
 use crate::record_key::{Filed, RecordKey};
 
-pub use self::known::{Known, STALE};
-pub(crate) use self::places::Elsewhere;
+pub use self::freshness::{Known, STALE};
+pub(crate) use self::node_index::Elsewhere;
 
 /// What is known of one Node and its record: of each the newest, or that it was gone at that version.
 #[derive(Debug)]
-pub struct Row {
+pub struct Entry {
     key: RecordKey,
     node: PackedNode,
     record: PackedRecord,
@@ -41,11 +41,11 @@ pub struct Row {
     /// Whether the Node's absence is certain enough to act upon: the API server told of its deletion, or said so when
     /// asked for it. That a list did not have it is not enough.
     is_surely_gone: bool,
-    /// Where rows are not filed by name: who is in it. What is said of the Node above is the first of them.
-    claims: Option<Box<Claims>>,
+    /// Where entries are not filed by name: who is in it. What is said of the Node above is the first of them.
+    claims: Option<Box<KeyOwners>>,
 }
 
-impl Row {
+impl Entry {
     fn new(key: RecordKey) -> Self {
         Self {
             key,
@@ -155,18 +155,18 @@ impl Row {
     }
 }
 
-/// All rows, by what they are filed under.
+/// All entries, by what they are filed under.
 ///
-/// An index of numbers beside the rows, rather than a map of rows: a map of a hundred thousand rows is half empty, and
+/// An index of numbers beside the entries, rather than a map of entries: a map of a hundred thousand entries is half empty, and
 /// both halves are there while it grows.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct Cache {
     index: HashTable<u32>,
-    rows: Vec<Row>,
+    entries: Vec<Entry>,
     /// Counts the lists, so that what the last one lacked can be told.
     lists: u32,
-    /// Where each Node is, unless rows are filed by name: then that is where it is.
-    places: Option<Box<Places>>,
+    /// Where each Node is, unless entries are filed by name: then that is where it is.
+    places: Option<Box<NodeIndex>>,
 }
 
 /// How much there is.
@@ -189,57 +189,57 @@ pub struct Missing {
     pub known: usize,
 }
 
-impl Table {
-    /// The same kind of table, with nothing in it.
+impl Cache {
+    /// The same kind of cache, with nothing in it.
     pub(crate) fn emptied(&self) -> Self {
         if self.places.is_some() { Self::by_identity() } else { Self::default() }
     }
 
     /// What is filed under this, if anything is.
-    pub fn get(&self, under: &str) -> Option<&Row> {
-        self.find(under).map(|at| &self.rows[at])
+    pub fn get(&self, under: &str) -> Option<&Entry> {
+        self.find(under).map(|at| &self.entries[at])
     }
 
     fn find(&self, under: &str) -> Option<usize> {
-        let found = self.index.find(hash(under), |&at| *self.rows[at as usize].key == *under);
+        let found = self.index.find(hash(under), |&at| *self.entries[at as usize].key == *under);
         found.map(|&at| at as usize)
     }
 
-    /// The row for what is filed under this, made where there is none.
-    fn row(&mut self, under: &str) -> &mut Row {
+    /// The entry for what is filed under this, made where there is none.
+    fn entry(&mut self, under: &str) -> &mut Entry {
         let at = match self.find(under) {
             Some(at) => at,
             None => self.add(under),
         };
-        &mut self.rows[at]
+        &mut self.entries[at]
     }
 
     fn add(&mut self, under: &str) -> usize {
-        if self.rows.len() == self.rows.capacity() {
-            // By an eighth, not by all: that is still seldom, and rows are the most of what a daemon holds.
-            self.rows.reserve_exact(64 + self.rows.len() / 8);
+        if self.entries.len() == self.entries.capacity() {
+            // By an eighth, not by all: that is still seldom, and entries are the most of what a daemon holds.
+            self.entries.reserve_exact(64 + self.entries.len() / 8);
         }
-        let at = self.rows.len();
-        self.rows.push(Row::new(RecordKey::from(under)));
-        let rows = &self.rows;
+        let at = self.entries.len();
+        self.entries.push(Entry::new(RecordKey::from(under)));
+        let entries = &self.entries;
         // Four billion Nodes do not fit into memory, nor into a cluster.
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        self.index.insert_unique(hash(under), number, |&at| hash(&rows[at as usize].key));
+        self.index.insert_unique(hash(under), number, |&at| hash(&entries[at as usize].key));
         at
     }
 
-    /// All rows.
-    pub fn iter(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter()
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
     }
 
     /// How many Nodes there are, and how many records.
     pub fn count(&self) -> Count {
         let mut count = Count::default();
-        for row in &self.rows {
-            count.nodes += row.nodes();
-            count.records += usize::from(row.record.is_there());
-            count.unreadable += usize::from(row.stored() == Stored::Unreadable);
+        for entry in &self.entries {
+            count.nodes += entry.nodes();
+            count.records += usize::from(entry.record.is_there());
+            count.unreadable += usize::from(entry.stored() == Stored::Unreadable);
         }
         count
     }
@@ -248,7 +248,7 @@ impl Table {
     pub fn see_node<'a>(&mut self, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
         let filed = filed.into();
         match self.places {
-            None => self.row(filed.under).see_node(node),
+            None => self.entry(filed.under).see_node(node),
             Some(_) => self.place(None, filed, &node),
         }
     }
@@ -257,18 +257,18 @@ impl Table {
     pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
         let filed = filed.into();
         match self.places {
-            None => self.row(filed.under).lose_node(version, true),
+            None => self.entry(filed.under).lose_node(version, true),
             Some(_) => self.displace(filed, version),
         }
     }
 
-    /// Takes note that the Node of a row was not found when it was asked for. Only if nothing was seen of it meanwhile.
+    /// Takes note that the Node of a entry was not found when it was asked for. Only if nothing was seen of it meanwhile.
     pub fn miss_node(&mut self, under: &str) {
         if self.places.is_some() {
             return self.miss_placed(under);
         }
-        let row = self.row(under);
-        row.lose_node(row.node_version, true);
+        let entry = self.entry(under);
+        entry.lose_node(entry.node_version, true);
     }
 
     /// Takes note of a record, and says whether that is news.
@@ -281,25 +281,25 @@ impl Table {
         self.recorded(filed.into()).see_record(version, record)
     }
 
-    /// The row of a record, which knows now which Node the record names.
-    fn recorded(&mut self, filed: Filed<'_>) -> &mut Row {
+    /// The entry of a record, which knows now which Node the record names.
+    fn recorded(&mut self, filed: Filed<'_>) -> &mut Entry {
         let names_the_node = self.places.is_some() && filed.names_the_node();
-        let row = self.row(filed.under);
+        let entry = self.entry(filed.under);
         if names_the_node {
-            row.recorded(filed.name);
+            entry.recorded(filed.name);
         }
-        row
+        entry
     }
 
     /// Takes note that there was no record at this version.
     pub fn lose_record(&mut self, under: &str, version: ResourceVersion) -> bool {
-        self.row(under).lose_record(version, true)
+        self.entry(under).lose_record(version, true)
     }
 
     /// Takes note that there is no record. Only if nothing was seen of it meanwhile.
     pub fn miss_record(&mut self, under: &str) {
-        let row = self.row(under);
-        row.lose_record(row.record_version, true);
+        let entry = self.entry(under);
+        entry.lose_record(entry.record_version, true);
     }
 
     /// Begins a list: everything that it has is to be marked with this number.
@@ -314,9 +314,9 @@ impl Table {
         if self.places.is_some() {
             return self.place(Some(list), filed, &node);
         }
-        let row = self.row(filed.under);
-        row.node_list = list;
-        row.see_node(node)
+        let entry = self.entry(filed.under);
+        entry.node_list = list;
+        entry.see_node(node)
     }
 
     /// Takes note of a record in a list.
@@ -327,9 +327,9 @@ impl Table {
         version: ResourceVersion,
         record: Stored<RecordSummary>,
     ) -> bool {
-        let row = self.recorded(filed.into());
-        row.record_list = list;
-        row.see_record(version, record)
+        let entry = self.recorded(filed.into());
+        entry.record_list = list;
+        entry.see_record(version, record)
     }
 
     /// Ends a complete list of Nodes: what it lacked was not there at its version. Says whether it lacked any that were known.
@@ -337,50 +337,50 @@ impl Table {
         if self.places.is_some() {
             return self.end_list_of_placed(list, version);
         }
-        let lacking = self.rows.iter_mut().filter(|row| row.node_list != list);
-        lacking.filter_map(|row| row.lose_node(version, false).then_some(())).count() > 0
+        let lacking = self.entries.iter_mut().filter(|entry| entry.node_list != list);
+        lacking.filter_map(|entry| entry.lose_node(version, false).then_some(())).count() > 0
     }
 
     /// The same for a list of records.
     pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) -> bool {
-        let lacking = self.rows.iter_mut().filter(|row| row.record_list != list);
-        lacking.filter_map(|row| row.lose_record(version, false).then_some(())).count() > 0
+        let lacking = self.entries.iter_mut().filter(|entry| entry.record_list != list);
+        lacking.filter_map(|entry| entry.lose_record(version, false).then_some(())).count() > 0
     }
 
     /// Forgets what there is nothing left to know of, and nothing left to do with.
     pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         self.forget_places(&has_work);
-        let before = self.rows.len();
-        self.rows.retain(|row| row.node.is_there() || row.record.is_there() || has_work(&row.key));
-        if self.rows.len() == before {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.node.is_there() || entry.record.is_there() || has_work(&entry.key));
+        if self.entries.len() == before {
             return;
         }
         self.index.clear();
-        for (at, row) in self.rows.iter().enumerate() {
+        for (at, entry) in self.entries.iter().enumerate() {
             let number = u32::try_from(at).unwrap_or(u32::MAX);
-            self.index.insert_unique(hash(&row.key), number, |&at| hash(&self.rows[at as usize].key));
+            self.index.insert_unique(hash(&entry.key), number, |&at| hash(&self.entries[at as usize].key));
         }
     }
 
     /// How many Nodes a list lacked that should be there.
     pub fn missing(&self) -> Missing {
         let mut missing = Missing { nodes: 0, known: 0 };
-        for row in self.expecting() {
+        for entry in self.expecting() {
             missing.known += 1;
-            missing.nodes += usize::from(row.is_missing());
+            missing.nodes += usize::from(entry.is_missing());
         }
         missing
     }
 
-    /// The rows that should have a Node.
-    fn expecting(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| row.expects_node() && self.could_know_node(row))
+    /// The entries that should have a Node.
+    fn expecting(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.expects_node() && self.could_know_node(entry))
     }
 
     /// Takes it for certain that what lists lacked is gone.
     pub fn believe_absence(&mut self) {
-        for row in self.rows.iter_mut().filter(|row| !row.node.is_there()) {
-            row.is_surely_gone = true;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.node.is_there()) {
+            entry.is_surely_gone = true;
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tower::service_fn;
 
 use super::*;
-use crate::eyes::Sight;
+use crate::projection::Detail;
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -61,7 +61,7 @@ async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
     let names = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&names);
     let listed =
-        Source::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
+        ApiSource::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
     (names.lock().expect("no panic").clone(), listed)
 }
 
@@ -93,7 +93,7 @@ async fn a_list_that_breaks_off_is_an_error() {
     for cut in 0..whole.len() {
         let body = whole[..cut].to_vec();
         let (_, listed) = list(client(move |_| answer(200, PROTOBUF, body.clone()))).await;
-        assert_eq!(listed.expect_err("a part is not all").kind, call::Kind::Unclear, "cut at {cut}");
+        assert_eq!(listed.expect_err("a part is not all").kind, call::FailureKind::Unclear, "cut at {cut}");
     }
     let compressed = gzip(&whole);
     for cut in 0..compressed.len() {
@@ -132,7 +132,7 @@ async fn an_answer_that_was_not_asked_for_is_an_error() {
 async fn a_server_that_does_not_serve_protobuf_is_an_error_that_says_so() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
-    let source = Source::nodes(client(move |request| {
+    let source = ApiSource::nodes(client(move |request| {
         counter.fetch_add(1, Ordering::Relaxed);
         let accept = request.headers()[ACCEPT].to_str().expect("text");
         assert!(accept.starts_with(PROTOBUF), "{accept}");
@@ -144,7 +144,7 @@ async fn a_server_that_does_not_serve_protobuf_is_an_error_that_says_so() {
         source.watch(ResourceVersion(7)).await.err().expect("refused"),
     ];
     for (error, what) in errors.iter().zip(["list nodes", "get node", "watch nodes"]) {
-        assert_eq!((error.kind, error.code), (call::Kind::Refused, Some(406)));
+        assert_eq!((error.kind, error.code), (call::FailureKind::Refused, Some(406)));
         let expected = format!(
             "can't {what}: the API server does not serve protobuf: \
              only the following media types are accepted: application/json (406)"
@@ -159,7 +159,7 @@ async fn what_the_server_says_when_it_refuses_is_passed_on() {
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nodes is forbidden","reason":"Forbidden","code":403}"#;
     let (_, listed) = list(client(move |_| answer(403, "application/json", status))).await;
     let error = listed.expect_err("refused");
-    assert_eq!((error.kind, error.code), (call::Kind::Refused, Some(403)));
+    assert_eq!((error.kind, error.code), (call::FailureKind::Refused, Some(403)));
     assert_eq!(error.to_string(), "can't list nodes: nodes is forbidden (403)");
     let (_, listed) = list(client(|_| answer(502, "text/html", "<html>bad gateway</html>"))).await;
     assert_eq!(listed.expect_err("refused").to_string(), "can't list nodes: <html>bad gateway</html> (502)");
@@ -167,7 +167,7 @@ async fn what_the_server_says_when_it_refuses_is_passed_on() {
 
 #[tokio::test]
 async fn a_node_that_is_not_there_is_no_error() {
-    let source = Source::nodes(client(|request| {
+    let source = ApiSource::nodes(client(|request| {
         assert_eq!(request.uri(), "/api/v1/nodes/a");
         answer(404, "text/plain", "no such node")
     }));
@@ -175,11 +175,11 @@ async fn a_node_that_is_not_there_is_no_error() {
 }
 
 /// Sees whole Nodes, and one annotation beside our own.
-fn whole() -> Eyes {
+fn whole() -> Projection {
     let owner: Patterns = "example.com/owner".parse().expect("a key");
     let annotations = Selection { include: owner, ..Selection::none() };
     let rules = Arc::new(Rules { cordon: true, annotations, ..Rules::default() });
-    Eyes { rules, sight: Sight::WhatIsKept }
+    Projection { rules, detail: Detail::WhatIsKept }
 }
 
 /// A server of one Node. All requests must be for whole Nodes.
@@ -219,7 +219,7 @@ fn whole_node(annotations: &[(&str, &str)]) -> Object {
 
 #[tokio::test]
 async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
-    let source = Source::nodes(client(whole_nodes)).seen_by(whole());
+    let source = ApiSource::nodes(client(whole_nodes)).seen_by(whole());
     let expected = whole_node(&[("example.com/owner", "me"), ("label-storage/restored", "u1/1")]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&seen);
@@ -234,10 +234,11 @@ async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
 async fn one_node_is_read_whole_whatever_lists_have_of_it() {
     let all = [("example.com/other", "x"), ("example.com/owner", "me"), ("label-storage/restored", "u1/1")];
     // Who must not overwrite anything has to know all of its annotations.
-    for (sight, annotations) in [(Sight::WhatIsThere, &all[..]), (Sight::WhatIsKept, &all[2..])] {
-        let eyes = Eyes { sight, ..Eyes::default() };
-        let node = Source::nodes(client(whole_nodes)).seen_by(eyes).get("a").await.expect("an answer");
-        assert_eq!(node, Some(whole_node(annotations)), "{sight:?}");
+    for (detail, annotations) in [(Detail::WhatIsThere, &all[..]), (Detail::WhatIsKept, &all[2..])] {
+        let projection = Projection { detail, ..Projection::default() };
+        let node =
+            ApiSource::nodes(client(whole_nodes)).seen_by(projection).get("a").await.expect("an answer");
+        assert_eq!(node, Some(whole_node(annotations)), "{detail:?}");
     }
 }
 
@@ -264,7 +265,7 @@ async fn the_thread_that_reads_a_list_ends_when_nobody_waits_for_it() {
     });
     let (first, begun) = oneshot::channel();
     let (alive, ended) = oneshot::channel::<()>();
-    let (mut first, source) = (Some(first), Source::nodes(client));
+    let (mut first, source) = (Some(first), ApiSource::nodes(client));
     let each = move |_| {
         let _ = &alive;
         first.take().map(|first| first.send(()));
@@ -278,7 +279,7 @@ async fn the_thread_that_reads_a_list_ends_when_nobody_waits_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_goes_silent_is_noticed_within_a_minute() {
-    let source = Source::nodes(client(|request| {
+    let source = ApiSource::nodes(client(|request| {
         let uri = request.uri().to_string();
         assert!(uri.starts_with(
             "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds="
@@ -310,7 +311,7 @@ async fn a_watch_tells_what_it_is_told_to_its_end() {
         fixtures::event("ERROR", fixtures::status(&expired)),
     ];
     let body: Vec<u8> = events.iter().flat_map(|event| frame(event)).collect();
-    let source = Source::nodes(client(move |request| {
+    let source = ApiSource::nodes(client(move |request| {
         let accepted = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
         assert_eq!(request.headers()[ACCEPT], accepted.as_str());
         answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())

@@ -9,14 +9,14 @@ use label_storage::{Node, ResourceVersion, Rules};
 use label_storage_wire::{Event, Object};
 use tokio::sync::mpsc;
 
+use crate::api_source::{ApiSource, Listed, Resource};
 use crate::args::Share;
+use crate::backoff;
+use crate::cache::Elsewhere;
 use crate::call::Error;
-use crate::eyes::Eyes;
-use crate::pace;
+use crate::projection::Projection;
 use crate::record_key::Filed;
 use crate::records::{self, Found};
-use crate::source::{Kind, Listed, Source};
-use crate::table::Elsewhere;
 
 /// What was seen.
 pub(crate) enum Observed {
@@ -30,7 +30,7 @@ pub(crate) enum Observed {
     /// A list came to its end, or to nothing.
     ListEnded {
         /// Of what.
-        kind: Kind,
+        kind: Resource,
         /// Which list.
         list: u32,
         /// All there is has been told of, unless this is an error.
@@ -43,15 +43,15 @@ pub(crate) enum Observed {
     /// Something was deleted, and looked like this just before.
     Deleted(Item),
     /// A watch works, and goes on from here.
-    Watching(Kind, ResourceVersion),
+    Watching(Resource, ResourceVersion),
     /// A watch has come this far: all that it had to tell until then has been told.
-    At(Kind, ResourceVersion),
+    At(Resource, ResourceVersion),
     /// A watch does not work. It is tried again.
-    NotWatching(Kind, Error),
+    NotWatching(Resource, Error),
     /// A watch can't go on where it was, and goes on where the server's memory begins.
-    Skipped(Kind),
+    Skipped(Resource),
     /// A watch can't go on where it was: only a list can tell what happened since.
-    Expired(Kind),
+    Expired(Resource),
 }
 
 /// An object of this shard, or one that may have been.
@@ -73,7 +73,7 @@ pub(crate) struct OtherNode {
 }
 
 impl OtherNode {
-    /// What the table is to know of it.
+    /// What the cache is to know of it.
     pub(crate) fn as_elsewhere(&self) -> Elsewhere<'_> {
         Elsewhere { name: &self.name, version: self.version }
     }
@@ -96,7 +96,7 @@ pub(crate) struct SeenRecord {
 }
 
 impl SeenRecord {
-    /// Which row it belongs to.
+    /// Which entry it belongs to.
     pub(crate) fn filed(&self) -> Filed<'_> {
         Filed { under: &self.filed_under, name: &self.node }
     }
@@ -140,12 +140,12 @@ impl Drop for Batches {
 }
 
 /// Lists all there is and tells of it. Says whether that went well.
-pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience: Audience) -> bool {
+pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audience: Audience) -> bool {
     let (kind, began) = (source.kind(), Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
-    let eyes = source.eyes().clone();
+    let projection = source.projection().clone();
     let each = move |object| {
-        if let Some(item) = item(kind, &share, &eyes, object) {
+        if let Some(item) = item(kind, &share, &projection, object) {
             batches.push(item);
         }
     };
@@ -158,7 +158,7 @@ pub(crate) async fn list(source: Arc<Source>, share: Share, list: u32, audience:
 /// Watches from this version on, for as long as the server knows what came after it. A watch that ends is followed by
 /// another from where it ended; one that fails, too, after a pause, however often: only the server can tell that it no longer has
 /// what came after that version.
-pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersion, audience: Audience) {
+pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVersion, audience: Audience) {
     let (kind, mut at, mut failures) = (source.kind(), from, 0u32);
     loop {
         let (before, began) = (at, Instant::now());
@@ -183,9 +183,9 @@ pub(crate) async fn watch(source: Arc<Source>, share: Share, from: ResourceVersi
             let _ = audience.send(Observed::Expired(kind)).await;
             return;
         }
-        let retry_after = error.retry_after().map(pace::a_little_more);
+        let retry_after = error.retry_after().map(backoff::a_little_more);
         let _ = audience.send(Observed::NotWatching(kind, error)).await;
-        let pause = pace::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
+        let pause = backoff::exponential(Duration::from_millis(100), failures + 1, Duration::from_secs(10));
         tokio::time::sleep(pause.max(retry_after.unwrap_or_default())).await;
     }
 }
@@ -208,7 +208,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// One watch, to its end.
 async fn follow(
-    source: &Source,
+    source: &ApiSource,
     share: &Share,
     at: &mut ResourceVersion,
     audience: &Audience,
@@ -231,7 +231,7 @@ async fn follow(
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
-        if let Some(item) = item(kind, share, source.eyes(), object) {
+        if let Some(item) = item(kind, share, source.projection(), object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
         } else if told_at.elapsed() > TELL_EVERY {
@@ -243,10 +243,10 @@ async fn follow(
 }
 
 /// What an object is to this shard, if anything.
-fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> {
+fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Item> {
     match kind {
-        Kind::Nodes if eyes.files_by_name() && !share.includes(&object.name) => None,
-        Kind::Nodes => match eyes.node(object) {
+        Resource::Nodes if projection.files_by_name() && !share.includes(&object.name) => None,
+        Resource::Nodes => match projection.node(object) {
             Ok(node) if share.includes(&node) => Some(Item::Node(node)),
             Ok(node) => Some(Item::Other(OtherNode { name: node.name, version: node.version })),
             Err(error) => {
@@ -254,7 +254,7 @@ fn item(kind: Kind, share: &Share, eyes: &Eyes, object: Object) -> Option<Item> 
                 None
             }
         },
-        Kind::Records => record(share, &eyes.rules, object).map(Item::Record),
+        Resource::Records => record(share, &projection.rules, object).map(Item::Record),
     }
 }
 
@@ -283,7 +283,10 @@ mod tests {
         let shares = [0, 1].map(|index| Share { index, replicas, nodes: None });
         // What it is to each of them.
         let items = |identity: IdentityBy, serial: &str| {
-            let eyes = Eyes { rules: Arc::new(Rules { identity, ..Rules::default() }), ..Eyes::default() };
+            let projection = Projection {
+                rules: Arc::new(Rules { identity, ..Rules::default() }),
+                ..Projection::default()
+            };
             let object = Object {
                 name: "node-1".to_owned(),
                 uid: "u1".to_owned(),
@@ -291,7 +294,7 @@ mod tests {
                 labels: [("serial".to_owned(), serial.to_owned())].into(),
                 ..Object::default()
             };
-            shares.clone().map(|share| match item(Kind::Nodes, &share, &eyes, object.clone()) {
+            shares.clone().map(|share| match item(Resource::Nodes, &share, &projection, object.clone()) {
                 None => "nothing",
                 Some(Item::Node(_)) => "ours",
                 Some(Item::Other(node)) if (&*node.name, node.version.0) == ("node-1", 7) => "another's",

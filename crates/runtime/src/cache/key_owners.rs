@@ -1,15 +1,15 @@
-//! Which Nodes claim a row, where rows are not filed by name: one, as a rule; more, where what should tell Nodes apart does not.
+//! Which Nodes claim a entry, where entries are not filed by name: one, as a rule; more, where what should tell Nodes apart does not.
 
 use label_storage::ResourceVersion;
 use label_storage::summary::{NodeSummary, UidDigest};
 
-use super::Row;
+use super::Entry;
 use super::packed::PackedNode;
 use crate::record_key::NodeName;
 
-/// The Nodes that claim a row.
+/// The Nodes that claim a entry.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct KeyOwners {
     /// Whoever has claimed it for longest comes first.
     all: Vec<Claim>,
     /// Where somebody was looked for last. Lists tell of Nodes in the same order each time, so the next is likely beside it.
@@ -27,8 +27,8 @@ struct Claim {
     since: ResourceVersion,
 }
 
-impl Claims {
-    /// Somebody's claim. Where a zone is taken for an identity, half a cluster claims one row: not all are to be looked at for each.
+impl KeyOwners {
+    /// Somebody's claim. Where a zone is taken for an identity, half a cluster claims one entry: not all are to be looked at for each.
     fn of(&mut self, name: &NodeName) -> Option<&mut Claim> {
         let is_it = |claim: &Claim| claim.name == *name;
         let beside = self.looked_at + 1;
@@ -38,9 +38,9 @@ impl Claims {
     }
 }
 
-impl Row {
+impl Entry {
     /// The name of the Node that is there; where none is, of the last that was known to be: that is whom to ask for. By default,
-    /// what the row is filed under.
+    /// what the entry is filed under.
     pub fn node_name(&self) -> &str {
         self.asked_for().unwrap_or(&self.key)
     }
@@ -103,7 +103,7 @@ impl Row {
         self.show();
     }
 
-    /// A Node claims it no more, or never did. Where no other does, the row has lost its Node.
+    /// A Node claims it no more, or never did. Where no other does, the entry has lost its Node.
     pub(super) fn unclaim(&mut self, name: &NodeName, version: ResourceVersion, is_sure: bool) {
         let claims = self.claims.get_or_insert_default();
         let before = claims.all.len();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::pace;
+use crate::backoff;
 use crate::record_key::RecordKey;
 
 /// How much it matters that a Node does not wait. The more urgent ones go first.
@@ -36,7 +36,7 @@ const LONGEST_URGENT_WAIT: Duration = Duration::from_secs(8);
 /// broken for all of them.
 const RETRIES_PER_SECOND: f64 = 5.0;
 
-/// From so many failures in a row on. Fewer may be bad luck, and are not to wait for what is broken for others.
+/// From so many failures in a entry on. Fewer may be bad luck, and are not to wait for what is broken for others.
 const AGAIN_AND_AGAIN: u32 = 3;
 
 /// With each Node that succeeds after failures, so many others need not wait any longer.
@@ -44,13 +44,13 @@ const RELEASED: usize = 32;
 
 /// Nodes that wait to be worked on, or are being worked on.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct WorkQueue {
     states: HashMap<RecordKey, State>,
     /// By urgency. May hold what is no longer so: the state decides.
     ready: [VecDeque<RecordKey>; URGENCIES],
     /// By time. The same holds.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
-    /// How often Nodes have failed in a row.
+    /// How often Nodes have failed in a entry.
     failures: HashMap<RecordKey, u32>,
     /// True if some may be held back.
     has_held_back: bool,
@@ -78,7 +78,7 @@ enum Why {
     PutBack,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Puts a Node in, for now or for later. One that is in already keeps the better of its places; one that has
     /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time. Unless something would
     /// be lost that was not at stake before.
@@ -120,12 +120,12 @@ impl Queue {
         self.states.contains_key(node)
     }
 
-    /// How often a Node has failed in a row.
+    /// How often a Node has failed in a entry.
     pub fn failures(&self, node: &str) -> u32 {
         self.failures.get(node).copied().unwrap_or_default()
     }
 
-    /// How often each Node has failed in a row, of those that have.
+    /// How often each Node has failed in a entry, of those that have.
     pub fn all_failures(&self) -> impl Iterator<Item = u32> {
         self.failures.values().copied()
     }
@@ -232,11 +232,11 @@ impl Queue {
         self.land(node);
         let times = self.failures.entry(RecordKey::clone(node)).or_default();
         *times = times.saturating_add(1);
-        let pause = pace::exponential(Duration::from_secs(1), *times, longest);
+        let pause = backoff::exponential(Duration::from_secs(1), *times, longest);
         let is_bad_luck = *times < AGAIN_AND_AGAIN;
         let all = if is_bad_luck { 0.0 } else { self.failures.len() as f64 / RETRIES_PER_SECOND };
-        let all = pace::around(Duration::from_secs_f64(all));
-        let retry_after = retry_after.map(pace::a_little_more).unwrap_or_default();
+        let all = backoff::around(Duration::from_secs_f64(all));
+        let retry_after = retry_after.map(backoff::a_little_more).unwrap_or_default();
         let until = now + pause.max(all).max(retry_after);
         let why = if all > pause { Why::HeldBack } else { Why::Failed };
         self.has_held_back |= why == Why::HeldBack;
@@ -282,13 +282,13 @@ mod tests {
         RecordKey::from(name)
     }
 
-    fn pop_all(queue: &mut Queue, now: Instant) -> Vec<String> {
+    fn pop_all(queue: &mut WorkQueue, now: Instant) -> Vec<String> {
         std::iter::from_fn(|| queue.pop(Urgency::Tidy, now)).map(|node| node.to_string()).collect()
     }
 
     #[test]
     fn the_more_urgent_go_first_and_else_the_earlier() {
-        let mut queue = Queue::default();
+        let mut queue = WorkQueue::default();
         let all =
             [("a", Urgency::Routine), ("b", Urgency::Soon), ("c", Urgency::Soon), ("d", Urgency::Urgent)];
         for (node, urgency) in all {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_node_is_in_once_at_its_best_place() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for urgency in [Urgency::Routine, Urgency::Urgent, Urgency::Routine] {
             queue.push(&name("a"), urgency, None);
         }
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_being_worked_on_is_not_begun_again() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         assert!(queue.pop(Urgency::Tidy, now).is_some() && queue.is_unsettled("a"));
         queue.push(&name("a"), Urgency::Urgent, None);
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_node_that_failed_waits_whatever_happens_and_longer_each_time() {
-        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        let (mut queue, mut now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         for least in [0.9, 1.8, 3.6] {
             assert!(queue.pop(Urgency::Tidy, now).is_some());
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn what_would_be_lost_is_tried_at_once_and_then_often() {
         for is_in_flight in [false, true] {
-            let (mut queue, mut now) = (Queue::default(), Instant::now());
+            let (mut queue, mut now) = (WorkQueue::default(), Instant::now());
             queue.push(&name("a"), Urgency::Soon, None);
             for _ in 0..8 {
                 now = queue.next_due().unwrap_or(now).max(now);
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_no_success() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         assert!(queue.pop(Urgency::Tidy, now).is_some());
         queue.failed(&name("a"), None, now);
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn bad_luck_does_not_wait_for_what_is_broken_for_others() {
-        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        let (mut queue, mut now) = (WorkQueue::default(), Instant::now());
         for number in 0..3000 {
             queue.push(&name(&number.to_string()), Urgency::Soon, None);
         }
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn however_many_fail_few_are_tried_in_a_second_and_all_soon_after_one_succeeds() {
-        let (mut queue, began) = (Queue::default(), Instant::now());
+        let (mut queue, began) = (WorkQueue::default(), Instant::now());
         for number in 0..3000 {
             queue.push(&name(&number.to_string()), Urgency::Soon, None);
         }
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn few_are_tidied_at_a_time_and_none_where_only_the_urgent_count() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for node in ["a", "b", "c"] {
             queue.push(&name(node), Urgency::Tidy, None);
         }
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn what_is_of_no_concern_any_more_is_forgotten() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for node in ["a", "b"] {
             queue.push(&name(node), Urgency::Soon, None);
         }

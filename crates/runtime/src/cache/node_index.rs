@@ -1,19 +1,19 @@
-//! Where each Node is, where rows are not filed by name: what a Node is filed under may change while it lives, and then it has to
-//! leave the row that it was in, though nothing in the row's name tells of that.
+//! Where each Node is, where entries are not filed by name: what a Node is filed under may change while it lives, and then it has to
+//! leave the entry that it was in, though nothing in the row's name tells of that.
 //!
-//! So what is newest is decided by Node here, and not by row: two Nodes that claim one row are not each other's past.
+//! So what is newest is decided by Node here, and not by entry: two Nodes that claim one entry are not each other's past.
 
 use std::collections::HashMap;
 
 use label_storage::ResourceVersion;
 use label_storage::summary::NodeSummary;
 
-use super::{Row, Table, is_news};
+use super::{Cache, Entry, is_news};
 use crate::record_key::{Filed, NodeName, RecordKey};
 
-/// Where each Node is that is, or was, in a row.
+/// Where each Node is that is, or was, in a entry.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct NodeIndex {
     by_name: HashMap<NodeName, Place>,
     /// Rows whose Nodes went elsewhere, since anybody asked.
     left: Vec<RecordKey>,
@@ -30,19 +30,19 @@ struct Place {
 
 #[derive(Debug)]
 enum At {
-    /// In this row.
-    Row(RecordKey),
-    /// Gone, or somewhere that is not this table's business. The row that it was in.
+    /// In this entry.
+    Entry(RecordKey),
+    /// Gone, or somewhere that is not this table's business. The entry that it was in.
     Gone(Option<RecordKey>),
 }
 
 impl At {
     fn is_row(&self) -> bool {
-        matches!(self, Self::Row(_))
+        matches!(self, Self::Entry(_))
     }
 }
 
-impl Places {
+impl NodeIndex {
     /// A Node's place, made where there is none.
     fn of(&mut self, name: &str) -> (NodeName, &mut Place) {
         let key = self.by_name.get_key_value(name).map(|(key, _)| NodeName::clone(key));
@@ -53,7 +53,7 @@ impl Places {
     }
 }
 
-/// A Node that is in no row of a table, or in none any more.
+/// A Node that is in no entry of a cache, or in none any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elsewhere<'a> {
     /// The Node's name.
@@ -62,14 +62,14 @@ pub(crate) struct Elsewhere<'a> {
     pub(crate) version: ResourceVersion,
 }
 
-/// For tables whose rows are not filed by name; nothing of this is ever called for another.
-impl Table {
-    /// A table whose rows are filed under something else than the Nodes' names.
+/// For tables whose entries are not filed by name; nothing of this is ever called for another.
+impl Cache {
+    /// A cache whose entries are filed under something else than the Nodes' names.
     pub fn by_identity() -> Self {
         Self { places: Some(Box::default()), ..Self::default() }
     }
 
-    /// Takes note that a Node is in a row of another shard, or in none. `may_be_listed`: a list is under way that may still have
+    /// Takes note that a Node is in a entry of another shard, or in none. `may_be_listed`: a list is under way that may still have
     /// it as it was before.
     pub(crate) fn see_elsewhere(&mut self, node: Elsewhere<'_>, may_be_listed: bool) {
         self.note_elsewhere(node, None, may_be_listed);
@@ -92,18 +92,18 @@ impl Table {
             return;
         }
         place.version = node.version;
-        if let At::Row(row) = &place.at {
-            let row = RecordKey::clone(row);
-            place.at = At::Gone(Some(RecordKey::clone(&row)));
-            self.leave(&row, &name, node.version);
+        if let At::Entry(entry) = &place.at {
+            let entry = RecordKey::clone(entry);
+            place.at = At::Gone(Some(RecordKey::clone(&entry)));
+            self.leave(&entry, &name, node.version);
         }
     }
 
-    /// A Node has left a row for certain, though it is not gone.
-    fn leave(&mut self, row: &RecordKey, name: &NodeName, version: ResourceVersion) {
-        self.row(row).unclaim(name, version, true);
+    /// A Node has left a entry for certain, though it is not gone.
+    fn leave(&mut self, entry: &RecordKey, name: &NodeName, version: ResourceVersion) {
+        self.entry(entry).unclaim(name, version, true);
         if let Some(places) = &mut self.places {
-            places.left.push(RecordKey::clone(row));
+            places.left.push(RecordKey::clone(entry));
         }
     }
 
@@ -114,7 +114,7 @@ impl Table {
 
     /// A Node was seen, perhaps in a list.
     pub(super) fn place(&mut self, list: Option<u32>, filed: Filed<'_>, node: &NodeSummary) -> bool {
-        let row = RecordKey::clone(&self.row(filed.under).key);
+        let entry = RecordKey::clone(&self.entry(filed.under).key);
         let Some(places) = &mut self.places else { return false };
         let (name, place) = places.of(filed.name);
         place.list = list.unwrap_or(place.list);
@@ -122,50 +122,51 @@ impl Table {
             return false;
         }
         place.version = node.version;
-        let was_at = std::mem::replace(&mut place.at, At::Row(RecordKey::clone(&row)));
+        let was_at = std::mem::replace(&mut place.at, At::Entry(RecordKey::clone(&entry)));
         let is_known = match was_at {
-            At::Row(was_in) if was_in == row => true,
-            At::Row(left) => {
+            At::Entry(was_in) if was_in == entry => true,
+            At::Entry(left) => {
                 self.leave(&left, &name, node.version);
                 false
             }
             At::Gone(_) => false,
         };
-        self.row(&row).claim(&name, node, is_known);
+        self.entry(&entry).claim(&name, node, is_known);
         true
     }
 
     /// A Node was gone at this version, beyond doubt.
     pub(super) fn displace(&mut self, filed: Filed<'_>, version: ResourceVersion) -> bool {
-        let row = RecordKey::clone(&self.row(filed.under).key);
+        let entry = RecordKey::clone(&self.entry(filed.under).key);
         let Some(places) = &mut self.places else { return false };
         let (name, place) = places.of(filed.name);
         let is_news = version >= place.version && place.at.is_row();
         place.version = place.version.max(version);
         if is_news
-            && let At::Row(left) = std::mem::replace(&mut place.at, At::Gone(Some(RecordKey::clone(&row))))
+            && let At::Entry(left) =
+                std::mem::replace(&mut place.at, At::Gone(Some(RecordKey::clone(&entry))))
         {
-            if left == row {
-                self.row(&row).unclaim(&name, version, true);
+            if left == entry {
+                self.entry(&entry).unclaim(&name, version, true);
                 return true;
             }
             self.leave(&left, &name, version);
         }
-        // It may be in another row by now, or be another incarnation; but it was this row's.
-        let row = self.row(&row);
-        if !row.claimants().any(|(claimant, ..)| *claimant == name) {
-            row.unclaim(&name, version, true);
+        // It may be in another entry by now, or be another incarnation; but it was this row's.
+        let entry = self.entry(&entry);
+        if !entry.claimants().any(|(claimant, ..)| *claimant == name) {
+            entry.unclaim(&name, version, true);
         }
         is_news
     }
 
-    /// The Node of a row was not found.
+    /// The Node of a entry was not found.
     pub(super) fn miss_placed(&mut self, under: &str) {
-        let row = self.row(under);
-        let claim = row.claimants().next().map(|(name, _, version)| (NodeName::clone(name), version));
+        let entry = self.entry(under);
+        let claim = entry.claimants().next().map(|(name, _, version)| (NodeName::clone(name), version));
         match claim {
             Some((name, version)) => _ = self.displace(Filed { under, name: &name }, version),
-            None => row.is_surely_gone = true,
+            None => entry.is_surely_gone = true,
         }
     }
 
@@ -174,17 +175,17 @@ impl Table {
         let Some(places) = &mut self.places else { return false };
         let mut lacked = Vec::new();
         for (name, place) in &mut places.by_name {
-            if let At::Row(row) = &place.at
+            if let At::Entry(entry) = &place.at
                 && place.list != list
                 && version >= place.version
             {
-                let row = RecordKey::clone(row);
-                place.at = At::Gone(Some(RecordKey::clone(&row)));
-                lacked.push((row, NodeName::clone(name)));
+                let entry = RecordKey::clone(entry);
+                place.at = At::Gone(Some(RecordKey::clone(&entry)));
+                lacked.push((entry, NodeName::clone(name)));
             }
         }
-        for (row, name) in &lacked {
-            self.row(row).unclaim(name, version, false);
+        for (entry, name) in &lacked {
+            self.entry(entry).unclaim(name, version, false);
         }
         !lacked.is_empty()
     }
@@ -193,28 +194,28 @@ impl Table {
     pub(super) fn forget_places(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         let Some(places) = &mut self.places else { return };
         places.by_name.retain(|_, place| match &place.at {
-            At::Row(_) => true,
-            At::Gone(row) => row.as_ref().is_some_and(&has_work),
+            At::Entry(_) => true,
+            At::Gone(entry) => entry.as_ref().is_some_and(&has_work),
         });
     }
 
-    /// Whether rows are filed under something else than names.
+    /// Whether entries are filed under something else than names.
     pub(crate) fn is_by_identity(&self) -> bool {
         self.places.is_some()
     }
 
-    /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows. Where the row
+    /// Which Node an answer was about that somebody was given who asked for this row's Node. `None`: nobody knows. Where the entry
     /// had no Node, whoever asked may have asked for one that its record names: a list or a watch will tell of it.
     pub(crate) fn answered<'a>(&self, under: &'a str, asked_for: Option<&'a NodeName>) -> Option<Filed<'a>> {
         let Some(places) = &self.places else { return Some(under.into()) };
         let name = asked_for?;
         let place = places.by_name.get(name)?;
-        matches!(&place.at, At::Row(row) if **row == *under).then_some(Filed { under, name })
+        matches!(&place.at, At::Entry(entry) if **entry == *under).then_some(Filed { under, name })
     }
 
-    /// Whether this table could know the Node of this row: what is filed as rules asked for that are not in force any more is not
+    /// Whether this cache could know the Node of this entry: what is filed as rules asked for that are not in force any more is not
     /// missing a Node.
-    pub(super) fn could_know_node(&self, row: &Row) -> bool {
-        crate::record_key::is_name(&row.key) == self.places.is_none()
+    pub(super) fn could_know_node(&self, entry: &Entry) -> bool {
+        crate::record_key::is_name(&entry.key) == self.places.is_none()
     }
 }

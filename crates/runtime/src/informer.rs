@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use label_storage::ResourceVersion;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::api_source::{ApiSource, Listed, Resource};
+use crate::backoff::{self, Pace};
+use crate::cache::{Cache, Count};
 use crate::call::{self, Error};
-use crate::observer::{self, Audience};
-use crate::pace::{self, Pace};
+use crate::list_watch::{self, Audience};
 use crate::replica::Replica;
-use crate::source::{Kind, Listed, Source};
-use crate::table::{Count, Table};
 
 /// The lists and watches of one replica. Dropped, they end.
-pub(crate) struct Sweeps<'a> {
+pub(crate) struct Informers<'a> {
     replica: &'a Replica,
     audience: Audience,
     tasks: JoinSet<()>,
@@ -35,7 +35,7 @@ pub(crate) struct Sweeps<'a> {
     /// Whether the last one left nothing open that only another one can tell.
     is_settled: bool,
     pace: Pace,
-    /// So many lists in a row have failed.
+    /// So many lists in a entry have failed.
     failures: u32,
 }
 
@@ -47,7 +47,7 @@ struct Followed {
     watch: Option<AbortHandle>,
     /// The version of the last list.
     latest: ResourceVersion,
-    /// So many lists in a row were older than one before.
+    /// So many lists in a entry were older than one before.
     older: u32,
 }
 
@@ -71,10 +71,10 @@ enum State {
     Listing { so_far: Duration },
 }
 
-impl<'a> Sweeps<'a> {
+impl<'a> Informers<'a> {
     pub(crate) fn new(replica: &'a Replica, audience: Audience) -> Self {
         let now = Instant::now();
-        let mut sweeps = Self {
+        let mut informers = Self {
             replica,
             audience,
             tasks: JoinSet::new(),
@@ -92,9 +92,9 @@ impl<'a> Sweeps<'a> {
         };
         // What happened since a replica before this one has left off is heard of first, and seen in a list meanwhile.
         if let Some(position) = replica.resume.first() {
-            sweeps.watch_from(Kind::Nodes, position.resume_from());
+            informers.watch_from(Resource::Nodes, position.resume_from());
         }
-        sweeps
+        informers
     }
 
     /// When the next list is due.
@@ -122,45 +122,45 @@ impl<'a> Sweeps<'a> {
     }
 
     /// Whether changes of this kind are told of as they happen.
-    pub(crate) fn is_watching(&self, kind: Kind) -> bool {
+    pub(crate) fn is_watching(&self, kind: Resource) -> bool {
         self.of(kind).watching == Watching::On
     }
 
     /// Whether changes of this kind are told of as they happen, or will be, from where that broke off.
-    pub(crate) fn is_following(&self, kind: Kind) -> bool {
+    pub(crate) fn is_following(&self, kind: Resource) -> bool {
         self.of(kind).watching != Watching::Off
     }
 
     fn watches_all(&self) -> bool {
-        self.is_watching(Kind::Nodes) && self.is_watching(Kind::Records)
+        self.is_watching(Resource::Nodes) && self.is_watching(Resource::Records)
     }
 
     /// Whether what is known of records is up to date while this list goes on.
     pub(crate) fn knows_records(&self) -> bool {
         // The first list of Nodes follows upon that of the records; a later one may find what came after that.
-        self.is_watching(Kind::Records) || self.last.is_none()
+        self.is_watching(Resource::Records) || self.last.is_none()
     }
 
     /// Begins a list if one is due. First the records, where they are due too: then each Node can be decided upon as it
     /// comes in.
-    pub(crate) fn begin_if_due(&mut self, table: &mut Table) {
+    pub(crate) fn begin_if_due(&mut self, cache: &mut Cache) {
         let now = Instant::now();
         if self.state != State::Resting || now < self.due {
             return;
         }
-        let is_blind = self.replica.args.watch && !self.is_watching(Kind::Records);
+        let is_blind = self.replica.args.watch && !self.is_watching(Resource::Records);
         let is_due = !self.has_listed_records || now >= self.audit_due;
         // What the first list of Nodes has may have got its record after the first list of those.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.state = State::Listing { so_far: Duration::ZERO };
         while self.tasks.try_join_next().is_some() {}
-        let lists = [records.then_some(Kind::Records), Some(Kind::Nodes)].into_iter().flatten();
-        let lists: Vec<_> = lists.map(|kind| (self.source(kind), table.begin_list())).collect();
+        let lists = [records.then_some(Resource::Records), Some(Resource::Nodes)].into_iter().flatten();
+        let lists: Vec<_> = lists.map(|kind| (self.source(kind), cache.begin_list())).collect();
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
         let needs_records = !self.has_listed_records;
         self.tasks.spawn(async move {
             for (source, list) in lists {
-                let is_complete = observer::list(source, share.clone(), list, audience.clone()).await;
+                let is_complete = list_watch::list(source, share.clone(), list, audience.clone()).await;
                 if !is_complete && needs_records {
                     return;
                 }
@@ -171,11 +171,11 @@ impl<'a> Sweeps<'a> {
     /// Takes note of a list's end, and begins to watch from there.
     pub(crate) fn ended(
         &mut self,
-        kind: Kind,
+        kind: Resource,
         outcome: Result<Listed, Error>,
         took: Duration,
         is_settled: bool,
-        table: &Table,
+        cache: &Cache,
     ) {
         let State::Listing { so_far } = self.state else { return };
         self.replica.metrics.listed(kind, outcome.as_ref(), took);
@@ -183,7 +183,7 @@ impl<'a> Sweeps<'a> {
         let listed = match outcome {
             Ok(listed) => listed,
             // Records that were known once are known well enough: what is written is read first. Nodes are not to wait.
-            Err(error) if kind == Kind::Records && self.has_listed_records => {
+            Err(error) if kind == Resource::Records && self.has_listed_records => {
                 tracing::warn!(%error, "a list of records failed");
                 self.state = State::Listing { so_far: took };
                 return;
@@ -192,14 +192,14 @@ impl<'a> Sweeps<'a> {
         };
         tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
         self.watch_from(kind, listed.version);
-        if kind == Kind::Records {
+        if kind == Resource::Records {
             self.has_listed_records = true;
             self.audit_due = Instant::now() + self.replica.args.audit_interval;
             self.state = State::Listing { so_far: took };
             return;
         }
         if self.last.is_none() || self.failures > 0 {
-            let Count { nodes, records, .. } = table.count();
+            let Count { nodes, records, .. } = cache.count();
             let failures = self.failures;
             tracing::info!(
                 all_nodes = listed.items,
@@ -221,7 +221,7 @@ impl<'a> Sweeps<'a> {
     /// A list that is older than one before is none: it comes from a server that lags.
     pub(crate) fn require_newer(
         &mut self,
-        kind: Kind,
+        kind: Resource,
         outcome: Result<Listed, Error>,
     ) -> Result<Listed, Error> {
         let listed = outcome?;
@@ -247,7 +247,7 @@ impl<'a> Sweeps<'a> {
         self.tasks.abort_all();
         (self.nodes, self.records, self.state) = (Followed::NOT_YET, Followed::NOT_YET, State::Resting);
         (self.has_listed_records, self.last) = (false, None);
-        self.due = Instant::now() + pace::jittered(self.replica.args.interval);
+        self.due = Instant::now() + backoff::jittered(self.replica.args.interval);
     }
 
     fn failed(&mut self, error: &Error, took: Duration) {
@@ -256,10 +256,10 @@ impl<'a> Sweeps<'a> {
         self.failures = self.failures.saturating_add(1);
         let first = self.replica.args.interval.min(Duration::from_secs(1));
         // A server that was not there has nothing to rest from.
-        let is_away = error.kind == call::Kind::NotConnected;
-        let rest = if is_away { Duration::ZERO } else { pace::rest_after_failure(took) };
-        let pause = pace::exponential(first, self.failures, LONGEST)
-            .max(error.retry_after().map(pace::a_little_more).unwrap_or_default())
+        let is_away = error.kind == call::FailureKind::NotConnected;
+        let rest = if is_away { Duration::ZERO } else { backoff::rest_after_failure(took) };
+        let pause = backoff::exponential(first, self.failures, LONGEST)
+            .max(error.retry_after().map(backoff::a_little_more).unwrap_or_default())
             .max(rest);
         tracing::warn!(%error, failures = self.failures, ?pause, "a list failed");
         (self.state, self.due) = (State::Resting, Instant::now() + pause);
@@ -275,19 +275,19 @@ impl<'a> Sweeps<'a> {
         self.due = (last + self.pace.pause(interval)).max(self.not_before.unwrap_or(last));
     }
 
-    fn watch_from(&mut self, kind: Kind, version: ResourceVersion) {
+    fn watch_from(&mut self, kind: Resource, version: ResourceVersion) {
         if !self.replica.args.watch || self.followed(kind).watching != Watching::Off {
             return;
         }
         self.followed(kind).watching = Watching::Broken;
         let (source, share, audience) =
             (self.source(kind), self.replica.share.clone(), self.audience.clone());
-        let watch = self.tasks.spawn(observer::watch(source, share, version, audience));
+        let watch = self.tasks.spawn(list_watch::watch(source, share, version, audience));
         self.followed(kind).watch = Some(watch);
     }
 
     /// Ends a watch, and begins another one from this version.
-    pub(crate) fn watch_instead(&mut self, kind: Kind, version: ResourceVersion) {
+    pub(crate) fn watch_instead(&mut self, kind: Resource, version: ResourceVersion) {
         if let Some(watch) = self.followed(kind).watch.take() {
             watch.abort();
         }
@@ -297,7 +297,7 @@ impl<'a> Sweeps<'a> {
     }
 
     /// A watch works.
-    pub(crate) fn watching(&mut self, kind: Kind) {
+    pub(crate) fn watching(&mut self, kind: Resource) {
         if self.followed(kind).watching != Watching::On {
             self.followed(kind).watching = Watching::On;
             tracing::info!(?kind, "watching");
@@ -306,7 +306,7 @@ impl<'a> Sweeps<'a> {
     }
 
     /// A watch does not work.
-    pub(crate) fn not_watching(&mut self, kind: Kind, error: &Error) {
+    pub(crate) fn not_watching(&mut self, kind: Resource, error: &Error) {
         if self.followed(kind).watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
             self.replica.metrics.failed(error);
@@ -317,14 +317,14 @@ impl<'a> Sweeps<'a> {
     }
 
     /// A watch can't go on where it was, but later.
-    pub(crate) fn skipped(&mut self, kind: Kind) {
+    pub(crate) fn skipped(&mut self, kind: Resource) {
         tracing::warn!(
             ?kind,
             "a watch can't go on where it was: what the API server has forgotten shows in a list only, and the last change of \
              a node that was deleted then may be lost"
         );
         self.replica.metrics.watch_broke(kind);
-        if kind == Kind::Nodes {
+        if kind == Resource::Nodes {
             self.replica.metrics.history_lost.inc();
         }
         // Whatever is heard from here on, what lies between shows in a list alone.
@@ -333,7 +333,7 @@ impl<'a> Sweeps<'a> {
     }
 
     /// A watch can't go on at all before a list.
-    pub(crate) fn expired(&mut self, kind: Kind) {
+    pub(crate) fn expired(&mut self, kind: Resource) {
         self.followed(kind).watching = Watching::Off;
         self.skipped(kind);
     }
@@ -342,37 +342,37 @@ impl<'a> Sweeps<'a> {
     fn hurry(&mut self) {
         let usual = self.due;
         self.schedule();
-        let soonest = Instant::now() + pace::jittered(self.replica.args.interval);
+        let soonest = Instant::now() + backoff::jittered(self.replica.args.interval);
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
     }
 
-    fn of(&self, kind: Kind) -> &Followed {
+    fn of(&self, kind: Resource) -> &Followed {
         match kind {
-            Kind::Nodes => &self.nodes,
-            Kind::Records => &self.records,
+            Resource::Nodes => &self.nodes,
+            Resource::Records => &self.records,
         }
     }
 
-    fn followed(&mut self, kind: Kind) -> &mut Followed {
+    fn followed(&mut self, kind: Resource) -> &mut Followed {
         match kind {
-            Kind::Nodes => &mut self.nodes,
-            Kind::Records => &mut self.records,
+            Resource::Nodes => &mut self.nodes,
+            Resource::Records => &mut self.records,
         }
     }
 
-    fn source(&self, kind: Kind) -> Arc<Source> {
+    fn source(&self, kind: Resource) -> Arc<ApiSource> {
         Arc::clone(match kind {
-            Kind::Nodes => &self.replica.node_source,
-            Kind::Records => &self.replica.record_source,
+            Resource::Nodes => &self.replica.node_source,
+            Resource::Records => &self.replica.record_source,
         })
     }
 }
 
 #[cfg(test)]
-impl Sweeps<'_> {
+impl Informers<'_> {
     /// Begins a list, whether one is due or not.
-    pub(crate) fn begin_now(&mut self, table: &mut Table) {
+    pub(crate) fn begin_now(&mut self, cache: &mut Cache) {
         self.due = Instant::now();
-        self.begin_if_due(table);
+        self.begin_if_due(cache);
     }
 }

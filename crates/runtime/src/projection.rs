@@ -9,7 +9,7 @@ use label_storage_wire::{Content, NodePart, Object};
 
 /// How much of a Node a daemon has to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sight {
+pub enum Detail {
     /// All that it has, lest something is overwritten.
     #[default]
     WhatIsThere,
@@ -19,14 +19,14 @@ pub enum Sight {
 
 /// What to read of objects, and what to make of it.
 #[derive(Debug, Clone, Default)]
-pub struct Eyes {
+pub struct Projection {
     /// Which rules hold.
     pub rules: Arc<Rules>,
     /// Who looks.
-    pub sight: Sight,
+    pub detail: Detail,
 }
 
-impl Eyes {
+impl Projection {
     /// Whether records are filed by name. Then a Node is of one shard for as long as it lives.
     pub(crate) fn files_by_name(&self) -> bool {
         self.rules.identity == IdentityBy::Name
@@ -35,13 +35,13 @@ impl Eyes {
     /// Whether the annotation of this key is read. Of a whole Node all are, lest something is overwritten: its record may have what
     /// other rules have stored.
     pub(crate) fn wants_annotation(&self, content: Content, key: &str) -> bool {
-        let wants_all = self.sight == Sight::WhatIsThere && content == Content::Node;
+        let wants_all = self.detail == Detail::WhatIsThere && content == Content::Node;
         wants_all || self.rules.wants_annotation(key)
     }
 
     /// Whether lists and watches of Nodes need taints, the cordon and the machine: then they cost several times as much.
     pub(crate) fn needs_whole_nodes(&self) -> bool {
-        let lifts_taints = self.sight == Sight::WhatIsThere && self.rules.startup_taint.is_some();
+        let lifts_taints = self.detail == Detail::WhatIsThere && self.rules.startup_taint.is_some();
         self.rules.needs_whole_nodes() || lifts_taints
     }
 
@@ -52,9 +52,9 @@ impl Eyes {
         node.extras =
             Extras { annotations: object.annotations, ..object.node.map(extras).unwrap_or_default() };
         let node = node.filed(&self.rules);
-        Ok(match self.sight {
-            Sight::WhatIsThere => node,
-            Sight::WhatIsKept => node.seen_through(&self.rules),
+        Ok(match self.detail {
+            Detail::WhatIsThere => node,
+            Detail::WhatIsKept => node.seen_through(&self.rules),
         })
     }
 }

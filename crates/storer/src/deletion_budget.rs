@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use label_storage::rules::Share;
 use label_storage_runtime::record_key::RecordKey;
 
-use crate::counts::Counts;
+use crate::metrics::Counts;
 
 /// The time that the share is meant for.
 const HOUR: Duration = Duration::from_secs(3600);

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::Done;
 use crate::call::Error;
-use crate::queue::Queue;
+use crate::work_queue::WorkQueue;
 
 /// Counts what was done, and tells of it once in a while.
-pub(super) struct Tally {
+pub(super) struct ProgressLog {
     counts: BTreeMap<&'static str, usize>,
     since: Instant,
 }
 
-impl Tally {
+impl ProgressLog {
     /// How often to tell, while there is much to do.
     const EVERY: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,7 @@ impl Tally {
     }
 
     /// Tells when nothing is being worked on, or it has been a while. Of a single Node its own line has told.
-    pub(super) fn tell_if_due(&mut self, queue: &Queue, now: Instant) {
+    pub(super) fn tell_if_due(&mut self, queue: &WorkQueue, now: Instant) {
         let is_over = queue.in_flight() == 0;
         if self.due().is_some_and(|due| is_over || due <= now) {
             let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));

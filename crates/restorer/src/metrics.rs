@@ -2,7 +2,7 @@
 
 use label_storage::restore::{Patch, Why};
 use label_storage::rules::Winner;
-use label_storage_runtime::metrics::census::{Defined, Gauges};
+use label_storage_runtime::metrics::node_gauges::{Defined, Gauges};
 use label_storage_runtime::metrics::{Counter, Latencies, Metrics, One, Own};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -57,7 +57,7 @@ const GAUGES: &[Defined] = &[
         "For how long the node has been waiting that has waited for longest; 0: none does",
         |all| all.oldest().as_secs_f64(),
     ),
-    ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
+    ("restore_attempts_most", "How often in a entry the node has failed that has failed most", |all| {
         f64::from(all.most_failures)
     }),
 ];
@@ -74,7 +74,7 @@ impl Own for Counts {
         for why in LIFTS {
             let _ = self.lifts.get_or_create(&[("why", why)]);
         }
-        registry.register_collector(Box::new(Gauges::new(&common.census, GAUGES)));
+        registry.register_collector(Box::new(Gauges::new(&common.node_gauges, GAUGES)));
         registry.register(
             "restore_latency_seconds",
             "From a node's creation until its labels were back",

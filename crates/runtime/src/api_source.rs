@@ -1,6 +1,6 @@
 //! Reads Nodes and ConfigMaps: all of them as a stream, one by name, or the changes.
 //!
-//! A list of 100,000 Nodes must be cheap. It has their metadata only, unless the [rules need more](Eyes). Lists are decoded
+//! A list of 100,000 Nodes must be cheap. It has their metadata only, unless the [rules need more](Projection). Lists are decoded
 //! object by object while they arrive, so that memory does not grow with the list. All requests are for protobuf, which
 //! takes a tenth of the time of JSON on both sides. A server that does not serve protobuf is an error.
 
@@ -26,28 +26,28 @@ use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
 use crate::call::{self, Error, within};
-use crate::eyes::Eyes;
+use crate::projection::Projection;
 
 /// One kind of objects on one API server.
-pub struct Source {
+pub struct ApiSource {
     client: Client,
-    kind: Kind,
+    kind: Resource,
     path: String,
-    eyes: Eyes,
+    projection: Projection,
     /// For how long a list may take.
     limit: Duration,
 }
 
 /// What is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Resource {
     /// All Nodes of the cluster.
     Nodes,
     /// The ConfigMaps of a namespace that are records.
     Records,
 }
 
-impl Kind {
+impl Resource {
     /// As the API server calls it.
     pub(crate) const fn resource(self) -> &'static str {
         match self {
@@ -109,24 +109,24 @@ pub struct Listed {
     pub bytes: u64,
 }
 
-impl Source {
+impl ApiSource {
     /// All Nodes of the cluster.
     pub fn nodes(client: Client) -> Self {
-        Self::new(client, Kind::Nodes, "/api/v1/nodes".to_owned())
+        Self::new(client, Resource::Nodes, "/api/v1/nodes".to_owned())
     }
 
     /// The records in a namespace.
     pub fn records(client: Client, namespace: &str) -> Self {
-        Self::new(client, Kind::Records, format!("/api/v1/namespaces/{namespace}/configmaps"))
+        Self::new(client, Resource::Records, format!("/api/v1/namespaces/{namespace}/configmaps"))
     }
 
-    fn new(client: Client, kind: Kind, path: String) -> Self {
-        Self { client, kind, path, eyes: Eyes::default(), limit: call::ALL }
+    fn new(client: Client, kind: Resource, path: String) -> Self {
+        Self { client, kind, path, projection: Projection::default(), limit: call::ALL }
     }
 
     /// The same, seen by these.
-    pub fn seen_by(self, eyes: Eyes) -> Self {
-        Self { eyes, ..self }
+    pub fn seen_by(self, projection: Projection) -> Self {
+        Self { projection, ..self }
     }
 
     /// The same, with lists that may take this long: for who does more with each object than a daemon does, or is far away.
@@ -135,21 +135,21 @@ impl Source {
     }
 
     /// What is made of it.
-    pub(crate) fn eyes(&self) -> &Eyes {
-        &self.eyes
+    pub(crate) fn projection(&self) -> &Projection {
+        &self.projection
     }
 
     /// What is asked for where many are: of a Node no more than is needed.
     fn content(&self) -> Content {
         match self.kind {
-            Kind::Nodes if self.eyes.needs_whole_nodes() => Content::Node,
-            Kind::Nodes => Content::Metadata,
-            Kind::Records => Content::ConfigMap,
+            Resource::Nodes if self.projection.needs_whole_nodes() => Content::Node,
+            Resource::Nodes => Content::Metadata,
+            Resource::Records => Content::ConfigMap,
         }
     }
 
     /// What is read.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Resource {
         self.kind
     }
 
@@ -163,9 +163,9 @@ impl Source {
             let response = self.ask(what, &self.query(&[]), content, Number::All).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (blocks, input) = blocks::channel();
-            let eyes = self.eyes.clone();
+            let projection = self.projection.clone();
             let reading = tokio::task::spawn_blocking(move || {
-                let asked = Asked { content, annotations: &|key| eyes.wants_annotation(content, key) };
+                let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
                 if is_compressed {
                     let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
                     read_list(&asked, input, each)
@@ -187,8 +187,8 @@ impl Source {
         let what = self.kind.get();
         within(call::ONE, what, async {
             let content = match self.kind {
-                Kind::Nodes => Content::Node,
-                Kind::Records => Content::ConfigMap,
+                Resource::Nodes => Content::Node,
+                Resource::Records => Content::ConfigMap,
             };
             let response = match self.ask(what, &format!("/{name}"), content, Number::One).await {
                 Ok(answer) => answer,
@@ -196,7 +196,7 @@ impl Source {
                 Err(error) => return Err(error),
             };
             let body = body(what, response).await?;
-            let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
+            let asked = Asked { content, annotations: &|key| self.projection.wants_annotation(content, key) };
             read_object(&asked, &body)
                 .map(Some)
                 .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
@@ -220,12 +220,12 @@ impl Source {
         let response = within(call::ONE, what, self.ask(what, &query, content, Number::One)).await?;
         let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
         let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input);
-        Ok(Watch { what, frames, content, eyes: self.eyes.clone(), silence: lasts + GRACE })
+        Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
     fn query(&self, parameters: &[&str]) -> String {
         let selector = format!("labelSelector={}%3D{}", MANAGED_BY.0.replace('/', "%2F"), MANAGED_BY.1);
-        let selector = (self.kind == Kind::Records).then_some(selector.as_str());
+        let selector = (self.kind == Resource::Records).then_some(selector.as_str());
         let parameters: Vec<_> = selector.iter().chain(parameters).copied().collect();
         if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
@@ -267,7 +267,7 @@ pub struct Watch {
     what: &'static str,
     frames: FramedRead<Input, LengthDelimitedCodec>,
     content: Content,
-    eyes: Eyes,
+    projection: Projection,
     silence: Duration,
 }
 
@@ -276,7 +276,7 @@ impl Watch {
     /// noticed if the other side is not there any more.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         let content = self.content;
-        let asked = Asked { content, annotations: &|key| self.eyes.wants_annotation(content, key) };
+        let asked = Asked { content, annotations: &|key| self.projection.wants_annotation(content, key) };
         let frame = match tokio::time::timeout(self.silence, self.frames.next()).await {
             Err(_) => return Err(Error::unclear(self.what, "nothing was heard for too long")),
             Ok(None) => return Ok(None),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use label_storage::Labels;
 use label_storage::store::Reason;
-use label_storage_runtime::metrics::census::{Defined, Gauges};
+use label_storage_runtime::metrics::node_gauges::{Defined, Gauges};
 use label_storage_runtime::metrics::{Counter, Metrics, One, Own};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -68,7 +68,7 @@ impl Own for Counts {
         for reason in [Reason::RetentionOver, Reason::EmptyForGood] {
             let _ = self.cleanups.get_or_create(&[("reason", reason.as_str())]);
         }
-        registry.register_collector(Box::new(Gauges::new(&common.census, GAUGES)));
+        registry.register_collector(Box::new(Gauges::new(&common.node_gauges, GAUGES)));
         registry.register(
             "store_latency_seconds",
             "From when a node was seen to differ from its record until it was stored",

@@ -6,8 +6,8 @@
 
 use label_storage::{Node, ResourceVersion};
 
-use super::Row;
-use crate::call::{Error, Kind};
+use super::Entry;
+use crate::call::{Error, FailureKind};
 
 /// What was known of a Node and its record before they are read.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub const STALE: u32 = 20;
 /// So often something has to be absent that was there. Deletions are ordinary, so it is not often.
 const ABSENT: u32 = 3;
 
-impl Row {
+impl Entry {
     /// What is known, for a look at what there is.
     pub fn known(&self) -> Known {
         Known {
@@ -41,7 +41,7 @@ impl Row {
 }
 
 impl Known {
-    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a row before it.
+    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a entry before it.
     pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
         self.node.require_newer("get node", read.map(|node| node.version), tries)
     }
@@ -75,7 +75,7 @@ impl Seen {
             }
             _ => return Ok(()),
         };
-        Err(Error { what, kind: Kind::Moved, code: None, message })
+        Err(Error { what, kind: FailureKind::Moved, code: None, message })
     }
 }
 

@@ -11,7 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::source::Kind;
+use crate::api_source::Resource;
 
 /// How the Nodes of one shard stand, or of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub skipped: BTreeMap<&'static str, usize>,
     /// Nodes that wait for their turn, or have it.
     pub queued: usize,
-    /// Nodes that have failed often in a row.
+    /// Nodes that have failed often in a entry.
     pub failing: usize,
     /// How often the one has that has failed most.
     pub most_failures: u32,
@@ -67,7 +67,7 @@ impl Snapshot {
 
 /// What the shards of a process have told.
 #[derive(Debug, Default)]
-pub struct Census {
+pub struct NodeGauges {
     told: Mutex<Told>,
 }
 
@@ -77,7 +77,7 @@ struct Told {
     shards: BTreeMap<u64, Snapshot>,
 }
 
-impl Census {
+impl NodeGauges {
     /// All shards together.
     pub fn total(&self) -> Snapshot {
         let mut total = Snapshot::default();
@@ -86,10 +86,10 @@ impl Census {
     }
 
     /// A place for one shard, until it is dropped.
-    pub(crate) fn seat(self: &Arc<Self>) -> Seat {
+    pub(crate) fn seat(self: &Arc<Self>) -> ShardGauges {
         let mut told = self.lock();
         told.seats += 1;
-        Seat { number: told.seats, census: Arc::clone(self) }
+        ShardGauges { number: told.seats, node_gauges: Arc::clone(self) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
@@ -98,24 +98,24 @@ impl Census {
 }
 
 /// Where one shard tells.
-pub(crate) struct Seat {
+pub(crate) struct ShardGauges {
     number: u64,
-    census: Arc<Census>,
+    node_gauges: Arc<NodeGauges>,
 }
 
-impl Seat {
+impl ShardGauges {
     pub(crate) fn tell(&self, snapshot: Snapshot) {
-        self.census.lock().shards.insert(self.number, snapshot);
+        self.node_gauges.lock().shards.insert(self.number, snapshot);
     }
 }
 
-impl Drop for Seat {
+impl Drop for ShardGauges {
     fn drop(&mut self) {
-        self.census.lock().shards.remove(&self.number);
+        self.node_gauges.lock().shards.remove(&self.number);
     }
 }
 
-/// A gauge: its name, what it means, and how it follows from the census.
+/// A gauge: its name, what it means, and how it follows from the node_gauges.
 pub type Defined = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
 /// Gauges of both daemons.
@@ -124,20 +124,20 @@ pub(super) const COMMON: &[Defined] = &[
     ("records", "Records of the shards that this replica works on", |all| all.records as f64),
     ("records_unreadable", "Records that can't be read: a person has to look", |all| all.unreadable as f64),
     ("queue_length", "Nodes that wait for their turn, or have it", |all| all.queued as f64),
-    ("nodes_failing", "Nodes that have failed five times or more in a row", |all| all.failing as f64),
+    ("nodes_failing", "Nodes that have failed five times or more in a entry", |all| all.failing as f64),
 ];
 
-/// Serves gauges that follow from the census.
+/// Serves gauges that follow from the node_gauges.
 #[derive(Clone)]
 pub struct Gauges {
-    census: Arc<Census>,
+    node_gauges: Arc<NodeGauges>,
     all: &'static [Defined],
 }
 
 impl Gauges {
     /// Serves these.
-    pub fn new(census: &Arc<Census>, all: &'static [Defined]) -> Self {
-        Self { census: Arc::clone(census), all }
+    pub fn new(node_gauges: &Arc<NodeGauges>, all: &'static [Defined]) -> Self {
+        Self { node_gauges: Arc::clone(node_gauges), all }
     }
 }
 
@@ -149,7 +149,7 @@ impl fmt::Debug for Gauges {
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let total = self.census.total();
+        let total = self.node_gauges.total();
         for (name, help, value) in self.all {
             let gauge = ConstGauge::new(value(&total));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
@@ -160,7 +160,7 @@ impl Collector for Gauges {
 
 /// Serves the gauges that have a label of their own.
 #[derive(Debug)]
-pub(super) struct Families(pub(super) Arc<Census>);
+pub(super) struct Families(pub(super) Arc<NodeGauges>);
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -168,7 +168,7 @@ impl Collector for Families {
         let of_none = Skip::ALL.map(|skip| (skip.as_str(), 0));
         let skipped: BTreeMap<_, _> = of_none.into_iter().chain(total.skipped).collect();
         let skipped = ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", skipped);
-        let of_none = [Kind::Nodes, Kind::Records].map(|kind| (kind.resource(), 0));
+        let of_none = [Resource::Nodes, Resource::Records].map(|kind| (kind.resource(), 0));
         let watching: BTreeMap<_, _> = of_none.into_iter().chain(total.watching).collect();
         let watching = ("watching", "Shards whose changes are told of as they happen", "resource", watching);
         for (name, help, label, counts) in [skipped, watching] {
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn shards_add_up_and_are_forgotten_with_their_engines() {
-        let (census, early) = (Arc::<Census>::default(), Instant::now());
-        let (one, other) = (census.seat(), census.seat());
+        let (node_gauges, early) = (Arc::<NodeGauges>::default(), Instant::now());
+        let (one, other) = (node_gauges.seat(), node_gauges.seat());
         let snapshot = |nodes, since, failures| Snapshot {
             nodes,
             due: 1,
@@ -201,10 +201,10 @@ mod tests {
         one.tell(snapshot(3, None, 7));
         one.tell(snapshot(4, None, 2));
         other.tell(snapshot(5, Some(early), 1));
-        let total = census.total();
+        let total = node_gauges.total();
         assert_eq!((total.nodes, total.due, total.most_failures), (9, 2, 2));
         assert_eq!((total.due_since, total.skipped), (Some(early), [("awaiting-restore", 9)].into()));
         drop(one);
-        assert_eq!(census.total().nodes, 5);
+        assert_eq!(node_gauges.total().nodes, 5);
     }
 }

@@ -14,7 +14,7 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Nodes that were seen before the watch has come to them.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct WatchLag {
     waiting: HashMap<RecordKey, Waiting>,
     patience: Duration,
 }
@@ -26,7 +26,7 @@ struct Waiting {
     since: Instant,
 }
 
-impl Ahead {
+impl WatchLag {
     /// Waits while the watch goes on, and for this long where it does not: it may be broken.
     pub fn new(patience: Duration) -> Self {
         Self { waiting: HashMap::new(), patience }
@@ -35,12 +35,12 @@ impl Ahead {
     /// Whether to wait for the watch before anything is done with this Node.
     pub fn must_wait(&mut self, look: &Look<'_>) -> bool {
         if !look.is_ahead_of_the_watch() {
-            self.forget(look.row.key());
+            self.forget(look.entry.key());
             return false;
         }
         let (now, heard) = (Instant::now(), look.heard);
         let waiting =
-            self.waiting.entry(RecordKey::clone(look.row.key())).or_insert(Waiting { heard, since: now });
+            self.waiting.entry(RecordKey::clone(look.entry.key())).or_insert(Waiting { heard, since: now });
         if heard > waiting.heard {
             *waiting = Waiting { heard, since: now };
         }
@@ -63,27 +63,27 @@ mod tests {
     use label_storage::{Labels, Node};
 
     use super::*;
-    use crate::table::Table;
+    use crate::cache::Cache;
 
     #[test]
     fn a_long_history_is_waited_for_as_long_as_the_watch_goes_on() {
         let node = Node::new("a".to_owned(), "u1".to_owned(), "100", Labels::new(), None).expect("a node");
-        let mut table = Table::default();
-        table.see_node("a", node.summary());
-        let row = table.get("a").expect("a row");
+        let mut cache = Cache::default();
+        cache.see_node("a", node.summary());
+        let entry = cache.get("a").expect("a entry");
         let look = |heard: u64| {
             let heard = Some(ResourceVersion(heard));
-            Look { row, view: None, is_event: false, is_unsure: false, heard }
+            Look { entry, view: None, is_event: false, is_unsure: false, heard }
         };
-        let mut ahead = Ahead::new(Duration::ZERO);
-        assert!(!ahead.must_wait(&look(1)), "its patience is over at once");
-        let mut ahead = Ahead::new(Duration::from_secs(600));
-        assert!(ahead.must_wait(&look(1)));
-        let began = ahead.waiting["a"].since;
-        assert!(ahead.must_wait(&look(1)));
-        assert_eq!(ahead.waiting["a"].since, began, "the watch stands still");
-        assert!(ahead.must_wait(&look(2)));
-        assert!(ahead.waiting["a"].since > began, "the watch goes on");
-        assert!(!ahead.must_wait(&look(100)) && ahead.waiting.is_empty(), "it has come to the node");
+        let mut watch_lag = WatchLag::new(Duration::ZERO);
+        assert!(!watch_lag.must_wait(&look(1)), "its patience is over at once");
+        let mut watch_lag = WatchLag::new(Duration::from_secs(600));
+        assert!(watch_lag.must_wait(&look(1)));
+        let began = watch_lag.waiting["a"].since;
+        assert!(watch_lag.must_wait(&look(1)));
+        assert_eq!(watch_lag.waiting["a"].since, began, "the watch stands still");
+        assert!(watch_lag.must_wait(&look(2)));
+        assert!(watch_lag.waiting["a"].since > began, "the watch goes on");
+        assert!(!watch_lag.must_wait(&look(100)) && watch_lag.waiting.is_empty(), "it has come to the node");
     }
 }

@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use label_storage::node_state::NodeState;
 
-use crate::metrics::census::{Seat, Snapshot};
-use crate::queue::Queue;
+use crate::api_source::Resource;
+use crate::cache::{Cache, Count, Entry};
+use crate::informer::Informers;
+use crate::metrics::node_gauges::{ShardGauges, Snapshot};
 use crate::record_key::RecordKey;
-use crate::source::Kind;
-use crate::sweep::Sweeps;
-use crate::table::{Count, Row, Table};
+use crate::work_queue::WorkQueue;
 
-/// So many failures in a row are more than bad luck.
+/// So many failures in a entry are more than bad luck.
 const FAILING: u32 = 5;
 
-/// How often the census is told, at most. Counting a hundred thousand rows takes a millisecond.
+/// How often the node_gauges is told, at most. Counting a hundred thousand entries takes a millisecond.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// The Nodes that are not settled: few, unless much has just happened.
-pub(super) struct Standings {
+pub(super) struct NodeStates {
     exceptions: HashMap<RecordKey, Exception>,
-    seat: Seat,
-    /// When the census is to be told; `None` where it knows.
+    seat: ShardGauges,
+    /// When the node_gauges is to be told; `None` where it knows.
     tell_at: Option<Instant>,
     told_at: Option<Instant>,
 }
@@ -33,15 +33,15 @@ struct Exception {
     is_there: bool,
 }
 
-impl Standings {
-    pub(super) fn new(seat: Seat) -> Self {
+impl NodeStates {
+    pub(super) fn new(seat: ShardGauges) -> Self {
         Self { exceptions: HashMap::new(), seat, tell_at: None, told_at: None }
     }
 
     /// Takes note of how a Node stands now.
-    pub(super) fn note(&mut self, row: &Row, state: NodeState) {
+    pub(super) fn note(&mut self, entry: &Entry, state: NodeState) {
         self.changed();
-        let (name, is_there) = (row.key(), row.node().is_some());
+        let (name, is_there) = (entry.key(), entry.node().is_some());
         if state == NodeState::Settled {
             self.exceptions.remove(name);
             return;
@@ -61,7 +61,7 @@ impl Standings {
         exception.map(|known| known.since)
     }
 
-    /// Something has changed that the census is to be told of.
+    /// Something has changed that the node_gauges is to be told of.
     pub(super) fn changed(&mut self) {
         if self.tell_at.is_none() {
             let earliest = self.told_at.map(|at| at + TELL_EVERY);
@@ -74,21 +74,27 @@ impl Standings {
         self.exceptions.retain(|name, _| concerns(name));
     }
 
-    /// When the census is to be told next.
+    /// When the node_gauges is to be told next.
     pub(super) fn due(&self) -> Option<Instant> {
         self.tell_at
     }
 
-    /// Tells the census, if that is due.
-    pub(super) fn tell_if_due(&mut self, table: &Table, queue: &Queue, sweeps: &Sweeps<'_>, now: Instant) {
+    /// Tells the node_gauges, if that is due.
+    pub(super) fn tell_if_due(
+        &mut self,
+        cache: &Cache,
+        queue: &WorkQueue,
+        informers: &Informers<'_>,
+        now: Instant,
+    ) {
         if self.tell_at.is_some_and(|at| at <= now) {
             (self.tell_at, self.told_at) = (None, Some(now));
-            self.seat.tell(self.snapshot(table, queue, sweeps));
+            self.seat.tell(self.snapshot(cache, queue, informers));
         }
     }
 
-    fn snapshot(&self, table: &Table, queue: &Queue, sweeps: &Sweeps<'_>) -> Snapshot {
-        let Count { nodes, records, unreadable } = table.count();
+    fn snapshot(&self, cache: &Cache, queue: &WorkQueue, informers: &Informers<'_>) -> Snapshot {
+        let Count { nodes, records, unreadable } = cache.count();
         let queued = queue.len();
         let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
         let mut skipped = BTreeMap::new();
@@ -111,7 +117,8 @@ impl Standings {
             snapshot.failing += usize::from(failures >= FAILING);
             snapshot.most_failures = snapshot.most_failures.max(failures);
         }
-        let watched = [Kind::Nodes, Kind::Records].into_iter().filter(|kind| sweeps.is_watching(*kind));
+        let watched =
+            [Resource::Nodes, Resource::Records].into_iter().filter(|kind| informers.is_watching(*kind));
         let watching = watched.map(|kind| (kind.resource(), 1)).collect();
         Snapshot { skipped, watching, ..snapshot }
     }
