@@ -16,7 +16,8 @@
 //! - [`kept`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
 //! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
-//! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`]: where a watch is resumed.
+//! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`] and
+//!   [`watch_progress`]: where a watch is resumed.
 //! - [`node_state`]: the meaning of a decision; [`mass_absence`]: doubts a list that lacks many Nodes.
 //! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
 //!   this takes.
@@ -43,6 +44,7 @@ pub mod store;
 pub mod summary;
 #[cfg(test)]
 mod together;
+pub mod watch_progress;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};

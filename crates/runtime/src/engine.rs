@@ -10,24 +10,23 @@
 //!
 //! The cache only tells where to look. What an attempt writes follows from what it has just read itself.
 
-mod contests;
+mod moves;
 mod node_states;
 mod progress_log;
+mod reports;
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use label_storage::store::Stored;
-use label_storage::summary::{NodeSummary, UidDigest};
-use label_storage::{Node, Position, ResourceVersion};
+use label_storage::summary::NodeSummary;
+use label_storage::watch_progress::WatchProgress;
+use label_storage::{Node, ResourceVersion};
 use tokio::sync::mpsc;
 
-use self::contests::Contests;
 use self::node_states::NodeStates;
 use self::progress_log::ProgressLog;
+use self::reports::Reports;
 use crate::api_source::Resource;
 use crate::backoff;
 use crate::cache::{Cache, Entry};
@@ -35,12 +34,10 @@ use crate::call::{self, Error};
 use crate::health::HEARTBEAT;
 use crate::informer::Informers;
 use crate::limiter::Limiter;
-use crate::list_watch::{Item, Observed, SeenRecord};
-use crate::metrics::Metrics;
-use crate::position::Published;
+use crate::list_watch::{Item, Observed};
+use crate::position::Publisher;
 use crate::reconciler::{Done, Look, NotYet, Planner, Reading, When, Worker};
 use crate::record_key::RecordKey;
-use crate::recorder::EventRecorder;
 use crate::replica::Replica;
 use crate::work_queue::{Urgency, WorkQueue};
 
@@ -126,25 +123,10 @@ struct Engine<'a, P: Planner> {
     informers: Informers<'a>,
     progress: ProgressLog,
     states: NodeStates,
-    metrics: Arc<Metrics>,
-    /// Whether lists lack what no watch has told the end of, or may do so: another list is to tell.
-    is_surprised: bool,
     /// How far the watch of Nodes has come.
-    heard: ResourceVersion,
-    /// Whether there has been a watch: before, nobody could go on from anywhere.
-    has_watched: bool,
-    /// Where the watch of Nodes was resumed, until it has come to where the replica before was.
-    resumed: Option<Position>,
-    /// Where it could have been resumed instead, the best first, until a list has shown whether that one can be.
-    alternatives: Vec<Position>,
-    /// How far the deletions of Nodes have been dealt with.
-    position: Arc<Published>,
-    /// When that was last published.
-    published_at: Option<Instant>,
-    events: EventRecorder,
-    /// Records that can't be read: what is wrong with each, and which incarnation of its Node that was told about.
-    unreadable: HashMap<RecordKey, (String, Option<UidDigest>)>,
-    contests: Contests,
+    watch: WatchProgress,
+    publisher: Publisher,
+    reports: Reports,
 }
 
 /// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
@@ -162,19 +144,11 @@ impl<'a, P: Planner> Engine<'a, P> {
             queue: WorkQueue::default(),
             limiter,
             informers,
-            progress: ProgressLog::new(),
+            progress: ProgressLog::new(&replica.metrics),
             states: NodeStates::new(replica.metrics.node_gauges.seat()),
-            metrics: Arc::clone(&replica.metrics),
-            is_surprised: false,
-            heard: replica.resume.first().map_or(ResourceVersion(0), Position::resume_from),
-            has_watched: false,
-            resumed: replica.resume.first().cloned(),
-            alternatives: replica.resume.iter().skip(1).cloned().collect(),
-            position: Arc::clone(&replica.position),
-            published_at: None,
-            events: replica.events.clone(),
-            unreadable: HashMap::new(),
-            contests: Contests::default(),
+            watch: WatchProgress::new(&replica.resume),
+            publisher: Publisher::new(&replica.position),
+            reports: Reports::new(&replica.events),
         }
     }
 
@@ -220,9 +194,9 @@ impl<'a, P: Planner> Engine<'a, P> {
                 if self.informers.is_another_cluster() {
                     tracing::warn!("the history of the cluster goes back: starting over");
                     self.cache = self.cache.emptied();
-                    self.contests.start_over();
+                    self.reports.start_over();
                     self.planner.start_over();
-                    (self.resumed, self.has_watched, self.heard) = (None, false, ResourceVersion(0));
+                    self.watch = WatchProgress::new(&[]);
                     // Without a entry their turn would never come.
                     for (key, _) in self.planner.pending_deletions() {
                         self.cache.miss_record(&key);
@@ -236,19 +210,20 @@ impl<'a, P: Planner> Engine<'a, P> {
                         let lacked = self.cache.end_list_of_records(list, listed.version);
                         // What a first list lacks shows in the next one alone: that is not to come minutes later.
                         let is_first = !self.informers.has_listed_records();
-                        self.is_surprised = is_first || lacked && self.informers.is_watching(kind);
+                        self.informers.is_surprised = is_first || lacked && self.informers.is_watching(kind);
                     }
                     (Resource::Nodes, Ok(listed)) => {
                         self.check_position(listed.version);
                         // Where nobody has watched, the watch begins here.
                         if !self.informers.is_following(Resource::Nodes) {
-                            self.heard = listed.version;
+                            self.watch.begin(listed.version);
                         }
                         let lacked = self.cache.end_list_of_nodes(list, listed.version);
                         // What is watched does not just disappear.
-                        self.is_surprised |= lacked && self.informers.is_watching(kind);
+                        let is_surprised = lacked && self.informers.is_watching(kind);
                         let is_used = self.planner.listed(&mut self.cache);
-                        is_settled = is_used && !std::mem::take(&mut self.is_surprised);
+                        let was_surprised = std::mem::take(&mut self.informers.is_surprised);
+                        is_settled = is_used && !is_surprised && !was_surprised;
                     }
                 }
                 let is_list_of_nodes = kind == Resource::Nodes && outcome.is_ok();
@@ -271,7 +246,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Observed::Changed(Item::Record(record)) => {
                 if self.cache.see_record(record.filed(), record.version, record.stored) {
-                    self.complain(&record);
+                    self.reports.record(&record);
                     self.consider(&record.filed_under, None, true, false);
                 }
             }
@@ -284,7 +259,9 @@ impl<'a, P: Planner> Engine<'a, P> {
             Observed::Watching(kind, at) => {
                 self.informers.watching(kind);
                 self.states.changed();
-                self.has_watched |= kind == Resource::Nodes;
+                if kind == Resource::Nodes {
+                    self.watch.watching();
+                }
                 self.heard(kind, at);
             }
             Observed::At(kind, at) => self.heard(kind, at),
@@ -298,68 +275,44 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    /// Takes note of how far the watch of Nodes has come, for whoever goes on from here.
+    /// Takes note of how far a watch has come.
     fn heard(&mut self, kind: Resource, at: ResourceVersion) {
         if kind == Resource::Nodes {
-            self.heard = at;
-            // All later events are new. The place where the watch began counts only after a list has confirmed it.
-            let is_checked = self.informers.has_listed_nodes();
-            self.resumed.take_if(|resumed| is_checked && resumed.version <= at);
+            self.watch.advance(at, self.informers.has_listed_nodes());
             self.publish_position();
         }
     }
 
-    /// Drops a position that the cluster has not come to: etcd was restored from a backup, or somebody has written the Lease. The API
-    /// server answers a watch from there with silence.
     fn check_position(&mut self, listed: ResourceVersion) {
-        let is_possible = |position: &Position| position.version <= listed;
-        let alternatives = std::mem::take(&mut self.alternatives);
-        let Some(position) = self.resumed.take_if(|position| !is_possible(position)) else { return };
-        self.resumed = alternatives.into_iter().find(is_possible);
-        self.heard = self.resumed.as_ref().map_or(listed, Position::resume_from);
+        let Some(dropped) = self.watch.check(listed) else { return };
+        let from = self.watch.seen();
         tracing::warn!(
-            position = position.version.0,
+            position = dropped.version.0,
             list = listed.0,
-            from = self.heard.0,
+            from = from.0,
             "the position in the lease is ahead of the cluster, and is dropped"
         );
-        self.informers.watch_instead(Resource::Nodes, self.heard);
+        self.informers.watch_instead(Resource::Nodes, from);
     }
 
-    /// Gives up pending deletions whose history the API server no longer has, and resumes after them. Returns false if there are none.
     fn gives_up_pending(&mut self) -> bool {
-        let Some(resumed) = self.resumed.as_mut().filter(|it| it.resume_from() < it.version) else {
-            return false;
-        };
-        tracing::warn!(pending = ?resumed.pending, "the API server has forgotten deletions that were not stored");
-        (resumed.pending, self.heard) = (Default::default(), resumed.version);
-        self.informers.watch_instead(Resource::Nodes, self.heard);
+        let Some(pending) = self.watch.give_up_pending() else { return false };
+        tracing::warn!(?pending, "the API server has forgotten deletions that were not stored");
+        self.informers.watch_instead(Resource::Nodes, self.watch.seen());
         true
     }
 
     fn heard_so_far(&self) -> Option<ResourceVersion> {
-        self.informers.is_following(Resource::Nodes).then_some(self.heard)
+        self.informers.is_following(Resource::Nodes).then_some(self.watch.seen())
     }
 
-    /// Publishes how far the deletions of Nodes have been dealt with. Not each time while many are pending.
+    /// Publishes the resume position: just before the oldest deletion that is neither stored nor named.
     fn publish_position(&mut self) {
-        const EVERY: Duration = Duration::from_millis(250);
-        const MANY: usize = 64;
         let pending = self.planner.pending_deletions();
-        let is_recent = self.published_at.is_some_and(|at| at.elapsed() < EVERY);
-        if !self.has_watched || pending.len() > MANY && is_recent {
-            return;
+        if self.publisher.is_due(pending.len()) {
+            let pending = pending.iter().map(|(key, version)| (&**key, *version));
+            self.watch.position(pending).into_iter().for_each(|position| self.publisher.publish(position));
         }
-        self.published_at = Some(Instant::now());
-        let pending = pending.iter().map(|(key, version)| (&**key, *version));
-        self.position.set(match &self.resumed {
-            None => Position::new(self.heard, pending),
-            // The watch may not have repeated all deletions yet that the replica before had pending.
-            Some(resumed) => {
-                let heard = self.heard.max(resumed.version);
-                Position::new(heard, pending.chain(resumed.pending.iter()))
-            }
-        });
     }
 
     fn list(&mut self, list: u32, item: Item) {
@@ -378,7 +331,7 @@ impl<'a, P: Planner> Engine<'a, P> {
             }
             Item::Record(record) => {
                 if self.cache.list_record(list, record.filed(), record.version, record.stored) {
-                    self.complain(&record);
+                    self.reports.record(&record);
                 }
             }
         }
@@ -397,10 +350,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         for name in &names {
             self.consider(name, None, false, false);
         }
-        self.contests.listed(&self.cache, &self.events);
+        self.reports.listed(&self.cache);
         self.cache.forget_gone(|name| self.queue.contains(name));
-        self.unreadable
-            .retain(|name, _| self.cache.get(name).is_some_and(|entry| entry.stored() == Stored::Unreadable));
         let cache = &self.cache;
         self.queue.retain(|node| cache.get(node).is_some());
         self.states.retain(|node| cache.get(node).is_some());
@@ -418,20 +369,9 @@ impl<'a, P: Planner> Engine<'a, P> {
             return;
         }
         let Some(entry) = self.cache.get(name) else { return };
-        let is_contested = entry.is_contested();
-        if is_contested {
-            self.contests.note(entry, heard, &self.events);
-        }
-        let was_contested = !is_contested && self.contests.settle(name);
+        let was_contested = self.reports.decided(entry, heard);
         // Then nobody has looked at its record meanwhile.
         let is_unsure = is_unsure || was_contested && !self.informers.is_watching(Resource::Records);
-        if let (false, Some(node), Some((what, told))) =
-            (is_contested, entry.node(), self.unreadable.get_mut(name))
-            && *told != Some(node.uid)
-        {
-            *told = Some(node.uid);
-            self.events.unreadable(entry.node_name(), node.uid, what);
-        }
         let decision = self.planner.decide(Look { entry, view, is_event, is_unsure, heard });
         self.states.note(entry, decision.state);
         match decision.when {
@@ -443,23 +383,11 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    fn complain(&mut self, record: &SeenRecord) {
-        let Some(complaint) = &record.complaint else {
-            self.unreadable.remove(record.filed_under.as_str());
-            return;
-        };
-        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
-        if record.stored == Stored::Unreadable {
-            self.unreadable.insert(RecordKey::from(record.filed_under.as_str()), (complaint.clone(), None));
-        }
-    }
-
     /// Takes note of what became of a Node, and decides about it again: it may have changed meanwhile.
     fn finish(&mut self, ticket: Ticket<P::Task>, began: Instant, outcome: Result<Done, Error>) {
         let (now, name) = (Instant::now(), &ticket.node);
         self.limiter.note(began, outcome.as_ref().err(), now);
-        self.progress.count(&outcome);
-        self.metrics.reconciled(outcome.as_ref().map(|done| done.outcome), now.duration_since(began));
+        self.progress.count(&outcome, now.duration_since(began));
         self.states.changed();
         let done = match outcome {
             Ok(done) => done,
@@ -493,7 +421,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         let heard = self.heard_so_far();
         let Some(entry) = self.cache.get(name) else { return };
         if let Some(since) = ticket.due_since.filter(|_| done.outcome.is_some()) {
-            self.metrics.latency.0.observe(since.elapsed().as_secs_f64());
+            self.progress.metrics.latency.0.observe(since.elapsed().as_secs_f64());
         }
         if entry.is_contested() {
             return self.consider(name, None, true, false);

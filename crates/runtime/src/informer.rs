@@ -28,6 +28,8 @@ pub(crate) struct Informers<'a> {
     /// When records are to be listed again, even if nobody watches them.
     audit_due: Instant,
     has_listed_records: bool,
+    /// True if a list lacked an object whose deletion no watch has told of: another list has to tell.
+    pub(crate) is_surprised: bool,
     /// When the last list of Nodes came to its end.
     last: Option<Instant>,
     /// After one that failed, not before this.
@@ -84,6 +86,7 @@ impl<'a> Informers<'a> {
             due: now,
             audit_due: now,
             has_listed_records: false,
+            is_surprised: false,
             last: None,
             not_before: None,
             is_settled: true,

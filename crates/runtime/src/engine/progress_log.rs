@@ -1,14 +1,17 @@
 //! How much was done, in a line now and then rather than a line each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Done;
 use crate::call::Error;
+use crate::metrics::Metrics;
+use crate::reconciler::Done;
 use crate::work_queue::WorkQueue;
 
 /// Counts what was done, and tells of it once in a while.
 pub(super) struct ProgressLog {
+    pub(super) metrics: Arc<Metrics>,
     counts: BTreeMap<&'static str, usize>,
     since: Instant,
 }
@@ -17,11 +20,12 @@ impl ProgressLog {
     /// How often to tell, while there is much to do.
     const EVERY: Duration = Duration::from_secs(10);
 
-    pub(super) fn new() -> Self {
-        Self { counts: BTreeMap::new(), since: Instant::now() }
+    pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
+        Self { metrics: Arc::clone(metrics), counts: BTreeMap::new(), since: Instant::now() }
     }
 
-    pub(super) fn count(&mut self, outcome: &Result<Done, Error>) {
+    pub(super) fn count(&mut self, outcome: &Result<Done, Error>, took: Duration) {
+        self.metrics.reconciled(outcome.as_ref().map(|done| done.outcome), took);
         let word = match outcome {
             Ok(Done { outcome, .. }) => *outcome,
             Err(_) => Some("failed"),

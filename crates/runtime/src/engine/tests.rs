@@ -1,8 +1,8 @@
 //! The engine by itself: what it makes of what it is told, without a cluster.
 
 use clap::Parser;
-use label_storage::Uid;
 use label_storage::node_state::{NodeState, Skip};
+use label_storage::{Position, Uid};
 use tower::service_fn;
 
 use super::*;
@@ -277,7 +277,7 @@ async fn a_deletion_that_the_replica_before_has_dealt_with_is_not_dealt_with_aga
         engine.observe(deletion(name, version));
     }
     assert_eq!(pending(&engine), [("y", 10), ("y", 16), ("x", 21)]);
-    assert_eq!(engine.position.get(), Some(position(21, &[("y", 10), ("x", 21)])));
+    assert_eq!(replica.position.get(), Some(position(21, &[("y", 10), ("x", 21)])));
 }
 
 #[tokio::test]
@@ -286,13 +286,13 @@ async fn what_is_still_to_be_heard_of_again_stays_pending() {
     replica.resume = vec![position(20, &[("y", 10), ("z", 12)])];
     let mut engine = engine_after(&replica, 30);
     engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(9)));
-    assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    assert_eq!(replica.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
     engine.observe(deletion("y", 10));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(NOTHING));
-    assert_eq!(engine.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    assert_eq!(replica.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
     engine.observe(Observed::At(Resource::Nodes, ResourceVersion(20)));
-    assert_eq!(engine.position.get(), Some(position(20, &[])), "all of it was heard");
+    assert_eq!(replica.position.get(), Some(position(20, &[])), "all of it was heard");
 }
 
 #[tokio::test]
@@ -301,10 +301,10 @@ async fn what_is_stored_is_not_pending_any_more() {
     let mut engine = engine(&replica);
     engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(1)));
     engine.observe(deletion("a", 5));
-    assert_eq!(engine.position.get(), Some(position(5, &[("a", 5)])));
+    assert_eq!(replica.position.get(), Some(position(5, &[("a", 5)])));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(NOTHING));
-    assert_eq!(engine.position.get(), Some(position(5, &[])));
+    assert_eq!(replica.position.get(), Some(position(5, &[])));
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn a_pending_deletion_that_is_forgotten_does_not_cost_the_later_ones() {
     replica.resume = vec![position(20, &[("y", 10)])];
     let mut engine = engine_after(&replica, 30);
     engine.observe(Observed::Expired(Resource::Nodes));
-    assert_eq!(engine.heard, ResourceVersion(20));
+    assert_eq!(engine.watch.seen(), ResourceVersion(20));
     assert!(engine.informers.is_following(Resource::Nodes), "from where the replica before was");
     engine.observe(deletion("x", 25));
     assert_eq!(pending(&engine), [("x", 25)]);
@@ -347,16 +347,16 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
         let (audience, _) = mpsc::channel(64);
         let mut engine = Engine::new(&replica, Everything::default(), Informers::new(&replica, audience));
         // The API server answers such a watch with success, and then with silence.
-        engine.observe(Observed::Watching(Resource::Nodes, engine.heard));
+        engine.observe(Observed::Watching(Resource::Nodes, engine.watch.seen()));
         engine.informers.begin_if_due(&mut engine.cache);
         engine.list_nothing(Resource::Records, 30);
         engine.list_nothing(Resource::Nodes, 30);
-        assert_eq!(engine.heard, ResourceVersion(from), "{resume:?}");
+        assert_eq!(engine.watch.seen(), ResourceVersion(from), "{resume:?}");
         // Nothing is taken for dealt with because of it.
         engine.observe(deletion("x", 31));
         assert_eq!(pending(&engine), [("x", 31)]);
         engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(32)));
-        assert_eq!(engine.position.get().map(|position| position.version), Some(ResourceVersion(32)));
+        assert_eq!(replica.position.get().map(|position| position.version), Some(ResourceVersion(32)));
     }
 }
 

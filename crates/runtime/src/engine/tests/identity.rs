@@ -1,5 +1,7 @@
 //! What becomes of Nodes whose records are not filed by name.
 
+use label_storage::store::Stored;
+
 use super::*;
 use crate::list_watch::OtherNode;
 use crate::recorder::tests::Overheard;
@@ -89,7 +91,7 @@ async fn a_node_that_another_shard_has_now_leaves_its_row() {
         engine.observe(if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) });
         assert!(engine.cache.get(K).is_some_and(Entry::is_surely_gone));
         assert!(engine.planner.deleted.is_empty() && engine.take().is_none());
-        assert_eq!(engine.heard, ResourceVersion(9), "the watch has come so far");
+        assert_eq!(engine.watch.seen(), ResourceVersion(9), "the watch has come so far");
     }
 }
 

@@ -1,0 +1,112 @@
+//! Tells people about keys that several Nodes claim, and about records that can't be read: each once.
+
+use std::collections::HashMap;
+
+use label_storage::ResourceVersion;
+use label_storage::store::Stored;
+use label_storage::summary::UidDigest;
+
+use crate::cache::{Cache, Entry};
+use crate::list_watch::SeenRecord;
+use crate::record_key::RecordKey;
+use crate::recorder::EventRecorder;
+
+/// Among this many claimants every change is reported at once. More than that share something that is no identity, such as a zone: a list
+/// reports all of them.
+const FEW: usize = 16;
+
+/// The number of names in a log line.
+const NAMED: usize = 5;
+
+pub(super) struct Reports {
+    events: EventRecorder,
+    /// The claimants that were last reported, by key.
+    contested: HashMap<RecordKey, Vec<(RecordKey, UidDigest)>>,
+    /// By key: the complaint, and the incarnation of the Node that it was reported for.
+    unreadable: HashMap<RecordKey, (String, Option<UidDigest>)>,
+}
+
+impl Reports {
+    pub(super) fn new(events: &EventRecorder) -> Self {
+        Self { events: events.clone(), contested: HashMap::new(), unreadable: HashMap::new() }
+    }
+
+    /// Reports what is new about an entry that is decided upon. `heard`: how far the watch of Nodes has come. A claimant beyond that may have
+    /// followed upon another that is gone, so it is not reported yet. Returns true if the key was contested until now.
+    pub(super) fn decided(&mut self, entry: &Entry, heard: Option<ResourceVersion>) -> bool {
+        if !entry.is_contested() {
+            let was_contested = self.settle(entry.key());
+            self.report_unreadable(entry);
+            return was_contested;
+        }
+        let told = self.contested.entry(RecordKey::clone(entry.key())).or_default();
+        let is_seen = |version| heard.is_some_and(|heard| version <= heard);
+        if entry.nodes() <= FEW && entry.claimants().all(|(_, _, version)| is_seen(version)) {
+            tell(entry, told, &self.events);
+        }
+        false
+    }
+
+    fn settle(&mut self, key: &str) -> bool {
+        let told = self.contested.remove(key);
+        if told.as_ref().is_some_and(|told| !told.is_empty()) {
+            tracing::info!(identity = key, "one node has this identity again");
+        }
+        told.is_some()
+    }
+
+    fn report_unreadable(&mut self, entry: &Entry) {
+        if let (Some(node), Some((complaint, told))) = (entry.node(), self.unreadable.get_mut(entry.key()))
+            && *told != Some(node.uid)
+        {
+            *told = Some(node.uid);
+            self.events.unreadable(entry.node_name(), node.uid, complaint);
+        }
+    }
+
+    /// A record was read.
+    pub(super) fn record(&mut self, record: &SeenRecord) {
+        let Some(complaint) = &record.complaint else {
+            self.unreadable.remove(record.filed_under.as_str());
+            return;
+        };
+        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
+        if record.stored == Stored::Unreadable {
+            self.unreadable.insert(RecordKey::from(record.filed_under.as_str()), (complaint.clone(), None));
+        }
+    }
+
+    /// A list of all Nodes is complete.
+    pub(super) fn listed(&mut self, cache: &Cache) {
+        self.contested.retain(|key, told| {
+            let entry = cache.get(key).filter(|entry| entry.is_contested());
+            entry.inspect(|entry| tell(entry, told, &self.events)).is_some()
+        });
+        self.unreadable
+            .retain(|key, _| cache.get(key).is_some_and(|entry| entry.stored() == Stored::Unreadable));
+    }
+
+    pub(super) fn start_over(&mut self) {
+        self.contested.clear();
+    }
+}
+
+/// Tells all claimants of each other, unless that was done.
+fn tell(entry: &Entry, told: &mut Vec<(RecordKey, UidDigest)>, events: &EventRecorder) {
+    let mut present: Vec<_> = entry.claimants().map(|(name, uid, _)| (RecordKey::clone(name), uid)).collect();
+    present.sort_by(|(one, _), (other, _)| one.cmp(other));
+    if *told == present {
+        return;
+    }
+    let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
+    tracing::warn!(
+        identity = &**entry.key(),
+        nodes = names.len(),
+        examples = ?&names[..names.len().min(NAMED)],
+        "several nodes have the same identity: none of them is stored or restored until that is resolved"
+    );
+    for (name, uid) in &present {
+        events.contested(name, *uid, entry.key(), &names);
+    }
+    *told = present;
+}
