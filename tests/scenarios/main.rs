@@ -425,7 +425,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show
             all_values_together_are_accepted
             upgrade_and_uninstall_keep_the_records
-            replicas_and_shards_can_not_drift_apart
             only_the_storer_and_those_who_may_write_records
             a_namespace_with_records_can_be_deleted
             the_restorer_adds_labels_and_its_marker_alone

@@ -11,7 +11,7 @@ metadata:
   labels:
     {{- include "label-storage.daemon-labels" . | nindent 4 }}
 spec:
-  # The same number as LABEL_STORAGE_REPLICAS below: an admission policy refuses anything else.
+  # The same number as LABEL_STORAGE_REPLICAS below.
   replicas: {{ int $values.replicas }}
   serviceName: {{ .daemon }}
   # The replicas don't wait for each other: each looks after nodes of its own.
