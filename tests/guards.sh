@@ -42,6 +42,7 @@ guards=(
     'an answer that is older than what was seen is refused|label-storage-runtime|table::|crates/runtime/src/table/known.rs|s/read < known && tries < STALE/false/'
     'what was there is asked for again|label-storage-runtime|table::|crates/runtime/src/table/known.rs|s/self\.is_there && tries \+ 1 < ABSENT/false/'
     'few of many that have failed are tried again in a second|label-storage-runtime|queue::|crates/runtime/src/queue.rs|s/pause\.max\(all\)\.max\(retry_after\)/pause.max(retry_after)/'
+    'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/vigil.rs|s/has_changed: false/has_changed: true/'
     'what would be lost does not wait|label-storage-runtime|queue::|crates/runtime/src/queue.rs|s/urgency == Urgency::Urgent && \*present != Urgency::Urgent/false/'
     'a watch that goes on is waited for|label-storage-runtime|ahead::|crates/runtime/src/ahead.rs|s/if heard > waiting\.heard/if false/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'

@@ -27,7 +27,7 @@ use crate::args::Share;
 use crate::call::{Error, Kind};
 use crate::health::{HEARTBEAT, Health};
 use crate::lease::vigil::{Me, Step, Vigil, decide};
-use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
+use crate::lease::{self, All, Claim, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::pace;
 use crate::position::Published;
@@ -126,7 +126,7 @@ impl<'a> Keeper<'a> {
             house,
             me: Me { identity: house.identity.clone(), home: Shard { index, replicas } },
             leases: Leases::new(house.client.clone(), house.namespace, house.daemon, &house.share),
-            vigil: Vigil::new(look_every(&house.share)),
+            vigil: Vigil::default(),
             all: All::new(),
             doubted: BTreeSet::new(),
             look_at: Instant::now(),
@@ -214,7 +214,7 @@ impl<'a> Keeper<'a> {
             Some(held) => held.landlord.tenure().holds(),
             None => {
                 let is_held = self.all.get(shard).is_some_and(|seen| seen.claim.holder.is_some());
-                is_held && self.vigil.unchanged_for(shard, now) < LIFETIME
+                is_held && self.vigil.is_renewed(shard, now)
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Keeper<'a> {
         }
         self.all = all;
         self.doubted.clear();
-        self.vigil.look(&self.all, self.shards(), Instant::now());
+        self.vigil.look(&self.all, self.shards(), look_every(&self.house.share), Instant::now());
         self.retire().await;
         let home = self.all.get(&self.me.home).map(|seen| &seen.claim);
         let is_doubled = home.is_some_and(|claim| {
