@@ -345,7 +345,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_bad_file_at_the_start_is_one_line_and_exit_code_2
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
-            missing_rights_are_named;
+            missing_rights_are_named
+            a_stateful_set_that_can_not_be_read_is_one_line_and_exit_code_1;
         configuration:
             every_example_is_run
             what_is_kept_is_what_the_examples_say

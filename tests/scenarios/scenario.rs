@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -408,6 +409,27 @@ impl Scenario {
         let place = ["--namespace", &self.namespace, "--nodes", &nodes, &watch];
         let pace = ["--interval", "150ms", "--audit-interval", "150ms", "--log-level", "debug"];
         place.into_iter().chain(pace).map(str::to_owned).collect()
+    }
+
+    /// A StatefulSet in this test's namespace. Nobody makes pods of it.
+    pub async fn create_set(&self, name: &str, replicas: u32) -> Result<()> {
+        let labels = json!({"app": name});
+        let container = json!({"name": name, "image": name});
+        let set = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "serviceName": name,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        });
+        self.sets().create(&PostParams::default(), &serde_json::from_value(set)?).await?;
+        Ok(())
+    }
+
+    fn sets(&self) -> Api<StatefulSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// Runs a daemon with exactly these arguments.

@@ -48,7 +48,7 @@ fn a_lease_is_taken_where_nobody_renews_it_or_it_is_ones_own() {
         (&other, Some((Some(""), 2)), soon, Step::Take),
     ] {
         let seen = holder.map(|(holder, home)| held_by(holder, home, 1));
-        assert_eq!(decide(&me(), shard, seen.as_ref(), unchanged_for), step, "{shard:?} {holder:?}");
+        assert_eq!(decide(&me(), shard, seen.as_ref(), unchanged_for, ABSENCE), step, "{shard:?} {holder:?}");
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Me {
     /// The name that stands in a lease.
     pub(crate) identity: String,
-    /// The shard that it was started for, and of how many.
+    /// The shard that it was started for, and of how many there are now. There is no such shard if the index is too large.
     pub(crate) home: Shard,
 }
 
@@ -34,11 +34,17 @@ pub(crate) enum Step {
     Leave,
 }
 
-/// Decides about a lease that has not changed for this long.
-pub(crate) fn decide(me: &Me, shard: &Shard, seen: Option<&Seen>, unchanged_for: Duration) -> Step {
+/// Decides about a lease that has not changed for this long. One that is not there is left to its home until `absence` is over.
+pub(crate) fn decide(
+    me: &Me,
+    shard: &Shard,
+    seen: Option<&Seen>,
+    unchanged_for: Duration,
+    absence: Duration,
+) -> Step {
     let is_home = *shard == me.home;
     let Some(claim) = seen.map(|seen| &seen.claim) else {
-        return if is_home || unchanged_for >= ABSENCE { Step::Take } else { Step::Leave };
+        return if is_home || unchanged_for >= absence { Step::Take } else { Step::Leave };
     };
     match &claim.holder {
         None => Step::Take,
