@@ -50,6 +50,7 @@ mod records;
 mod regressions;
 mod restoring;
 mod retaining;
+mod scaling;
 mod scenario;
 mod seeing;
 mod sharding;
@@ -221,6 +222,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         sharding:
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
+        scaling:
+            scaled_from_two_to_five_to_one_under_load_nothing_is_lost
+            while_the_stateful_set_is_scaled_every_node_is_some_replicas;
         crashes:
             a_signal_ends_an_idle_daemon_in_order;
         plugin_port:

@@ -411,7 +411,7 @@ impl Scenario {
         place.into_iter().chain(pace).map(str::to_owned).collect()
     }
 
-    /// A StatefulSet in this test's namespace. Nobody makes pods of it.
+    /// A StatefulSet in this test's namespace. Nobody makes pods of it: see [`Self::pod`].
     pub async fn create_set(&self, name: &str, replicas: u32) -> Result<()> {
         let labels = json!({"app": name});
         let container = json!({"name": name, "image": name});
@@ -428,8 +428,21 @@ impl Scenario {
         Ok(())
     }
 
-    fn sets(&self) -> Api<StatefulSet> {
+    /// As `kubectl scale` does.
+    pub async fn scale(&self, set: &str, replicas: u32) -> Result<()> {
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        self.sets().patch_scale(set, &PatchParams::default(), &scale).await.context("scale")?;
+        Ok(())
+    }
+
+    pub fn sets(&self) -> Api<StatefulSet> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Starts a daemon as the pod of this ordinal of the StatefulSet of its name.
+    pub fn pod(&self, kind: &str, ordinal: u32, flags: &[&str]) -> Result<Daemon> {
+        let (args, pod) = (self.with_flags(flags)?, format!("{kind}-{ordinal}"));
+        self.run_with_env(kind, &args, Some(self.sandbox.kubeconfig().to_owned()), &[("POD_NAME", &pod)])
     }
 
     /// Runs a daemon with exactly these arguments.
