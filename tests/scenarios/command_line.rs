@@ -9,6 +9,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
+use crate::deploy::manifests::apply;
 use crate::events::events_of;
 use crate::scenario::{Labels, Scenario, labels};
 
@@ -161,7 +162,6 @@ pub async fn flags_come_from_the_environment_and_the_shard_from_the_pods_name(s:
     let nodes = format!("{}.*", s.namespace);
     let environment = [
         ("POD_NAME", "label-storage-2"),
-        ("LABEL_STORAGE_REPLICAS", "3"),
         ("LABEL_STORAGE_NAMESPACE", &s.namespace),
         ("LABEL_STORAGE_NODES", &nodes),
         ("LABEL_STORAGE_INTERVAL", "150ms"),
@@ -172,6 +172,7 @@ pub async fn flags_come_from_the_environment_and_the_shard_from_the_pods_name(s:
         ("LABEL_STORAGE_RETENTION", "7d"),
     ];
     let kubeconfig = || Some(s.sandbox.kubeconfig().to_owned());
+    s.create_set("label-storage", 3).await?;
     for kind in ["storer", "restorer"] {
         let daemon = s.run_with_env(kind, &[], kubeconfig(), &environment)?;
         let namespace = format!("\"namespace\":\"{}\"", s.namespace);
@@ -181,7 +182,7 @@ pub async fn flags_come_from_the_environment_and_the_shard_from_the_pods_name(s:
         let flag = ["--replicas=2".to_owned()];
         let refused = s.run_with_env(kind, &flag, kubeconfig(), &environment)?;
         assert_eq!(refused.exit().await?.code(), 2);
-        assert!(refused.has_logged(&["pod label-storage-2 has index 2", "set LABEL_STORAGE_REPLICAS"]));
+        assert!(refused.has_logged(&["pod label-storage-2 has index 2", "leave out --replicas"]));
     }
     Ok(())
 }
@@ -226,6 +227,43 @@ pub async fn missing_rights_are_named(s: &Scenario) -> Result<()> {
         &["error: not allowed to", "list nodes", &in_namespace, "deploy/label-storage.yaml"],
     )
     .await
+}
+
+pub async fn a_stateful_set_that_can_not_be_read_is_one_line_and_exit_code_1(s: &Scenario) -> Result<()> {
+    let account = |name: &str| format!("{}-{name}", s.namespace);
+    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]});
+    let rules = [rule("", &["nodes", "configmaps", "namespaces"]), rule("coordination.k8s.io", &["leases"])];
+    let role = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": account("all-else")}});
+    let mut cluster_role = role("ClusterRole");
+    cluster_role["rules"] = json!(rules);
+    let mut binding = role("ClusterRoleBinding");
+    binding["roleRef"] =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account("all-else")});
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": "all-else", "namespace": s.namespace}]);
+    apply(&s.client, &[cluster_role, binding]).await?;
+    let token = token(s, &s.namespace, "all-else").await?;
+    let restricted = s.sandbox.kubeconfig_with_token(&token, Some(&s.namespace))?;
+    let advice =
+        "allow this account to get statefulsets there, as deploy/label-storage.yaml does, or give --replicas";
+    for (kubeconfig, advice) in [
+        (restricted, advice),
+        (s.sandbox.kubeconfig().to_owned(), "run the pod in a StatefulSet of that name, or give --replicas"),
+    ] {
+        for kind in ["storer", "restorer"] {
+            let pod = format!("{kind}-0");
+            let variables = [("POD_NAME", pod.as_str()), ("POD_NAMESPACE", &s.namespace)];
+            s.eventually("the account's other permissions", true, async || {
+                let daemon = s.run_with_env(kind, &s.flags(), Some(kubeconfig.clone()), &variables)?;
+                let exit = daemon.exit().await?;
+                let said = daemon.log();
+                assert_eq!((exit.code(), said.trim_end().lines().count()), (1, 1), "{said}");
+                let start = format!("error: can't read statefulset {kind} in namespace {}: ", s.namespace);
+                Ok(said.starts_with(&start) && said.trim_end().ends_with(advice))
+            })
+            .await?;
+        }
+    }
+    Ok(())
 }
 
 pub async fn a_bad_file_at_the_start_is_one_line_and_exit_code_2(s: &Scenario) -> Result<()> {

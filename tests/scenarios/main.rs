@@ -50,6 +50,7 @@ mod records;
 mod regressions;
 mod restoring;
 mod retaining;
+mod scaling;
 mod scenario;
 mod seeing;
 mod sharding;
@@ -220,6 +221,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         sharding:
             three_shards_cover_every_node_exactly_once
             more_shards_than_nodes_are_fine;
+        scaling:
+            scaled_from_two_to_five_to_one_under_load_nothing_is_lost
+            while_the_stateful_set_is_scaled_every_node_is_some_replicas;
         crashes:
             a_signal_ends_an_idle_daemon_in_order;
         plugin_port:
@@ -344,7 +348,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_bad_file_at_the_start_is_one_line_and_exit_code_2
             flags_come_from_the_environment_and_the_shard_from_the_pods_name
             a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1
-            missing_rights_are_named;
+            missing_rights_are_named
+            a_stateful_set_that_can_not_be_read_is_one_line_and_exit_code_1;
         configuration:
             every_example_is_run
             what_is_kept_is_what_the_examples_say
@@ -424,7 +429,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show
             all_values_together_are_accepted
             upgrade_and_uninstall_keep_the_records
-            replicas_and_shards_can_not_drift_apart
             only_the_storer_and_those_who_may_write_records
             a_namespace_with_records_can_be_deleted
             the_restorer_adds_labels_and_its_marker_alone

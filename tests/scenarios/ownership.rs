@@ -19,7 +19,7 @@ fn replica(s: &Scenario, kind: &str, index: u32, replicas: u32) -> Result<Daemon
 }
 
 /// Who holds which shard, as in `0-of-3`, by the index of the holder's home.
-async fn holders(s: &Scenario, kind: &str) -> Result<BTreeMap<String, Option<String>>> {
+pub async fn holders(s: &Scenario, kind: &str) -> Result<BTreeMap<String, Option<String>>> {
     let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
     let prefix = format!("label-storage.{kind}.");
     let all = leases.list(&ListParams::default()).await?.items.into_iter().filter_map(|lease| {
@@ -35,7 +35,11 @@ fn held<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, Option<Str
     pairs.map(|(shard, holder)| (shard.to_owned(), Some(holder.to_owned()))).into()
 }
 
-async fn eventually_held<const N: usize>(s: &Scenario, kind: &str, pairs: [(&str, &str); N]) -> Result<()> {
+pub async fn eventually_held<const N: usize>(
+    s: &Scenario,
+    kind: &str,
+    pairs: [(&str, &str); N],
+) -> Result<()> {
     s.eventually("holders", held(pairs), async || holders(s, kind).await).await
 }
 
@@ -50,27 +54,27 @@ async fn eventually_held_by(s: &Scenario, kind: &str, replicas: u32, by: &[&str]
 }
 
 /// Enough nodes for some in each shard.
-fn names(s: &Scenario) -> Vec<String> {
+pub fn names(s: &Scenario) -> Vec<String> {
     (0..12).map(|number| s.node(&number.to_string())).collect()
 }
 
-async fn relabel(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
+pub async fn relabel(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
     try_join_all(nodes.iter().map(|node| s.label(node, [("pool", Some(value))]))).await?;
     Ok(())
 }
 
-fn pool(value: &str) -> Labels {
+pub fn pool(value: &str) -> Labels {
     labels([("pool", value)])
 }
 
-async fn eventually_all_stored(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
+pub async fn eventually_all_stored(s: &Scenario, nodes: &[String], value: &str) -> Result<()> {
     for node in nodes {
         s.eventually_stored(node, pool(value)).await?;
     }
     Ok(())
 }
 
-async fn create_all(s: &Scenario, nodes: &[String], labels: Labels) -> Result<()> {
+pub async fn create_all(s: &Scenario, nodes: &[String], labels: Labels) -> Result<()> {
     try_join_all(nodes.iter().map(|node| s.create(node, labels.clone()))).await?;
     Ok(())
 }

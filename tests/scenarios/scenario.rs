@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -408,6 +409,40 @@ impl Scenario {
         let place = ["--namespace", &self.namespace, "--nodes", &nodes, &watch];
         let pace = ["--interval", "150ms", "--audit-interval", "150ms", "--log-level", "debug"];
         place.into_iter().chain(pace).map(str::to_owned).collect()
+    }
+
+    /// A StatefulSet in this test's namespace. Nobody makes pods of it: see [`Self::pod`].
+    pub async fn create_set(&self, name: &str, replicas: u32) -> Result<()> {
+        let labels = json!({"app": name});
+        let container = json!({"name": name, "image": name});
+        let set = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "serviceName": name,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        });
+        self.sets().create(&PostParams::default(), &serde_json::from_value(set)?).await?;
+        Ok(())
+    }
+
+    /// As `kubectl scale` does.
+    pub async fn scale(&self, set: &str, replicas: u32) -> Result<()> {
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        self.sets().patch_scale(set, &PatchParams::default(), &scale).await.context("scale")?;
+        Ok(())
+    }
+
+    pub fn sets(&self) -> Api<StatefulSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Starts a daemon as the pod of this ordinal of the StatefulSet of its name.
+    pub fn pod(&self, kind: &str, ordinal: u32, flags: &[&str]) -> Result<Daemon> {
+        let (args, pod) = (self.with_flags(flags)?, format!("{kind}-{ordinal}"));
+        self.run_with_env(kind, &args, Some(self.sandbox.kubeconfig().to_owned()), &[("POD_NAME", &pod)])
     }
 
     /// Runs a daemon with exactly these arguments.

@@ -88,8 +88,9 @@ mod tests {
     }
 
     fn admin() -> Admin {
-        let metrics = Exposition::new("storer", &Metrics::default(), &NoOwn, 1, 3);
-        Admin { health: Arc::default(), metrics }
+        let metrics = Metrics::default();
+        metrics.shards.set(3);
+        Admin { health: Arc::default(), metrics: Exposition::new("storer", &metrics, &NoOwn, 1) }
     }
 
     async fn get(admin: Admin, path: &str) -> (u16, String) {

@@ -14,16 +14,17 @@ use label_storage::shard;
 
 use crate::record_key::Filed;
 
-/// Flags of both daemons. Each can be given in the environment too; the flag wins.
+/// Flags of both daemons. Each but `--replicas` can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Common {
     /// Handle the nodes of this shard, from 0 to N-1 [default: the number at the end of the pod's name; outside a pod 0]
     #[arg(long, env = "LABEL_STORAGE_REPLICA_INDEX", value_name = "INDEX")]
     pub replica_index: Option<u32>,
 
-    /// Number of shards: how many replicas of this daemon there are
-    #[arg(long, env = "LABEL_STORAGE_REPLICAS", value_name = "N", default_value = "1")]
-    pub replicas: NonZeroU32,
+    /// Number of shards, for use outside a StatefulSet [default: spec.replicas of the pod's StatefulSet, followed while running; outside
+    /// a StatefulSet 1]
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<NonZeroU32>,
 
     /// Namespace of the ConfigMaps [default: the pod's, or that of the current kubeconfig context]
     #[arg(long, short, env = "LABEL_STORAGE_NAMESPACE")]
@@ -146,6 +147,8 @@ impl Share {
 pub struct Surroundings {
     /// The pod's name, where this is a pod.
     pub pod: Option<String>,
+    /// The pod's namespace, if it is known.
+    pub namespace: Option<String>,
 }
 
 impl Surroundings {
@@ -153,7 +156,8 @@ impl Surroundings {
     pub fn from_env() -> Self {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let in_cluster = var("KUBERNETES_SERVICE_HOST").is_some();
-        Self { pod: var("POD_NAME").or_else(|| var("HOSTNAME").filter(|_| in_cluster)) }
+        let pod = var("POD_NAME").or_else(|| var("HOSTNAME").filter(|_| in_cluster));
+        Self { pod, namespace: var("POD_NAMESPACE") }
     }
 
     /// The name by which the replica of this index is known to the others. It outlives the process: one that is started
@@ -179,8 +183,8 @@ pub enum Error {
     },
     /// More pods than N.
     #[error(
-        "pod {pod} has index {index}, but there are only {replicas} shards: set LABEL_STORAGE_REPLICAS (or --replicas) to the \
-         number of replicas of the StatefulSet"
+        "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, or \
+         give the number of its replicas"
     )]
     OrdinalTooLarge {
         /// The pod.
@@ -199,15 +203,23 @@ pub enum Error {
 }
 
 impl Common {
-    /// Works out which nodes are this replica's.
+    /// The StatefulSet whose replicas are the shards; `None` if the flags tell how many there are.
+    pub fn stateful_set<'a>(&self, surroundings: &'a Surroundings) -> Option<&'a str> {
+        let pod = surroundings.pod.as_deref().filter(|_| self.replicas.is_none())?;
+        split(pod).map(|(set, _)| set)
+    }
+
+    /// Works out which nodes are this replica's. Where a StatefulSet tells the number of shards, any index is possible: a pod may outlive a
+    /// larger number for a while.
     pub fn share(&self, surroundings: &Surroundings) -> Result<Share, Error> {
-        let replicas = self.replicas;
+        let replicas = self.replicas.unwrap_or(NonZeroU32::MIN);
+        let is_possible = |index: u32| index < replicas.get() || self.stateful_set(surroundings).is_some();
         let index = match (self.replica_index, &surroundings.pod) {
-            (Some(index), _) if index < replicas.get() => index,
+            (Some(index), _) if is_possible(index) => index,
             (Some(index), _) => return Err(Error::IndexTooLarge { index, replicas }),
-            (None, Some(pod)) => match ordinal(pod) {
-                Some(index) if index < replicas.get() => index,
-                Some(index) => return Err(Error::OrdinalTooLarge { pod: pod.clone(), index, replicas }),
+            (None, Some(pod)) => match split(pod) {
+                Some((_, index)) if is_possible(index) => index,
+                Some((_, index)) => return Err(Error::OrdinalTooLarge { pod: pod.clone(), index, replicas }),
                 None if replicas.get() == 1 => 0,
                 None => return Err(Error::NoOrdinal(pod.clone())),
             },
@@ -218,8 +230,10 @@ impl Common {
     }
 }
 
-fn ordinal(pod: &str) -> Option<u32> {
-    pod.rsplit_once('-')?.1.parse().ok()
+/// The StatefulSet and the ordinal in the name of a pod.
+fn split(pod: &str) -> Option<(&str, u32)> {
+    let (set, ordinal) = pod.rsplit_once('-')?;
+    Some((set, ordinal.parse().ok()?))
 }
 
 /// Reads a pattern that names match.
@@ -260,8 +274,12 @@ mod tests {
         Args::try_parse_from(std::iter::once(&"daemon").chain(args)).map(|args| args.common)
     }
 
+    fn in_pod(pod: Option<&str>) -> Surroundings {
+        Surroundings { pod: pod.map(str::to_owned), ..Surroundings::default() }
+    }
+
     fn share(args: &[&str], pod: Option<&str>) -> Result<(u32, u32), String> {
-        let surroundings = Surroundings { pod: pod.map(str::to_owned) };
+        let surroundings = in_pod(pod);
         let share =
             parse(args).expect("good flags").share(&surroundings).map_err(|error| error.to_string())?;
         Ok((share.index, share.replicas.get()))
@@ -282,12 +300,27 @@ mod tests {
     }
 
     #[test]
+    fn in_a_stateful_set_its_replicas_are_the_shards_unless_a_flag_says_otherwise() {
+        let set = |args: &[&str], pod| {
+            parse(args).expect("good flags").stateful_set(&in_pod(pod)).map(str::to_owned)
+        };
+        assert_eq!(set(&[], Some("my-storer-11")).as_deref(), Some("my-storer"));
+        assert_eq!(set(&["--replica-index", "2"], Some("storer-0")).as_deref(), Some("storer"));
+        assert_eq!(set(&["--replicas", "3"], Some("storer-0")), None);
+        assert_eq!(set(&[], Some("storer-7c9d-xkv")), None);
+        assert_eq!(set(&[], None), None);
+        for (args, index) in [(&[][..], 11), (&["--replica-index", "2"], 2)] {
+            assert_eq!(share(args, Some("my-storer-11")).map(|(index, _)| index), Ok(index));
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_together_is_refused_with_advice() {
         for (args, pod, advice) in [
             (&["--replicas", "3", "--replica-index", "3"][..], None, "from 0 to 2"),
             (&["--replica-index", "1"], None, "from 0 to 0"),
             (&["--replicas", "3"], None, "needs --replica-index"),
-            (&["--replicas", "3"], Some("storer-3"), "set LABEL_STORAGE_REPLICAS"),
+            (&["--replicas", "3"], Some("storer-3"), "leave out --replicas"),
             (&["--replicas", "3"], Some("storer-x"), "run it as a StatefulSet"),
         ] {
             let error = share(args, pod).expect_err("refused");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Parser;
 use clap::error::ErrorKind;
 use label_storage::Rules;
+use tokio::sync::watch;
 
 use crate::admin::{self, Admin};
 use crate::args::{Common, Format, Share, Surroundings};
@@ -22,6 +23,7 @@ use crate::replica::Replica;
 use crate::rules_file;
 use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
+use crate::stateful_set::OwnSet;
 
 /// What one daemon adds to what both share.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
@@ -115,7 +117,7 @@ async fn start<D: Daemon>(
 
 async fn prepare_and_run<D: Daemon>(
     daemon: D,
-    share: Share,
+    mut share: Share,
     surroundings: &Surroundings,
     name: &str,
     rules: Arc<Rules>,
@@ -124,7 +126,7 @@ async fn prepare_and_run<D: Daemon>(
     let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
     let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
     if let Some(address) = daemon.common().admin_address {
-        let exposition = Exposition::new(name, &metrics, &*own, share.index, share.replicas.get());
+        let exposition = Exposition::new(name, &metrics, &*own, share.index);
         let admin = Admin { health: Arc::clone(&health), metrics: exposition };
         admin::serve(address, admin).await?;
     }
@@ -145,6 +147,17 @@ async fn prepare_and_run<D: Daemon>(
         checked = preflight::check(&cluster, &namespace, &rights) => checked?,
         () = shutdown.requested() => return Ok(()),
     }
+    let set = daemon.common().stateful_set(surroundings).map(|set| {
+        let namespace = surroundings.namespace.as_ref().unwrap_or(&namespace);
+        OwnSet::new(cluster.client.clone(), namespace, set)
+    });
+    if let Some(set) = &set {
+        share.replicas = tokio::select! {
+            replicas = set.replicas() => replicas?,
+            () = shutdown.requested() => return Ok(()),
+        };
+    }
+    metrics.shards.set(share.replicas.get().into());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         shard = share.index,
@@ -174,6 +187,10 @@ async fn prepare_and_run<D: Daemon>(
         // It writes nothing, so it takes nobody's shard away.
         work(replica(share, shutdown.clone())).await;
     } else {
+        let (sender, shards) = watch::channel(share.replicas);
+        if let Some(set) = set {
+            tokio::spawn(set.follow(sender));
+        }
         let house = House {
             replica: &replica,
             client: cluster.client.clone(),
@@ -181,6 +198,7 @@ async fn prepare_and_run<D: Daemon>(
             daemon: name,
             identity,
             share,
+            shards,
             retirement: daemon.common().lease_retirement,
             resumes: D::RESUMES && daemon.common().watch,
             clock: Arc::clone(&clock),

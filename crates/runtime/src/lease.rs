@@ -9,8 +9,7 @@
 //!   label-storage.storer.2-of-3     released: adopted at once
 //! ```
 //!
-//! There is one for each index *and* each N: while N is being changed, the replicas of the old number and those of the
-//! new one each see to it that all of their shards are handled.
+//! There is one for each index *and* each N: while N changes, the shards of the old number are held until all of the new one are.
 
 pub(crate) mod vigil;
 

@@ -16,7 +16,8 @@
 //!   time.
 //! - [`ahead`]: waiting for what the watch is still to tell.
 //! - [`nodes`] and [`records`]: one Node or record by name; [`patch`]: what is sent to change a Node. Writing is each daemon's own.
-//! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may.
+//! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may; `stateful_set`: how many
+//!   shards there are.
 //! - `position`: how far the work on a shard has come.
 //! - [`server_clock`]: the time of day, as the API server has it.
 //! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
@@ -55,6 +56,7 @@ mod requests;
 pub mod rules_file;
 pub mod server_clock;
 pub mod shutdown;
+mod stateful_set;
 mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;

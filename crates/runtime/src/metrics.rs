@@ -77,6 +77,8 @@ fn duration_histogram() -> Histogram {
 /// All that both daemons count.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    /// Number of shards that there are to be. 0 until it is known.
+    pub(crate) shards: Gauge,
     /// Shards that this process works on.
     pub(crate) shards_held: Gauge,
     /// Shards that somebody works on, as far as this process can see.
@@ -163,8 +165,8 @@ impl Metrics {
         self.watch_restarts.get_or_create(&[("resource", kind.resource())]).inc();
     }
 
-    /// Puts all of them into a registry, for a replica of this index and of so many.
-    pub(crate) fn register(&self, registry: &mut Registry, index: u32, replicas: u32) {
+    /// Puts all of them into a registry, for a replica of this index.
+    pub(crate) fn register(&self, registry: &mut Registry, index: u32) {
         // So that they are there, at 0, before the first one: a family without any is not told of at all, and what begins with 1
         // does not count as an increase.
         for kind in [Resource::Nodes, Resource::Records] {
@@ -179,18 +181,15 @@ impl Metrics {
         for outcome in ["written", "failed", "dropped"] {
             let _ = self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]);
         }
-        let constant = |value: u32| {
-            let gauge = Gauge::<i64>::default();
-            gauge.set(value.into());
-            gauge
-        };
+        let own = Gauge::<i64>::default();
+        own.set(index.into());
         registry.register(
             "build",
             "The version of this program",
             Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
         );
-        registry.register("shard_index", "The shard that this replica is the home of", constant(index));
-        registry.register("shards", "Number of shards: replicas that there should be", constant(replicas));
+        registry.register("shard_index", "The shard that this replica is the home of", own);
+        registry.register("shards", "Number of shards: replicas that there should be", self.shards.clone());
         registry.register("shards_held", "Shards that this replica works on", self.shards_held.clone());
         registry.register(
             "shards_covered",
@@ -277,11 +276,11 @@ impl Metrics {
 pub(crate) struct Exposition(Registry);
 
 impl Exposition {
-    /// Of a replica of this daemon, of this index and of so many.
-    pub(crate) fn new(daemon: &str, common: &Metrics, own: &impl Own, index: u32, replicas: u32) -> Self {
+    /// Of a replica of this daemon, of this index.
+    pub(crate) fn new(daemon: &str, common: &Metrics, own: &impl Own, index: u32) -> Self {
         let label = ("daemon".to_owned().into(), daemon.to_owned().into());
         let mut registry = Registry::with_prefix_and_labels("label_storage", std::iter::once(label));
-        common.register(&mut registry, index, replicas);
+        common.register(&mut registry, index);
         own.register(&mut registry, common);
         Self(registry)
     }

@@ -11,8 +11,13 @@
 //! its home were there, and what is adopted is given back by ending that engine.
 //!
 //! Both parts run in one task: a process whose engines stand still does not renew its leases either.
+//!
+//! When the number of shards changes, the keeper takes its own shard of the new number at once, and adopts others that nobody takes within
+//! 15 s. It keeps the shards of the former number until every shard of the new one is held, renewed and has a position. Then it releases them
+//! and ends their engines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,13 +26,13 @@ use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use kube::Client;
 use label_storage::Position;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::args::Share;
 use crate::backoff;
 use crate::call::{Error, FailureKind};
 use crate::health::{HEARTBEAT, Health};
-use crate::lease::vigil::{Me, Step, Vigil, decide};
+use crate::lease::vigil::{ABSENCE, Me, Step, Vigil, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::position::Published;
@@ -59,6 +64,8 @@ pub(crate) struct House<'a> {
     pub(crate) identity: String,
     /// The share that it was started for.
     pub(crate) share: Share,
+    /// The number of shards, which may change.
+    pub(crate) shards: watch::Receiver<NonZeroU32>,
     /// After how long a lease of another number of replicas is deleted that nobody renews.
     pub(crate) retirement: Duration,
     /// Whether what happens to Nodes meanwhile is to be caught up with.
@@ -126,7 +133,7 @@ impl<'a> Keeper<'a> {
             house,
             me: Me { identity: house.identity.clone(), home: Shard { index, replicas } },
             leases: Leases::new(house.client.clone(), house.namespace, house.daemon, &house.share),
-            vigil: Vigil::new(look_every(&house.share)),
+            vigil: Vigil::default(),
             all: All::new(),
             doubted: BTreeSet::new(),
             look_at: Instant::now(),
@@ -157,9 +164,10 @@ impl<'a> Keeper<'a> {
 
     /// One look, and what follows from it.
     async fn tick(&mut self) {
+        self.count_shards();
         let now = Instant::now();
         if now >= self.look_at {
-            self.look_at = now + backoff::around(look_every(&self.house.share));
+            self.look_at = now + backoff::around(self.look_every());
             match self.leases.list().await {
                 Ok(all) => {
                     self.see(all).await;
@@ -175,7 +183,8 @@ impl<'a> Keeper<'a> {
             }
         }
         let now = Instant::now();
-        let steps: Vec<_> = self.shards().map(|shard| (self.step(&shard, now), shard)).collect();
+        let shards = self.shards().chain(self.former());
+        let steps: Vec<_> = shards.map(|shard| (self.step(&shard, now), shard)).collect();
         let due = |(step, shard): &(Step, Shard)| match step {
             Step::Renew => self.held.get(shard).is_none_or(|held| held.renew_at <= now),
             Step::Take => true,
@@ -200,6 +209,7 @@ impl<'a> Keeper<'a> {
                 self.lose(&shard);
             }
         }
+        self.give_up_former().await;
         let covered = self.shards().filter(|shard| self.is_covered(shard, now)).count();
         self.house.metrics.shards_held.set(self.held.len() as i64);
         self.house.metrics.shards_covered.set(covered as i64);
@@ -214,9 +224,65 @@ impl<'a> Keeper<'a> {
             Some(held) => held.landlord.tenure().holds(),
             None => {
                 let is_held = self.all.get(shard).is_some_and(|seen| seen.claim.holder.is_some());
-                is_held && self.vigil.unchanged_for(shard, now) < LIFETIME
+                is_held && self.vigil.is_renewed(shard, now)
             }
         }
+    }
+
+    /// Takes note of the number of shards.
+    fn count_shards(&mut self) {
+        let (from, to) = (self.me.home.replicas, *self.house.shards.borrow());
+        if from != to {
+            tracing::info!(from, to, "the number of shards changed");
+            self.me.home.replicas = to;
+            self.house.metrics.shards.set(to.get().into());
+            self.look_at = Instant::now();
+        }
+    }
+
+    /// The shards of a former number that this process still holds.
+    fn former(&self) -> Vec<Shard> {
+        let replicas = self.me.home.replicas;
+        self.held.keys().filter(|shard| shard.replicas != replicas).cloned().collect()
+    }
+
+    /// Gives up the shards of a former number, if all shards of the present one are worked on, from a position on: no Node is without a
+    /// replica meanwhile, and no deletion is missed.
+    async fn give_up_former(&mut self) {
+        let (former, now) = (self.former(), Instant::now());
+        let has_position = |shard: &Shard| match self.held.get(shard) {
+            Some(held) => held.position.get().is_some(),
+            None => self.all.get(shard).is_some_and(|seen| seen.claim.position.is_some()),
+        };
+        let is_taken =
+            |shard: &Shard| self.is_covered(shard, now) && (!self.house.resumes || has_position(shard));
+        if former.is_empty() || !self.shards().all(|shard| is_taken(&shard)) {
+            return;
+        }
+        self.release(&former).await;
+        for shard in former {
+            tracing::info!(shard = shard.index, of = shard.replicas, "gave up a shard of the former number");
+            self.held.remove(&shard).inspect(|held| held.shutdown.request());
+        }
+    }
+
+    /// Writes that nobody holds these leases any more.
+    async fn release(&self, shards: &[Shard]) {
+        let releases = shards.iter().filter_map(|shard| {
+            let (seen, claim) = (self.all.get(shard)?, self.claim(shard, None));
+            Some(async move { self.leases.write(shard, Some(seen), &claim).await })
+        });
+        let released = join_all(releases.collect::<Vec<_>>()).await;
+        for error in released.iter().filter_map(|outcome| outcome.as_ref().err()) {
+            tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");
+        }
+    }
+
+    /// A replica whose index is too large for the present number of shards is not alone.
+    fn look_every(&self) -> Duration {
+        let is_alone =
+            self.me.home.replicas.get() == 1 && self.me.home.index == 0 && self.former().is_empty();
+        if is_alone { LOOK_ALONE } else { LOOK }
     }
 
     fn step(&self, shard: &Shard, now: Instant) -> Step {
@@ -224,7 +290,9 @@ impl<'a> Keeper<'a> {
         if self.vigil.is_new() {
             return Step::Leave;
         }
-        decide(&self.me, shard, self.all.get(shard), self.vigil.unchanged_for(shard, now))
+        // While shards of a former number are held, no Node waits for those of the new one: their replicas get the time to start.
+        let absence = if self.former().is_empty() { ABSENCE } else { LIFETIME };
+        decide(&self.me, shard, self.all.get(shard), self.vigil.unchanged_for(shard, now), absence)
     }
 
     /// The shards of as many replicas as there are now.
@@ -245,7 +313,7 @@ impl<'a> Keeper<'a> {
         }
         self.all = all;
         self.doubted.clear();
-        self.vigil.look(&self.all, self.shards(), Instant::now());
+        self.vigil.look(&self.all, self.shards(), self.look_every(), Instant::now());
         self.retire().await;
         let home = self.all.get(&self.me.home).map(|seen| &seen.claim);
         let is_doubled = home.is_some_and(|claim| {
@@ -268,6 +336,7 @@ impl<'a> Keeper<'a> {
         let now = Instant::now();
         let is_over = |shard: &Shard| {
             shard.replicas != self.me.home.replicas
+                && !self.held.contains_key(shard)
                 && self.vigil.unchanged_for(shard, now) >= self.house.retirement
         };
         for (shard, seen) in self.all.iter().filter(|(shard, _)| is_over(shard)) {
@@ -349,7 +418,8 @@ impl<'a> Keeper<'a> {
             );
         }
         let shutdown = Shutdown::default();
-        let share = Share { index: shard.index, ..self.house.share.clone() };
+        let share =
+            Share { index: shard.index, replicas: shard.replicas, nodes: self.house.share.nodes.clone() };
         let landlord = Landlord::new(began);
         let position = Arc::new(Published::default());
         if let Some(resume) = resume.first() {
@@ -377,15 +447,8 @@ impl<'a> Keeper<'a> {
     async fn leave(mut self) {
         let mut holders = self.all.values().filter_map(|seen| seen.claim.holder.as_ref());
         let has_others = holders.any(|holder| *holder != self.me.identity);
-        let (began, leases) = (Instant::now(), &self.leases);
-        let releases = self.held.keys().filter_map(|shard| {
-            let (seen, claim) = (self.all.get(shard)?, self.claim(shard, None));
-            Some(async move { leases.write(shard, Some(seen), &claim).await })
-        });
-        let released = join_all(releases.collect::<Vec<_>>()).await;
-        for error in released.iter().filter_map(|outcome| outcome.as_ref().err()) {
-            tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");
-        }
+        let began = Instant::now();
+        self.release(&self.held.keys().cloned().collect::<Vec<_>>()).await;
         while has_others && began.elapsed() < LINGER {
             match self.leases.list().await {
                 Ok(all) if self.held.keys().all(|shard| self.is_anothers(&all, shard)) => break,
@@ -424,8 +487,4 @@ impl<'a> Keeper<'a> {
             self.failures = 0;
         }
     }
-}
-
-fn look_every(share: &Share) -> Duration {
-    if share.replicas.get() > 1 { LOOK } else { LOOK_ALONE }
 }

@@ -153,7 +153,9 @@ pub async fn check(cluster: &Cluster, namespace: &str, rights: &[Right]) -> Resu
 
 /// Asks again for a while where the server is there and struggles: a daemon that gives up at once would be started
 /// again later and later, just when a control plane recovers.
-async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, call::Error>) -> Result<T, call::Error> {
+pub(crate) async fn patiently<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, call::Error>,
+) -> Result<T, call::Error> {
     const PATIENCE: Duration = Duration::from_secs(30);
     let began = Instant::now();
     loop {

@@ -59,7 +59,7 @@ where
 
 /// What a request does, and to which kind of objects: in words that are known in advance, since each is a series.
 fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, &'static str) {
-    const RESOURCES: [&str; 5] = ["nodes", "configmaps", "leases", "events", "namespaces"];
+    const RESOURCES: [&str; 6] = ["nodes", "configmaps", "leases", "events", "namespaces", "statefulsets"];
     // /api/v1/nodes/NAME, /apis/GROUP/v1/namespaces/NAMESPACE/leases/NAME
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let skipped = if path.starts_with("/apis/") { 3 } else { 2 };
@@ -98,6 +98,7 @@ mod tests {
             (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ("delete", "configmaps")),
             (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ("create", "events")),
             (Method::PUT, lease, None, ("update", "leases")),
+            (Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/s", None, ("get", "statefulsets")),
             (Method::GET, "/api/v1/namespaces/ns", None, ("get", "namespaces")),
             (
                 Method::POST,

@@ -31,7 +31,7 @@ pub fn command(role: &str, kubeconfig: Option<&Path>) -> io::Result<Command> {
 
 /// Whether a daemon reads this variable, or its Kubernetes client does.
 fn is_meant_for_daemons(name: &str) -> bool {
-    ["POD_NAME", "HOSTNAME"].contains(&name)
+    ["POD_NAME", "POD_NAMESPACE", "HOSTNAME"].contains(&name)
         || ["LABEL_STORAGE_", "KUBERNETES_"].iter().any(|prefix| name.starts_with(prefix))
 }
 

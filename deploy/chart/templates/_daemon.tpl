@@ -11,7 +11,7 @@ metadata:
   labels:
     {{- include "label-storage.daemon-labels" . | nindent 4 }}
 spec:
-  # The same number as LABEL_STORAGE_REPLICAS below: an admission policy refuses anything else.
+  # Also the number of shards: the pods read it here, and follow it.
   replicas: {{ int $values.replicas }}
   serviceName: {{ .daemon }}
   # The replicas don't wait for each other: each looks after nodes of its own.
@@ -98,7 +98,7 @@ spec:
             {{- toYaml . | nindent 12 }}
             {{- end }}
           env:
-            # The ordinal at its end is the replica's index.
+            # The ordinal at its end is the replica's index, the rest is the name of the StatefulSet.
             - name: POD_NAME
               valueFrom:
                 fieldRef:
@@ -107,9 +107,6 @@ spec:
               valueFrom:
                 fieldRef:
                   fieldPath: metadata.namespace
-            # The same number as spec.replicas above.
-            - name: LABEL_STORAGE_REPLICAS
-              value: {{ int $values.replicas | quote }}
           ports:
             - name: admin
               containerPort: 8080

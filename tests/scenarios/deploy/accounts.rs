@@ -122,7 +122,7 @@ impl Audit {
 
 /// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.
 /// Only the port differs, since all replicas share this machine, the nodes, since other tests have some too, and where the rules are.
-pub async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more: &[&str]) -> Result<Daemon> {
+pub async fn replica(s: &Scenario, set: &Value, index: u32, more: &[&str]) -> Result<Daemon> {
     let [kind, namespace] = ["name", "namespace"].map(|key| text(&set["metadata"][key]));
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let mut args = texts(&container["args"]);
@@ -134,12 +134,8 @@ pub async fn replica(s: &Scenario, set: &Value, index: u32, replicas: u32, more:
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     let token = token(s, &namespace, &kind).await?;
     let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(&namespace))?;
-    let (pod, replicas) = (format!("{kind}-{index}"), replicas.to_string());
-    let environment = [
-        ("POD_NAME", pod.as_str()),
-        ("LABEL_STORAGE_NAMESPACE", &namespace),
-        ("LABEL_STORAGE_REPLICAS", &replicas),
-    ];
+    let pod = format!("{kind}-{index}");
+    let environment = [("POD_NAME", pod.as_str()), ("LABEL_STORAGE_NAMESPACE", &namespace)];
     let names: BTreeSet<_> =
         container["env"].as_array().into_iter().flatten().map(|variable| text(&variable["name"])).collect();
     ensure!(names == environment.map(|(name, _)| name.to_owned()).into(), "the pods have others: {names:?}");
@@ -207,7 +203,8 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     }
 
     // One replica of each at first, whose leases are of no use to the two that follow.
-    let first = [replica(s, storer, 0, 1, &[]).await?, replica(s, restorer, 0, 1, &[]).await?];
+    let alone = ["--replicas=1"];
+    let first = [replica(s, storer, 0, &alone).await?, replica(s, restorer, 0, &alone).await?];
     for daemon in &first {
         let is_up = async || Ok(daemon.has_logged(&["listed all nodes and records"]));
         s.eventually("it has listed all", true, is_up).await?;
@@ -240,7 +237,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     let mut daemons = Vec::new();
     for set in [storer, restorer] {
         for index in 0..2 {
-            daemons.push(replica(s, set, index, 2, &["--lease-retirement=1s"]).await?);
+            daemons.push(replica(s, set, index, &["--lease-retirement=1s"]).await?);
         }
     }
     // A record that comes after its node, such as from a backup: the restorer asks how the node looks by now.

@@ -1,9 +1,11 @@
 //! Installing, upgrading and uninstalling with the real helm.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use label_storage::name::record_name;
 use serde_json::{Value, json};
@@ -153,23 +155,23 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
 pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> {
     let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
     let pods: Api<Pod> = Api::namespaced(s.client.clone(), &s.namespace);
-    let told = |pod: &Pod| -> Result<Value> {
-        let pod = serde_json::to_value(pod)?;
-        let environment = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
-        let variable = environment.into_iter().find(|variable| variable["name"] == "LABEL_STORAGE_REPLICAS");
-        Ok(variable.context("not told")?["value"].clone())
+    let storers = ListParams::default().labels("app.kubernetes.io/name=storer");
+    // Each pod's uid, by its name.
+    let running = async || -> Result<BTreeMap<String, Option<String>>> {
+        let pods = pods.list(&storers).await?.items.into_iter();
+        Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
     };
-    let has_pods = async |replicas: usize| {
-        for index in 0..replicas {
-            s.eventually(&format!("storer-{index} of {replicas}"), json!(replicas.to_string()), async || {
-                told(&pods.get(&format!("storer-{index}")).await?)
-            })
-            .await?;
-        }
-        anyhow::Ok(())
+    let has_pods = async |replicas: i32| {
+        let names: Vec<_> = (0..replicas).map(|index| format!("storer-{index}")).collect();
+        s.eventually("a pod for each replica", (Some(replicas), names), async || {
+            let wanted = sets.get("storer").await?.spec.and_then(|spec| spec.replicas);
+            Ok((wanted, running().await?.into_keys().collect()))
+        })
+        .await
     };
     helm(s, &["install", "label-storage", "CHART"])?;
     has_pods(2).await?;
+    let before = running().await?;
     let record = json!({
         "metadata": {
             "name": record_name("a"),
@@ -183,12 +185,14 @@ pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> 
         Ok(s.config_maps.get(&record.name_any()).await?.resource_version() == record.resource_version())
     };
 
-    // The pods never become ready here, so they are replaced by hand.
     helm(s, &["upgrade", "label-storage", "CHART", "--set=storer.replicas=3"])?;
-    for index in 0..2 {
-        pods.delete(&format!("storer-{index}"), &DeleteParams::default()).await?;
-    }
     has_pods(3).await?;
+    let after = running().await?;
+    assert!(before.iter().all(|(name, uid)| after.get(name) == Some(uid)), "no pod is replaced: {after:?}");
+    // As kubectl scale and autoscalers do.
+    let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
+    sets.patch_scale("storer", &PatchParams::default(), &scale).await?;
+    has_pods(4).await?;
     assert!(is_kept().await?, "after an upgrade");
 
     helm(s, &["uninstall", "label-storage"])?;

@@ -83,8 +83,7 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
             .collect();
         let told = [
             ("LABEL_STORAGE_NAMESPACE", json!("metadata.namespace")),
-            ("LABEL_STORAGE_REPLICAS", json!("2")),
-            // Its ordinal is the index.
+            // Its ordinal is the index, and the rest is the StatefulSet that has the number of shards.
             ("POD_NAME", json!("metadata.name")),
         ];
         assert_eq!(environment, told.map(|(name, value)| (name.to_owned(), value)).into(), "{name}");

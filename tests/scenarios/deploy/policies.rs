@@ -1,7 +1,6 @@
 //! What the admission policies refuse, and what they let pass.
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -49,39 +48,6 @@ fn record(node: &str) -> ConfigMap {
     config_map.metadata.labels = Some(labels([("app.kubernetes.io/managed-by", "label-storage")]));
     config_map.data = Some(labels([("pool", "gold")]));
     config_map
-}
-
-pub async fn replicas_and_shards_can_not_drift_apart(s: &Scenario) -> Result<()> {
-    apply(&s.client, &rendered(s, &[])?).await?;
-    let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
-    let is_refused = |result: kube::Result<()>| refused("LABEL_STORAGE_REPLICAS", result);
-    for name in ["storer", "restorer"] {
-        let set = sets.get(name).await?;
-        let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).context("no replicas")?;
-        let patch = |replicas: i32, told: i32| {
-            let env = json!([{"name": "LABEL_STORAGE_REPLICAS", "value": told.to_string()}]);
-            let containers = json!([{"name": name, "env": env}]);
-            Patch::Strategic(
-                json!({"spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}}}),
-            )
-        };
-        // A new policy takes a moment to be in force.
-        s.eventually("drift is refused", true, async || {
-            is_refused(sets.patch(name, &trying(), &patch(replicas, replicas + 1)).await.map(drop))
-        })
-        .await?;
-        let index = json!([{"name": name, "env": [{"name": "LABEL_STORAGE_REPLICA_INDEX", "value": "0"}]}]);
-        let index = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": index}}}}));
-        assert!(is_refused(sets.patch(name, &trying(), &index).await.map(drop))?, "one index for all pods");
-        let scale = |replicas: i32| Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        s.eventually("scaling is refused", true, async || {
-            is_refused(sets.patch_scale(name, &trying(), &scale(replicas + 1)).await.map(drop))
-        })
-        .await?;
-        sets.patch_scale(name, &trying(), &scale(0)).await.context("to stop it")?;
-        sets.patch(name, &trying(), &patch(replicas + 3, replicas + 3)).await.context("both in one step")?;
-    }
-    Ok(())
 }
 
 pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Result<()> {

@@ -28,7 +28,7 @@ async fn install(s: &Scenario, flags: &[&str]) -> Result<Vec<Value>> {
 
 async fn start(s: &Scenario, documents: &[Value], kind: &str) -> Result<Daemon> {
     let set = of_kind(documents, "StatefulSet").find(|set| set["metadata"]["name"] == kind);
-    replica(s, set.with_context(|| format!("no {kind}"))?, 0, 1, &[]).await
+    replica(s, set.with_context(|| format!("no {kind}"))?, 0, &["--replicas=1"]).await
 }
 
 /// What a Node has of what is kept here: labels, annotations, taints and whether it is cordoned. Not what the control plane puts there.

@@ -3,7 +3,7 @@
 //! Each part looks at one thing, and says what is not as it should be and which command mends it. What may not be looked at is a finding
 //! of its own: nobody is told that all is well because nobody could look.
 //!
-//! - [`sets`]: the StatefulSets: versions, flags, and N against the number of pods.
+//! - [`sets`]: the StatefulSets: versions, flags, and how many pods are ready.
 //! - [`rights`]: what the person may do, and what the daemons' accounts may.
 //! - [`admission`]: the policies, there and in force.
 //! - [`leases`]: every shard held and renewed.

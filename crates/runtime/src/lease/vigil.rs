@@ -19,7 +19,7 @@ pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Me {
     /// The name that stands in a lease.
     pub(crate) identity: String,
-    /// The shard that it was started for, and of how many.
+    /// The shard that it was started for, and of how many there are now. There is no such shard if the index is too large.
     pub(crate) home: Shard,
 }
 
@@ -34,11 +34,17 @@ pub(crate) enum Step {
     Leave,
 }
 
-/// Decides about a lease that has not changed for this long.
-pub(crate) fn decide(me: &Me, shard: &Shard, seen: Option<&Seen>, unchanged_for: Duration) -> Step {
+/// Decides about a lease that has not changed for this long. One that is not there is left to its home until `absence` is over.
+pub(crate) fn decide(
+    me: &Me,
+    shard: &Shard,
+    seen: Option<&Seen>,
+    unchanged_for: Duration,
+    absence: Duration,
+) -> Step {
     let is_home = *shard == me.home;
     let Some(claim) = seen.map(|seen| &seen.claim) else {
-        return if is_home || unchanged_for >= ABSENCE { Step::Take } else { Step::Leave };
+        return if is_home || unchanged_for >= absence { Step::Take } else { Step::Leave };
     };
     match &claim.holder {
         None => Step::Take,
@@ -51,23 +57,30 @@ pub(crate) fn decide(me: &Me, shard: &Shard, seen: Option<&Seen>, unchanged_for:
 }
 
 /// What was seen of each lease, and since when.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Vigil {
-    seen: BTreeMap<Shard, (Option<ResourceVersion>, Instant)>,
+    seen: BTreeMap<Shard, Unchanged>,
     last: Option<Instant>,
-    /// Looks further apart than this tell nothing of the time between them.
-    gap: Duration,
+}
+
+#[derive(Debug)]
+struct Unchanged {
+    version: Option<ResourceVersion>,
+    since: Instant,
+    /// True if it was seen to change: a version that was only found may be that of a holder that is gone.
+    has_changed: bool,
 }
 
 impl Vigil {
-    /// Keeps an eye on leases, with a look this often.
-    pub(crate) fn new(every: Duration) -> Self {
-        Self { seen: BTreeMap::new(), last: None, gap: every * 4 }
-    }
-
-    /// A look at all leases.
-    pub(crate) fn look(&mut self, all: &All, expected: impl Iterator<Item = Shard>, now: Instant) {
-        if self.last.replace(now).is_none_or(|last| now.duration_since(last) > self.gap) {
+    /// A look at all leases, which there is this often. Looks that are much further apart tell nothing of the time between them.
+    pub(crate) fn look(
+        &mut self,
+        all: &All,
+        expected: impl Iterator<Item = Shard>,
+        every: Duration,
+        now: Instant,
+    ) {
+        if self.last.replace(now).is_none_or(|last| now.duration_since(last) > every * 4) {
             self.seen.clear();
         }
         let versions: BTreeMap<_, _> = expected
@@ -76,9 +89,10 @@ impl Vigil {
             .collect();
         self.seen.retain(|shard, _| versions.contains_key(shard));
         for (shard, version) in versions {
-            let since = self.seen.entry(shard).or_insert((version, now));
-            if since.0 != version {
-                *since = (version, now);
+            let found = Unchanged { version, since: now, has_changed: false };
+            let seen = self.seen.entry(shard).or_insert(found);
+            if seen.version != version {
+                *seen = Unchanged { version, since: now, has_changed: true };
             }
         }
     }
@@ -90,6 +104,11 @@ impl Vigil {
 
     /// For how long a lease has looked the same, or been absent.
     pub(crate) fn unchanged_for(&self, shard: &Shard, now: Instant) -> Duration {
-        self.seen.get(shard).map(|(_, since)| now.duration_since(*since)).unwrap_or_default()
+        self.seen.get(shard).map(|seen| now.duration_since(seen.since)).unwrap_or_default()
+    }
+
+    /// True if a lease was seen to change within its lifetime.
+    pub(crate) fn is_renewed(&self, shard: &Shard, now: Instant) -> bool {
+        self.seen.get(shard).is_some_and(|seen| seen.has_changed) && self.unchanged_for(shard, now) < LIFETIME
     }
 }

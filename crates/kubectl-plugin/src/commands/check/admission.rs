@@ -8,10 +8,9 @@ use kube::{Api, ResourceExt};
 use super::{Checked, Finding, Look, sets, why};
 
 /// What each is for, by how its name ends.
-const POLICIES: [(&str, &str); 3] = [
+const POLICIES: [(&str, &str); 2] = [
     ("nodes", "the restorer's account may change anything about any Node"),
     ("records", "whoever may write ConfigMaps here can label any Node that returns"),
-    ("replicas", "replicas and shards can drift apart, so that Nodes are nobody's"),
 ];
 
 /// Looks at all of them, and says whether writing records takes a right of its own, where that can be told.
@@ -58,7 +57,7 @@ pub(super) async fn check(look: &Look, sets: &sets::Sets) -> (Option<bool>, Chec
             }
         }
     }
-    (guards_records, Checked::new("admission", "three policies, all in force", findings))
+    (guards_records, Checked::new("admission", "two policies, both in force", findings))
 }
 
 /// Whether a binding puts this policy into force.

@@ -28,13 +28,16 @@ pub(super) async fn check(look: &Look, sets: &sets::Sets, times: &ServerTime) ->
     let renewed: BTreeSet<&str> = alive.map(|held| held.name.as_str()).collect();
     let mut findings = Vec::new();
     for daemon in ["storer", "restorer"] {
-        let flags = sets.of(daemon).and_then(|set| set.flags.as_ref());
+        let set = sets.of(daemon);
+        let flags = set.and_then(|set| set.flags.as_ref());
         // A dry run takes none.
         if flags.is_some_and(|flags| flags.dry_run) {
             continue;
         }
-        let expected =
-            flags.map(|flags| (flags.replicas, flags.nodes.as_ref().map(lease::scope).unwrap_or_default()));
+        let shards = set.and_then(|set| set.shards);
+        let expected = flags
+            .zip(shards)
+            .map(|(flags, shards)| (shards, flags.nodes.as_ref().map(lease::scope).unwrap_or_default()));
         let of_daemon: Vec<_> = vigil
             .all
             .iter()

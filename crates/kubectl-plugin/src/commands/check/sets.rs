@@ -1,4 +1,6 @@
-//! The StatefulSets: which versions run, with which flags, and as many as they were told.
+//! The StatefulSets: which versions run, with which flags, and how many pods are ready.
+
+use std::num::NonZeroU32;
 
 use clap::ArgMatches;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -36,6 +38,8 @@ impl Sets {
 pub(super) struct Set {
     /// The service account of its pods.
     pub(super) account: String,
+    /// The number of shards; `None` if the daemon is stopped.
+    pub(super) shards: Option<NonZeroU32>,
     /// What its pods are told; `None` where this version can't read it.
     pub(super) flags: Option<Common>,
     release: Option<String>,
@@ -92,13 +96,16 @@ async fn one<D: Daemon>(look: &Look, daemon: &str, findings: &mut Vec<Finding>) 
         }
         Some(Ok(flags)) => Some(flags),
     };
-    findings.extend(pods(namespace, daemon, &set, flags.as_ref()));
+    findings.extend(pods(namespace, daemon, &set));
     if let Some(flags) = &flags {
         findings.extend(told(look, daemon, &set, flags));
     }
+    let given = flags.as_ref().and_then(|flags| flags.replicas);
+    let shards = u32::try_from(wanted(&set)).ok().and_then(NonZeroU32::new);
     let account = spec.and_then(|spec| spec.service_account_name.clone());
     Some(Set {
         account: account.unwrap_or_else(|| "default".to_owned()),
+        shards: shards.map(|replicas| given.unwrap_or(replicas)),
         flags,
         release: set.annotations().get(RELEASE).cloned(),
         version: set.labels().get(VERSION).cloned(),
@@ -133,19 +140,20 @@ fn flags<D: Daemon>(daemon: &str, container: &Container) -> Result<Common, Strin
     }
 }
 
+fn wanted(set: &StatefulSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
 /// Whether its pods are there.
-fn pods(namespace: &str, daemon: &str, set: &StatefulSet, flags: Option<&Common>) -> Option<Finding> {
-    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+fn pods(namespace: &str, daemon: &str, set: &StatefulSet) -> Option<Finding> {
+    let wanted = wanted(set);
     let ready = set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
     let show =
         format!("kubectl describe pods --namespace {namespace} --selector app.kubernetes.io/name={daemon}");
     match (wanted, ready) {
         (0, _) => {
-            // As many as each is told that there are; not by `kubectl scale`, which a policy refuses.
-            let told = flags.map_or(1, |flags| flags.replicas.get());
-            let patch = format!(r#"{{"spec":{{"replicas":{told}}}}}"#);
-            let start =
-                format!("kubectl patch statefulset {daemon} --namespace {namespace} --patch '{patch}'");
+            // As many as the chart has by default.
+            let start = format!("kubectl scale statefulset {daemon} --namespace {namespace} --replicas=2");
             let message = format!("the {daemon} is stopped: its StatefulSet has 0 replicas");
             Some(Finding::error(message).mend(start))
         }
@@ -161,26 +169,6 @@ fn pods(namespace: &str, daemon: &str, set: &StatefulSet, flags: Option<&Common>
 fn told(look: &Look, daemon: &str, set: &StatefulSet, flags: &Common) -> Vec<Finding> {
     let mut findings = Vec::new();
     let namespace = &look.namespace;
-    let pods = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let told = flags.replicas.get();
-    if pods != 0 && i64::from(pods) != i64::from(told) {
-        let message = format!(
-            "the StatefulSet {daemon} has {pods} replicas, and each is told that there are {told} (LABEL_STORAGE_REPLICAS): {}",
-            if i64::from(pods) < i64::from(told) {
-                "some shards have no home"
-            } else {
-                "some have nothing to do"
-            }
-        );
-        let patch = format!(
-            r#"{{"spec":{{"replicas":{pods},"template":{{"spec":{{"containers":[{{"name":"{daemon}","env":[{{"name":"LABEL_STORAGE_REPLICAS","value":"{pods}"}}]}}]}}}}}}}}"#
-        );
-        findings.push(
-            Finding::error(message).mend(format!(
-                "kubectl patch statefulset {daemon} --namespace {namespace} --patch '{patch}'"
-            )),
-        );
-    }
     if flags.dry_run {
         let message = format!("the {daemon} runs with --dry-run, and writes nothing");
         findings.push(Finding::warning(message).mend(for_good(namespace, daemon, set)));
@@ -269,16 +257,16 @@ mod tests {
     #[test]
     fn flags_are_read_as_the_daemon_would() {
         let env = json!([
-            {"name": "LABEL_STORAGE_REPLICAS", "value": "3"},
+            {"name": "LABEL_STORAGE_CONCURRENCY", "value": "3"},
             {"name": "LABEL_STORAGE_DRY_RUN", "value": "true"},
             {"name": "LABEL_STORAGE_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
             {"name": "OTHER", "value": "x"},
         ]);
         let read = flags::<storer::Args>("storer", &container(env.clone(), json!(["--events=false"])));
         let read = read.expect("good flags");
-        assert_eq!((read.replicas.get(), read.dry_run, read.events), (3, true, false));
-        let read = flags::<storer::Args>("storer", &container(env, json!(["--replicas", "5"])));
-        assert_eq!(read.expect("good flags").replicas.get(), 5, "the flag wins");
+        assert_eq!((read.concurrency.get(), read.dry_run, read.events), (3, true, false));
+        let read = flags::<storer::Args>("storer", &container(env, json!(["--concurrency", "5"])));
+        assert_eq!(read.expect("good flags").concurrency.get(), 5, "the flag wins");
         let refused = flags::<restorer::Args>("restorer", &container(json!([]), json!(["--retention=7d"])));
         assert!(refused.expect_err("no such flag").contains("--retention"));
     }
