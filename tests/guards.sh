@@ -44,7 +44,7 @@ guards=(
     'few of many that have failed are tried again in a second|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/pause\.max\(all\)\.max\(retry_after\)/pause.max(retry_after)/'
     'what would be lost does not wait|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/urgency == Urgency::Urgent && \*present != Urgency::Urgent/false/'
     'a watch that goes on is waited for|label-storage-runtime|watch_lag::|crates/runtime/src/watch_lag.rs|s/if heard > waiting\.heard/if false/'
-    'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/vigil.rs|s/has_changed: false/has_changed: true/'
+    'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/tracker.rs|s/has_changed: false/has_changed: true/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'
     'what is stored is not pending any more|label-storage-runtime|engine::|crates/runtime/src/position.rs|s/pending <= MANY \|\| self\.last/self.last/'

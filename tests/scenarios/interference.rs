@@ -11,7 +11,7 @@ use label_storage_runtime::args::Surroundings;
 use label_storage_runtime::rules_file;
 use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::shutdown::Shutdown;
-use label_storage_runtime::{Daemon, Replica};
+use label_storage_runtime::{Daemon, ShardContext};
 use tower::BoxError;
 use tower::buffer::BufferLayer;
 use tower::filter::AsyncFilterLayer;
@@ -134,7 +134,7 @@ pub async fn alongside_with_clock<D: Daemon>(
     let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.with_flags(flags)?));
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s, &clock).await?, Shutdown::default());
-    let replica = Replica::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
+    let replica = ShardContext::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
     let rules = rules_file::load(daemon.common().config.as_deref())?;
     let mut replica = replica.with_rules(Arc::new(rules), D::DETAIL);
     replica.clock = clock;

@@ -10,7 +10,7 @@ use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
 use label_storage::{Node, Rules, plan_restore};
-use label_storage_runtime::Replica;
+use label_storage_runtime::ShardContext;
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
@@ -33,7 +33,7 @@ const FAILED_TEST: &str = "rejected our request due to an error in our request";
 
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
-    pub(crate) replica: Replica,
+    pub(crate) replica: ShardContext,
     pub(crate) counts: Arc<Counts>,
 }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::projection::Detail;
-use label_storage_runtime::{Daemon, Replica, engine};
+use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
 pub use crate::metrics::Counts;
@@ -55,7 +55,7 @@ impl Daemon for Args {
 
     const DETAIL: Detail = Detail::WhatIsThere;
 
-    async fn run(&self, replica: Replica, counts: Arc<Counts>) {
+    async fn run(&self, replica: ShardContext, counts: Arc<Counts>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica, counts };
         engine::run(&apply.replica, planner, &apply).await;

@@ -15,13 +15,13 @@ use crate::client;
 use crate::health::Health;
 use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
-use crate::ownership::House;
 use crate::preflight::{self, Right};
 use crate::projection::Detail;
 use crate::recorder::EventRecorder;
-use crate::replica::Replica;
 use crate::rules_file;
 use crate::server_clock::ServerClock;
+use crate::shard_context::ShardContext;
+use crate::shard_manager::ShardManager;
 use crate::shutdown::Shutdown;
 use crate::stateful_set::OwnSet;
 
@@ -44,7 +44,7 @@ pub trait Daemon: Parser {
     const DETAIL: Detail;
 
     /// Works on one shard until the shutdown.
-    async fn run(&self, replica: Replica, own: Arc<Self::Own>);
+    async fn run(&self, replica: ShardContext, own: Arc<Self::Own>);
 }
 
 /// Bad usage, as clap and most tools have it.
@@ -179,10 +179,10 @@ async fn prepare_and_run<D: Daemon>(
         let (common, client) = (daemon.common().clone(), cluster.client.clone());
         let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
         let events = events.clone();
-        let replica = Replica::new(common, share, client, &namespace, shutdown);
-        Replica { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::DETAIL)
+        let replica = ShardContext::new(common, share, client, &namespace, shutdown);
+        ShardContext { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::DETAIL)
     };
-    let work = async |replica: Replica| daemon.run(replica, Arc::clone(&own)).await;
+    let work = async |replica: ShardContext| daemon.run(replica, Arc::clone(&own)).await;
     if daemon.common().dry_run {
         // It writes nothing, so it takes nobody's shard away.
         work(replica(share, shutdown.clone())).await;
@@ -191,7 +191,7 @@ async fn prepare_and_run<D: Daemon>(
         if let Some(set) = set {
             tokio::spawn(set.follow(sender));
         }
-        let house = House {
+        let manager = ShardManager {
             replica: &replica,
             client: cluster.client.clone(),
             namespace: &namespace,
@@ -206,7 +206,7 @@ async fn prepare_and_run<D: Daemon>(
             health: Arc::clone(&health),
             shutdown: shutdown.clone(),
         };
-        let working = house.run(work);
+        let working = manager.run(work);
         let ending = async {
             shutdown.requested().await;
             health.ending();

@@ -38,18 +38,18 @@ use crate::list_watch::{Item, Observed};
 use crate::position::Publisher;
 use crate::reconciler::{Done, Look, NotYet, Planner, Reading, When, Worker};
 use crate::record_key::RecordKey;
-use crate::replica::Replica;
+use crate::shard_context::ShardContext;
 use crate::work_queue::{Urgency, WorkQueue};
 
 /// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
-pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker<P::Task>) {
+pub async fn run<P: Planner>(replica: &ShardContext, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
     let informers = Informers::new(replica, audience);
     let mut engine = Engine::new(replica, planner, informers);
     let mut in_flight = FuturesUnordered::new();
     let shutdown = &replica.shutdown;
     let mut drained = std::pin::pin!(shutdown.drained());
-    let mut tenure = replica.tenure.clone();
+    let mut deadline = replica.deadline.clone();
     let mut is_ending = false;
     let pulse = replica.health.pulse(format!("the loop of shard {}", replica.share.index));
     loop {
@@ -67,10 +67,10 @@ pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker
         engine.progress.tell_if_due(&engine.queue, now);
         engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
-        while tenure.holds()
+        while deadline.holds()
             && let Some(ticket) = engine.next(least, now)
         {
-            let tenure = tenure.clone();
+            let deadline = deadline.clone();
             in_flight.push(async move {
                 let began = Instant::now();
                 let attempt = async |tries| {
@@ -78,7 +78,7 @@ pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker
                         .attempt(&ticket.node, &ticket.task, ticket.earlier_tries.saturating_add(tries))
                         .await
                 };
-                let outcome = tenure.within(call::settle(shutdown, attempt)).await;
+                let outcome = deadline.within(call::settle(shutdown, attempt)).await;
                 let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
                 (ticket, began, outcome)
             });
@@ -90,7 +90,7 @@ pub async fn run<P: Planner>(replica: &Replica, planner: P, worker: &impl Worker
             Some(observed) = observed.recv(), if !is_ending => engine.observe(observed),
             Some((ticket, began, outcome)) = in_flight.next() => engine.finish(ticket, began, outcome),
             () = tokio::time::sleep_until(engine.wake_at(now).into()), if !is_ending => (),
-            () = tenure.renewed(), if !tenure.holds() => (),
+            () = deadline.renewed(), if !deadline.holds() => (),
             () = shutdown.requested(), if !is_ending => (),
             () = &mut drained => {
                 tracing::warn!("leaving unfinished what did not end in time");
@@ -134,7 +134,7 @@ struct Engine<'a, P: Planner> {
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl<'a, P: Planner> Engine<'a, P> {
-    fn new(replica: &Replica, planner: P, informers: Informers<'a>) -> Self {
+    fn new(replica: &ShardContext, planner: P, informers: Informers<'a>) -> Self {
         let limiter = Limiter::new(replica.args.concurrency.get());
         let files_by_name = replica.node_source.projection().files_by_name();
         let cache = if files_by_name { Cache::default() } else { Cache::by_identity() };

@@ -14,11 +14,11 @@ use crate::backoff::{self, Pace};
 use crate::cache::{Cache, Count};
 use crate::call::{self, Error};
 use crate::list_watch::{self, Audience};
-use crate::replica::Replica;
+use crate::shard_context::ShardContext;
 
 /// The lists and watches of one replica. Dropped, they end.
 pub(crate) struct Informers<'a> {
-    replica: &'a Replica,
+    replica: &'a ShardContext,
     audience: Audience,
     tasks: JoinSet<()>,
     nodes: Followed,
@@ -74,7 +74,7 @@ enum State {
 }
 
 impl<'a> Informers<'a> {
-    pub(crate) fn new(replica: &'a Replica, audience: Audience) -> Self {
+    pub(crate) fn new(replica: &'a ShardContext, audience: Audience) -> Self {
         let now = Instant::now();
         let mut informers = Self {
             replica,

@@ -11,7 +11,8 @@
 //!
 //! There is one for each index *and* each N: while N changes, the shards of the old number are held until all of the new one are.
 
-pub(crate) mod vigil;
+pub(crate) mod deadline;
+pub(crate) mod tracker;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -34,12 +35,12 @@ use crate::call::{self, Error};
 pub const LIFETIME: Duration = Duration::from_secs(15);
 
 /// Its holder stops writing this long after it began to renew it for the last time: well before it can be adopted.
-pub(crate) const TENURE: Duration = Duration::from_secs(10);
+pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How often it is renewed.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(2);
 
-/// The limit for one call: several fit into a tenure.
+/// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Which daemon a lease belongs to.

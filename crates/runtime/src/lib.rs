@@ -1,29 +1,20 @@
-//! What both daemons stand on.
+//! The runtime that both daemons share.
 //!
 //! ```text
-//!   main ── args, logging, client, preflight ──► ownership: which shards? ──► for each of them a replica
+//!   main ── args, rules_file, logging, client, preflight ──► shard_manager: which shards? ──► one engine for each
 //!
-//!   replica ──► engine: observe ─► decide ─► work ─┐
-//!                  ▲                               │
-//!                  └───────────────────────────────┘
+//!   engine: informers ─► cache ─► decide ─► work_queue ─► attempt ─┐
+//!                          ▲                                       │
+//!                          └───────────── the answer ──────────────┘
 //! ```
 //!
-//! - [`args`]: the flags that both share, and what follows from them and from the pod they run in; [`rules_file`]: what operators
-//!   choose.
-//! - [`client`]: a client without hidden retries; [`call`]: a time limit around each call, and what its failure means.
-//! - [`source`]: lists and watches as streams; `observer`: the tasks that read them; `sweep`: when they do.
-//! - [`engine`]: the loop; [`table`]: what is known of each Node; [`queue`]: which is next; [`limiter`]: how many at a
-//!   time.
-//! - [`ahead`]: waiting for what the watch is still to tell.
-//! - [`nodes`] and [`records`]: one Node or record by name; [`patch`]: what is sent to change a Node. Writing is each daemon's own.
-//! - `ownership`: which shards this process works on; [`lease`]: who else does; `tenure`: for how long it may; `stateful_set`: how many
-//!   shards there are.
-//! - `position`: how far the work on a shard has come.
-//! - [`server_clock`]: the time of day, as the API server has it.
-//! - [`metrics`]: what is counted; `health`: whether all loops turn; `admin`: where that is asked; `requests`: counts calls.
-//! - [`recorder`]: Kubernetes Events about Nodes.
-//! - [`preflight`]: what would not work anyway is said before the first list.
-//! - [`pace`]: pauses; [`shutdown`]: the first signal finishes what is in flight, the second does not.
+//! - Start: [`args`], [`rules_file`], [`logging`], [`client`], [`preflight`] (permissions), [`shutdown`].
+//! - Reading: [`api_source`] (lists and watches as streams), `list_watch` (the tasks), `informer` (when to list and watch), [`projection`]
+//!   (what is read of a Node), [`nodes`] and [`records`] (one object by name).
+//! - The loop: [`engine`], [`cache`], [`record_key`], [`reconciler`] (the daemon's side of the loop), [`work_queue`], [`limiter`], [`watch_lag`].
+//! - Calls: [`call`] (time limits, and kinds of failure), [`backoff`], [`patch`] (the body of a Node patch).
+//! - Shards: `shard_manager`, [`lease`], `stateful_set` (the number of shards), `position` (where to resume), `shard_context`.
+//! - Observability: [`metrics`], `requests`, `health`, `admin`, [`recorder`] (Events), [`server_clock`].
 
 mod admin;
 pub mod api_source;
@@ -42,7 +33,6 @@ mod list_watch;
 pub mod logging;
 pub mod metrics;
 pub mod nodes;
-mod ownership;
 pub mod patch;
 mod position;
 pub mod preflight;
@@ -51,17 +41,17 @@ pub mod reconciler;
 pub mod record_key;
 pub mod recorder;
 pub mod records;
-mod replica;
 mod requests;
 pub mod rules_file;
 pub mod server_clock;
+mod shard_context;
+mod shard_manager;
 pub mod shutdown;
 mod stateful_set;
-mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod watch_lag;
 pub mod work_queue;
 
 pub use daemon::{Daemon, main};
-pub use replica::Replica;
+pub use shard_context::ShardContext;

@@ -12,7 +12,7 @@ use label_storage_wire::{NodePart, Object, Status, fixtures};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use crate::Replica;
+use crate::ShardContext;
 use crate::args::{Common, Surroundings};
 use crate::shutdown::Shutdown;
 
@@ -48,7 +48,9 @@ pub enum Reply {
 }
 
 /// A replica with a server that answers each call with this.
-pub fn replica<F>(answer: impl Fn(String) -> F + Send + Sync + 'static) -> anyhow::Result<(Replica, Calls)>
+pub fn replica<F>(
+    answer: impl Fn(String) -> F + Send + Sync + 'static,
+) -> anyhow::Result<(ShardContext, Calls)>
 where
     F: Future<Output = Reply> + Send + 'static,
 {
@@ -67,7 +69,7 @@ where
     let common = Args::try_parse_from(["daemon"])?.common;
     let share = common.share(&Surroundings::default())?;
     let client = kube::Client::new(server, "default");
-    Ok((Replica::new(common, share, client, "default", Shutdown::default()), calls))
+    Ok((ShardContext::new(common, share, client, "default", Shutdown::default()), calls))
 }
 
 fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {

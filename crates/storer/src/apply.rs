@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
 use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
 use label_storage::{Node, Record, ResourceVersion, plan_store};
-use label_storage_runtime::Replica;
+use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
@@ -29,7 +29,7 @@ const ENCODE: &str = "encode the record";
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
-    pub(crate) replica: Replica,
+    pub(crate) replica: ShardContext,
     pub(crate) counts: Arc<Counts>,
     pub(crate) in_doubt: Arc<InDoubt>,
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use label_storage_runtime::args::{Common, STYLES};
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::projection::Detail;
-use label_storage_runtime::{Daemon, Replica, engine};
+use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
 pub use crate::metrics::Counts;
@@ -61,7 +61,7 @@ impl Daemon for Args {
     // Of what it does not store it is not to know.
     const DETAIL: Detail = Detail::WhatIsKept;
 
-    async fn run(&self, replica: Replica, counts: Arc<Counts>) {
+    async fn run(&self, replica: ShardContext, counts: Arc<Counts>) {
         let in_doubt = Arc::clone(&counts.in_doubt);
         let apply = Apply { replica, counts, in_doubt };
         let (rules, clock) = (Arc::clone(&apply.replica.rules), Arc::clone(&apply.replica.clock));

@@ -20,13 +20,13 @@ struct Args {
 }
 
 /// A replica whose API server never answers.
-fn replica() -> Replica {
+fn replica() -> ShardContext {
     let silence = service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     let common = Args::parse_from(["daemon"]).common;
     let share = common.share(&Surroundings::default()).expect("one shard");
-    Replica::new(common, share, kube::Client::new(silence, "default"), "default", Shutdown::default())
+    ShardContext::new(common, share, kube::Client::new(silence, "default"), "default", Shutdown::default())
 }
 
 /// Wants to work on every Node that is there, and on those that were deleted until that is done.
@@ -131,12 +131,12 @@ impl<P: Planner> Engine<'_, P> {
 }
 
 /// An engine that has seen that there is nothing.
-fn engine(replica: &Replica) -> Engine<'_, Everything> {
+fn engine(replica: &ShardContext) -> Engine<'_, Everything> {
     engine_after(replica, 1)
 }
 
 /// The same, in lists at this version.
-fn engine_after(replica: &Replica, version: u64) -> Engine<'_, Everything> {
+fn engine_after(replica: &ShardContext, version: u64) -> Engine<'_, Everything> {
     let (audience, _) = mpsc::channel(64);
     let mut engine = Engine::new(replica, Everything::default(), Informers::new(replica, audience));
     engine.informers.begin_if_due(&mut engine.cache);

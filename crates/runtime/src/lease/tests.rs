@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::vigil::{ABSENCE, Me, Step, Vigil, decide};
+use super::tracker::{ABSENCE, LeaseTracker, Me, Step, decide};
 use super::*;
 
 fn of(replicas: u32) -> NonZeroU32 {
@@ -55,31 +55,31 @@ fn a_lease_is_taken_where_nobody_renews_it_or_it_is_ones_own() {
 #[test]
 fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
     let second = Duration::from_secs(1);
-    let (mut vigil, now) = (Vigil::default(), Instant::now());
-    let look = |vigil: &mut Vigil, version, seconds| {
+    let (mut tracker, now) = (LeaseTracker::default(), Instant::now());
+    let look = |tracker: &mut LeaseTracker, version, seconds| {
         let all = All::from([(shard(0, 2), held_by(Some("a"), 0, version))]);
         let now = now + second * seconds;
-        vigil.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second, now);
-        [0, 1].map(|index| vigil.unchanged_for(&shard(index, 2), now).as_secs())
+        tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second, now);
+        [0, 1].map(|index| tracker.unchanged_for(&shard(index, 2), now).as_secs())
     };
-    assert_eq!(look(&mut vigil, 1, 0), [0, 0]);
-    assert_eq!(look(&mut vigil, 1, 2), [2, 2]);
-    assert_eq!(look(&mut vigil, 2, 4), [0, 4], "renewed");
-    assert_eq!(look(&mut vigil, 2, 6), [2, 6]);
-    assert_eq!(look(&mut vigil, 1, 8), [0, 8], "an older answer is no proof either");
-    assert_eq!(look(&mut vigil, 1, 3600), [0, 0], "nobody looked for an hour");
-    assert_eq!(look(&mut vigil, 1, 3601), [1, 1]);
+    assert_eq!(look(&mut tracker, 1, 0), [0, 0]);
+    assert_eq!(look(&mut tracker, 1, 2), [2, 2]);
+    assert_eq!(look(&mut tracker, 2, 4), [0, 4], "renewed");
+    assert_eq!(look(&mut tracker, 2, 6), [2, 6]);
+    assert_eq!(look(&mut tracker, 1, 8), [0, 8], "an older answer is no proof either");
+    assert_eq!(look(&mut tracker, 1, 3600), [0, 0], "nobody looked for an hour");
+    assert_eq!(look(&mut tracker, 1, 3601), [1, 1]);
 }
 
 #[test]
 fn a_holder_counts_as_alive_only_if_it_was_seen_to_renew() {
     let second = Duration::from_secs(1);
-    let (mut vigil, start) = (Vigil::default(), Instant::now());
+    let (mut tracker, start) = (LeaseTracker::default(), Instant::now());
     let mut look = |leases: &[(u32, u64)], seconds| {
         let all = leases.iter().map(|(index, version)| (shard(*index, 3), held_by(Some("a"), 0, *version)));
         let now = start + second * seconds;
-        vigil.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second, now);
-        [0, 1, 2].map(|index| vigil.is_renewed(&shard(index, 3), now))
+        tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second, now);
+        [0, 1, 2].map(|index| tracker.is_renewed(&shard(index, 3), now))
     };
     assert_eq!(look(&[(0, 1), (1, 1)], 0), [false; 3], "they may be of yesterday");
     assert_eq!(look(&[(0, 2), (1, 1), (2, 1)], 2), [true, false, true], "renewed, the same, created");

@@ -10,7 +10,7 @@ const K: &str = "providerID=k";
 const L: &str = "providerID=l";
 
 /// An engine that has seen that there is nothing, and watches.
-fn engine(replica: &Replica) -> Engine<'_, Everything> {
+fn engine(replica: &ShardContext) -> Engine<'_, Everything> {
     let mut engine = polling(replica);
     for kind in [Resource::Nodes, Resource::Records] {
         engine.observe(Observed::Watching(kind, ResourceVersion(1)));
@@ -19,7 +19,7 @@ fn engine(replica: &Replica) -> Engine<'_, Everything> {
 }
 
 /// One that does not watch.
-fn polling(replica: &Replica) -> Engine<'_, Everything> {
+fn polling(replica: &ShardContext) -> Engine<'_, Everything> {
     let mut engine = super::engine(replica);
     engine.cache = Cache::by_identity();
     engine
@@ -60,7 +60,7 @@ impl<P: Planner> Engine<'_, P> {
         self.cache.get(under).filter(|entry| entry.node().is_some()).map(Entry::node_name)
     }
 
-    fn told(&mut self, replica: &Replica) -> crate::metrics::node_gauges::Snapshot {
+    fn told(&mut self, replica: &ShardContext) -> crate::metrics::node_gauges::Snapshot {
         let due = self.states.due().expect("something has changed");
         self.states.tell_if_due(&self.cache, &self.queue, &self.informers, due);
         replica.metrics.node_gauges.total()
@@ -127,7 +127,7 @@ async fn nothing_is_decided_before_all_nodes_are_known_that_may_have_the_same_id
 #[tokio::test]
 async fn nothing_is_done_for_nodes_that_have_one_identity() {
     let (events, mut overheard) = Overheard::events();
-    let replica = Replica { events, ..replica() };
+    let replica = ShardContext { events, ..replica() };
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     assert!(engine.queue.contains(K));
@@ -206,7 +206,7 @@ async fn last_labels_are_kept_where_the_other_came_after() {
 #[tokio::test]
 async fn nothing_is_said_of_a_claim_that_may_be_over() {
     let (events, mut overheard) = Overheard::events();
-    let replica = Replica { events, ..replica() };
+    let replica = ShardContext { events, ..replica() };
     for mut engine in [engine(&replica), polling(&replica)] {
         engine.list_nodes(&[named("a", K, 5)], 5);
         let list = engine.cache.begin_list();

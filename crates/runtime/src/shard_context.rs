@@ -9,6 +9,7 @@ use label_storage::{Position, Rules};
 use crate::api_source::ApiSource;
 use crate::args::{Common, Share};
 use crate::health::Health;
+use crate::lease::deadline::LeaseDeadline;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::position::Published;
@@ -17,10 +18,9 @@ use crate::recorder::EventRecorder;
 use crate::records::Records;
 use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
-use crate::tenure::Tenure;
 
 /// What a daemon has to work with.
-pub struct Replica {
+pub struct ShardContext {
     /// What it was told.
     pub args: Common,
     /// Which Nodes it handles.
@@ -41,7 +41,7 @@ pub struct Replica {
     /// Whether it does.
     pub(crate) health: Arc<Health>,
     /// For how long it may work.
-    pub(crate) tenure: Tenure,
+    pub(crate) deadline: LeaseDeadline,
     /// Where a replica before it may have left off, the best first.
     pub(crate) resume: Vec<Position>,
     /// Where this one would leave off.
@@ -50,7 +50,7 @@ pub struct Replica {
     pub(crate) record_source: Arc<ApiSource>,
 }
 
-impl Replica {
+impl ShardContext {
     /// A replica that works on this cluster, without a lease, and by the usual rules.
     pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
         let projection = Projection::default();
@@ -66,7 +66,7 @@ impl Replica {
             events: EventRecorder::default(),
             metrics: Arc::default(),
             health: Arc::default(),
-            tenure: Tenure::unlimited(),
+            deadline: LeaseDeadline::unlimited(),
             resume: Vec::new(),
             position: Arc::default(),
             node_source,
@@ -90,7 +90,12 @@ impl Replica {
     }
 
     /// The same, on a lease: it works while that holds, goes on where the one before has left off, and says how far it is.
-    pub(crate) fn on_lease(self, tenure: Tenure, resume: Vec<Position>, position: Arc<Published>) -> Self {
-        Self { tenure, resume, position, ..self }
+    pub(crate) fn on_lease(
+        self,
+        deadline: LeaseDeadline,
+        resume: Vec<Position>,
+        position: Arc<Published>,
+    ) -> Self {
+        Self { deadline, resume, position, ..self }
     }
 }

@@ -6,34 +6,34 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use crate::lease::TENURE;
+use super::RENEW_DEADLINE;
 
 /// Whether the lease still holds. It ends by itself, at a time that every renewal moves: a process that was suspended, or
 /// cut off, need not be told.
 #[derive(Debug, Clone)]
-pub(crate) struct Tenure(watch::Receiver<Option<Instant>>);
+pub(crate) struct LeaseDeadline(watch::Receiver<Option<Instant>>);
 
 /// Whoever renews the lease.
 #[derive(Debug)]
-pub(crate) struct Landlord(watch::Sender<Option<Instant>>);
+pub(crate) struct LeaseRenewals(watch::Sender<Option<Instant>>);
 
-impl Landlord {
+impl LeaseRenewals {
     /// A lease that was taken by a call that began then.
     pub(crate) fn new(began: Instant) -> Self {
-        Self(watch::Sender::new(Some(began + TENURE)))
+        Self(watch::Sender::new(Some(began + RENEW_DEADLINE)))
     }
 
-    pub(crate) fn tenure(&self) -> Tenure {
-        Tenure(self.0.subscribe())
+    pub(crate) fn deadline(&self) -> LeaseDeadline {
+        LeaseDeadline(self.0.subscribe())
     }
 
     /// The lease was renewed, by a call that began then.
     pub(crate) fn renewed(&self, began: Instant) {
-        self.0.send_replace(Some(began + TENURE));
+        self.0.send_replace(Some(began + RENEW_DEADLINE));
     }
 }
 
-impl Tenure {
+impl LeaseDeadline {
     /// Without a lease, and without an end.
     pub(crate) fn unlimited() -> Self {
         Self(watch::Sender::new(None).subscribe())
@@ -91,36 +91,36 @@ mod tests {
 
     #[tokio::test]
     async fn it_ends_by_itself_unless_it_is_renewed() {
-        let long_ago = Instant::now().checked_sub(TENURE).expect("a clock that is not younger");
-        let landlord = Landlord::new(long_ago);
-        let tenure = landlord.tenure();
-        assert!(!tenure.holds());
-        tenure.clone().ended().await;
-        landlord.renewed(Instant::now());
-        assert!(tenure.holds());
-        landlord.renewed(long_ago + Duration::from_millis(20));
-        tenure.clone().ended().await;
-        assert!(!tenure.holds());
+        let long_ago = Instant::now().checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
+        let renewals = LeaseRenewals::new(long_ago);
+        let deadline = renewals.deadline();
+        assert!(!deadline.holds());
+        deadline.clone().ended().await;
+        renewals.renewed(Instant::now());
+        assert!(deadline.holds());
+        renewals.renewed(long_ago + Duration::from_millis(20));
+        deadline.clone().ended().await;
+        assert!(!deadline.holds());
     }
 
     #[test]
     fn without_a_lease_it_never_ends() {
-        assert!(Tenure::unlimited().holds());
-        assert_eq!(Tenure::unlimited().ended().now_or_never(), None);
-        assert_eq!(Tenure::unlimited().within(async { 1 }).now_or_never(), Some(Some(1)));
+        assert!(LeaseDeadline::unlimited().holds());
+        assert_eq!(LeaseDeadline::unlimited().ended().now_or_never(), None);
+        assert_eq!(LeaseDeadline::unlimited().within(async { 1 }).now_or_never(), Some(Some(1)));
     }
 
     #[tokio::test]
     async fn nothing_is_begun_or_gone_on_with_after_its_end() {
-        let long_ago = Instant::now().checked_sub(TENURE).expect("a clock that is not younger");
-        let landlord = Landlord::new(long_ago);
-        assert_eq!(landlord.tenure().within(async { 1 }).await, None);
-        landlord.renewed(Instant::now());
+        let long_ago = Instant::now().checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
+        let renewals = LeaseRenewals::new(long_ago);
+        assert_eq!(renewals.deadline().within(async { 1 }).await, None);
+        renewals.renewed(Instant::now());
         let suspended = async {
-            landlord.renewed(long_ago);
+            renewals.renewed(long_ago);
             tokio::task::yield_now().await;
             1
         };
-        assert_eq!(landlord.tenure().within(suspended).await, None);
+        assert_eq!(renewals.deadline().within(suspended).await, None);
     }
 }

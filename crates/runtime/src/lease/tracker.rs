@@ -58,7 +58,7 @@ pub(crate) fn decide(
 
 /// What was seen of each lease, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Vigil {
+pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
     last: Option<Instant>,
 }
@@ -71,7 +71,7 @@ struct Unchanged {
     has_changed: bool,
 }
 
-impl Vigil {
+impl LeaseTracker {
     /// A look at all leases, which there is this often. Looks that are much further apart tell nothing of the time between them.
     pub(crate) fn look(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   keeper: list leases ─► decide about each ─► renew, take, release        every second
-//!      │ Start { shard, tenure, position }            ▲
+//!      │ Start { shard, deadline, position }            ▲
 //!      ▼                                              │ position
 //!   runner: one engine for each shard that is held ───┘
 //! ```
@@ -32,14 +32,14 @@ use crate::args::Share;
 use crate::backoff;
 use crate::call::{Error, FailureKind};
 use crate::health::{HEARTBEAT, Health};
-use crate::lease::vigil::{ABSENCE, Me, Step, Vigil, decide};
+use crate::lease::deadline::LeaseRenewals;
+use crate::lease::tracker::{ABSENCE, LeaseTracker, Me, Step, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::metrics::Metrics;
 use crate::position::Published;
-use crate::replica::Replica;
 use crate::server_clock::ServerClock;
+use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
-use crate::tenure::Landlord;
 
 /// How often to look at the leases of the others.
 const LOOK: Duration = Duration::from_secs(1);
@@ -54,8 +54,8 @@ const LINGER: Duration = Duration::from_secs(3);
 const LOOK_LINGERING: Duration = Duration::from_millis(250);
 
 /// What the engines of a process have in common.
-pub(crate) struct House<'a> {
-    pub(crate) replica: &'a dyn Fn(Share, Shutdown) -> Replica,
+pub(crate) struct ShardManager<'a> {
+    pub(crate) replica: &'a dyn Fn(Share, Shutdown) -> ShardContext,
     pub(crate) client: Client,
     pub(crate) namespace: &'a str,
     /// The daemon's name.
@@ -76,9 +76,9 @@ pub(crate) struct House<'a> {
     pub(crate) shutdown: Shutdown,
 }
 
-impl House<'_> {
+impl ShardManager<'_> {
     /// Works on all shards that are held, until the shutdown.
-    pub(crate) async fn run(self, work: impl AsyncFn(Replica)) {
+    pub(crate) async fn run(self, work: impl AsyncFn(ShardContext)) {
         let (orders, mut received) = mpsc::unbounded_channel();
         let keeper = Keeper::new(&self, orders).run();
         let runner = async {
@@ -100,7 +100,7 @@ impl House<'_> {
 
 /// A lease that this process holds.
 struct Held {
-    landlord: Landlord,
+    renewals: LeaseRenewals,
     position: Arc<Published>,
     /// Ends its engine.
     shutdown: Shutdown,
@@ -109,17 +109,17 @@ struct Held {
 
 /// Looks after the leases.
 struct Keeper<'a> {
-    house: &'a House<'a>,
+    manager: &'a ShardManager<'a>,
     me: Me,
     leases: Leases,
-    vigil: Vigil,
+    tracker: LeaseTracker,
     /// As they were last seen, or written.
     all: All,
     /// Of these, the next look knows better, whatever its version.
     doubted: BTreeSet<Shard>,
     look_at: Instant,
     held: BTreeMap<Shard, Held>,
-    engines: mpsc::UnboundedSender<Replica>,
+    engines: mpsc::UnboundedSender<ShardContext>,
     /// So many looks or renewals in a entry have failed.
     failures: u32,
     /// Somebody else holds the lease of this process's own shard, and was started for it too.
@@ -127,13 +127,13 @@ struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    fn new(house: &'a House<'a>, engines: mpsc::UnboundedSender<Replica>) -> Self {
-        let (index, replicas) = (house.share.index, house.share.replicas);
+    fn new(manager: &'a ShardManager<'a>, engines: mpsc::UnboundedSender<ShardContext>) -> Self {
+        let (index, replicas) = (manager.share.index, manager.share.replicas);
         Self {
-            house,
-            me: Me { identity: house.identity.clone(), home: Shard { index, replicas } },
-            leases: Leases::new(house.client.clone(), house.namespace, house.daemon, &house.share),
-            vigil: Vigil::default(),
+            manager,
+            me: Me { identity: manager.identity.clone(), home: Shard { index, replicas } },
+            leases: Leases::new(manager.client.clone(), manager.namespace, manager.daemon, &manager.share),
+            tracker: LeaseTracker::default(),
             all: All::new(),
             doubted: BTreeSet::new(),
             look_at: Instant::now(),
@@ -145,9 +145,9 @@ impl<'a> Keeper<'a> {
     }
 
     async fn run(mut self) {
-        let shutdown = &self.house.shutdown;
-        self.house.health.keeps_leases();
-        let pulse = self.house.health.pulse("the keeper of the leases");
+        let shutdown = &self.manager.shutdown;
+        self.manager.health.keeps_leases();
+        let pulse = self.manager.health.pulse("the keeper of the leases");
         while !shutdown.is_requested() {
             pulse.beat();
             self.tick().await;
@@ -211,31 +211,31 @@ impl<'a> Keeper<'a> {
         }
         self.give_up_former().await;
         let covered = self.shards().filter(|shard| self.is_covered(shard, now)).count();
-        self.house.metrics.shards_held.set(self.held.len() as i64);
-        self.house.metrics.shards_covered.set(covered as i64);
+        self.manager.metrics.shards_held.set(self.held.len() as i64);
+        self.manager.metrics.shards_covered.set(covered as i64);
         if self.failures == 0 {
-            self.house.health.kept_leases(self.held.len());
+            self.manager.health.kept_leases(self.held.len());
         }
     }
 
     /// Whether somebody works on a shard, as far as can be seen from here.
     fn is_covered(&self, shard: &Shard, now: Instant) -> bool {
         match self.held.get(shard) {
-            Some(held) => held.landlord.tenure().holds(),
+            Some(held) => held.renewals.deadline().holds(),
             None => {
                 let is_held = self.all.get(shard).is_some_and(|seen| seen.claim.holder.is_some());
-                is_held && self.vigil.is_renewed(shard, now)
+                is_held && self.tracker.is_renewed(shard, now)
             }
         }
     }
 
     /// Takes note of the number of shards.
     fn count_shards(&mut self) {
-        let (from, to) = (self.me.home.replicas, *self.house.shards.borrow());
+        let (from, to) = (self.me.home.replicas, *self.manager.shards.borrow());
         if from != to {
             tracing::info!(from, to, "the number of shards changed");
             self.me.home.replicas = to;
-            self.house.metrics.shards.set(to.get().into());
+            self.manager.metrics.shards.set(to.get().into());
             self.look_at = Instant::now();
         }
     }
@@ -255,7 +255,7 @@ impl<'a> Keeper<'a> {
             None => self.all.get(shard).is_some_and(|seen| seen.claim.position.is_some()),
         };
         let is_taken =
-            |shard: &Shard| self.is_covered(shard, now) && (!self.house.resumes || has_position(shard));
+            |shard: &Shard| self.is_covered(shard, now) && (!self.manager.resumes || has_position(shard));
         if former.is_empty() || !self.shards().all(|shard| is_taken(&shard)) {
             return;
         }
@@ -287,12 +287,12 @@ impl<'a> Keeper<'a> {
 
     fn step(&self, shard: &Shard, now: Instant) -> Step {
         // Where nobody has looked yet, nothing is known.
-        if self.vigil.is_new() {
+        if self.tracker.is_new() {
             return Step::Leave;
         }
         // While shards of a former number are held, no Node waits for those of the new one: their replicas get the time to start.
         let absence = if self.former().is_empty() { ABSENCE } else { LIFETIME };
-        decide(&self.me, shard, self.all.get(shard), self.vigil.unchanged_for(shard, now), absence)
+        decide(&self.me, shard, self.all.get(shard), self.tracker.unchanged_for(shard, now), absence)
     }
 
     /// The shards of as many replicas as there are now.
@@ -313,7 +313,7 @@ impl<'a> Keeper<'a> {
         }
         self.all = all;
         self.doubted.clear();
-        self.vigil.look(&self.all, self.shards(), self.look_every(), Instant::now());
+        self.tracker.look(&self.all, self.shards(), self.look_every(), Instant::now());
         self.retire().await;
         let home = self.all.get(&self.me.home).map(|seen| &seen.claim);
         let is_doubled = home.is_some_and(|claim| {
@@ -337,7 +337,7 @@ impl<'a> Keeper<'a> {
         let is_over = |shard: &Shard| {
             shard.replicas != self.me.home.replicas
                 && !self.held.contains_key(shard)
-                && self.vigil.unchanged_for(shard, now) >= self.house.retirement
+                && self.tracker.unchanged_for(shard, now) >= self.manager.retirement
         };
         for (shard, seen) in self.all.iter().filter(|(shard, _)| is_over(shard)) {
             match self.leases.delete(shard, seen).await {
@@ -355,8 +355,8 @@ impl<'a> Keeper<'a> {
         Claim {
             holder: holder.map(str::to_owned),
             home: Some(self.me.home.index),
-            position: position.filter(|_| self.house.resumes),
-            renewed_at: Some(self.house.clock.now()),
+            position: position.filter(|_| self.manager.resumes),
+            renewed_at: Some(self.manager.clock.now()),
         }
     }
 
@@ -385,7 +385,7 @@ impl<'a> Keeper<'a> {
         let renew_at = began + backoff::around(RENEWAL);
         match self.held.get_mut(&shard) {
             Some(held) => {
-                held.landlord.renewed(began);
+                held.renewals.renewed(began);
                 held.renew_at = renew_at;
             }
             None => self.begin(&shard, began, renew_at),
@@ -397,7 +397,7 @@ impl<'a> Keeper<'a> {
     fn begin(&mut self, shard: &Shard, began: Instant, renew_at: Instant) {
         let is_home = *shard == self.me.home;
         let former = self.all.get(shard).and_then(|seen| seen.claim.holder.as_deref());
-        let resume = if self.house.resumes { lease::positions(&self.all, shard) } else { Vec::new() };
+        let resume = if self.manager.resumes { lease::positions(&self.all, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
         if is_home {
             tracing::info!(
@@ -408,7 +408,7 @@ impl<'a> Keeper<'a> {
                 "holding the lease of this shard"
             );
         } else {
-            self.house.metrics.adoptions.inc();
+            self.manager.metrics.adoptions.inc();
             tracing::info!(
                 shard = shard.index,
                 of = shard.replicas,
@@ -419,20 +419,20 @@ impl<'a> Keeper<'a> {
         }
         let shutdown = Shutdown::default();
         let share =
-            Share { index: shard.index, replicas: shard.replicas, nodes: self.house.share.nodes.clone() };
-        let landlord = Landlord::new(began);
+            Share { index: shard.index, replicas: shard.replicas, nodes: self.manager.share.nodes.clone() };
+        let renewals = LeaseRenewals::new(began);
         let position = Arc::new(Published::default());
         if let Some(resume) = resume.first() {
             position.set(Position::clone(resume));
         }
-        let replica = (self.house.replica)(share, shutdown.clone()).on_lease(
-            landlord.tenure(),
+        let replica = (self.manager.replica)(share, shutdown.clone()).on_lease(
+            renewals.deadline(),
             resume,
             Arc::clone(&position),
         );
         // Nobody receives it any more only at the end of the process.
         let _ = self.engines.send(replica);
-        self.held.insert(shard.clone(), Held { landlord, position, shutdown, renew_at });
+        self.held.insert(shard.clone(), Held { renewals, position, shutdown, renew_at });
     }
 
     /// Ends the work on a shard that is somebody else's by now.
@@ -473,7 +473,7 @@ impl<'a> Keeper<'a> {
 
     fn failed(&mut self, error: &Error) {
         self.failures = self.failures.saturating_add(1);
-        self.house.metrics.lease_errors.inc();
+        self.manager.metrics.lease_errors.inc();
         if self.failures == 1 {
             tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
         } else {
