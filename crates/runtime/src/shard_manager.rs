@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_ALONE: Duration = Duration::from_secs(30);
 
 /// After the end was asked for, shards are worked on until somebody has adopted them, but not for longer than this.
-const LINGER: Duration = Duration::from_secs(3);
+const LINGER: Duration = Duration::from_secs(5);
 
 /// How often to look whether somebody has.
 const LOOK_LINGERING: Duration = Duration::from_millis(250);
