@@ -25,7 +25,7 @@ use crate::task::{FENCED, Task, WOULD_RESTORE};
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
 
-/// After this many failures in a entry a Node may well be changing all the time: then each patch of the version that was read comes too late.
+/// After this many failures in a row a Node may well be changing all the time: then each patch of the version that was read comes too late.
 const CHANGING: u32 = 3;
 
 /// The words of the API server where a test of a JSON patch fails. It has others for what admission or validation refuses.

@@ -57,7 +57,7 @@ const GAUGES: &[Defined] = &[
         "For how long the node has been waiting that has waited for longest; 0: none does",
         |all| all.oldest().as_secs_f64(),
     ),
-    ("restore_attempts_most", "How often in a entry the node has failed that has failed most", |all| {
+    ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
         f64::from(all.most_failures)
     }),
 ];

@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// The pause until the next list: the interval, give or take, but never less than ten times what listing takes. Of
-    /// two lists in a entry the quicker one counts: a server that stood still for half a minute, as in a fail-over, was
+    /// two lists in a row the quicker one counts: a server that stood still for half a minute, as in a fail-over, was
     /// not busy with the list, and nobody should wait five minutes for labels because of it.
     pub fn pause(&self, interval: Duration) -> Duration {
         let usual = self.last.iter().flatten().min().copied().unwrap_or_default();

@@ -262,7 +262,7 @@ impl Cache {
         }
     }
 
-    /// Takes note that the Node of a entry was not found when it was asked for. Only if nothing was seen of it meanwhile.
+    /// Takes note that the Node of an entry was not found when it was asked for. Only if nothing was seen of it meanwhile.
     pub fn miss_node(&mut self, under: &str) {
         if self.places.is_some() {
             return self.miss_placed(under);

@@ -1,14 +1,12 @@
-//! The loop that both daemons are: what lists and watches tell goes into a cache; what a daemon makes of a entry goes into
-//! a queue; what is due is worked on, as much at a time as the server takes.
+//! The loop of one shard, for both daemons.
 //!
 //! ```text
-//!   lists ──┐                        ┌──────── verdict ────────┐
-//!           ├─► cache (newest wins) ─┤                         ├─► queue ─► attempt (reads again, decides, writes)
-//!   watches ┘         ▲              └─ of every entry that moved ┘                │
-//!                     └────────────── what it read or wrote ─────────────────────┘
+//!   informers ─► cache (newest wins) ─► decide ─► work queue ─► attempt (reads fresh, plans, writes)
+//!                  ▲                                               │
+//!                  └─────────────── the answer ────────────────────┘
 //! ```
 //!
-//! The cache only tells where to look. What an attempt writes follows from what it has just read itself.
+//! The cache only tells where to look. An attempt writes what follows from its own fresh read.
 
 mod moves;
 mod node_states;
@@ -41,7 +39,7 @@ use crate::record_key::RecordKey;
 use crate::shard_context::ShardContext;
 use crate::work_queue::{Urgency, WorkQueue};
 
-/// Works until the shutdown. What is in flight then is finished, and what would be lost is done, unless that takes too long.
+/// Runs until the shutdown. Then it finishes the attempts in flight, and makes the urgent ones, within the time limit of the shutdown.
 pub async fn run<P: Planner>(replica: &ShardContext, planner: P, worker: &impl Worker<P::Task>) {
     let (audience, mut observed) = mpsc::channel(64);
     let informers = Informers::new(replica, audience);
@@ -100,18 +98,17 @@ pub async fn run<P: Planner>(replica: &ShardContext, planner: P, worker: &impl W
     }
 }
 
-/// A Node that is being worked on.
+/// An attempt in flight.
 struct Ticket<T> {
-    /// What it is filed under.
     node: RecordKey,
-    /// Its name, where that is something else.
+    /// The Node's name, if the key is another identity.
     asked_for: Option<RecordKey>,
     task: T,
-    /// How often it has failed before.
+    /// Failures in a row before this attempt.
     earlier_tries: u32,
-    /// What was known of Node and record when it was begun.
+    /// The versions of Node and record in the cache at the start.
     versions: (ResourceVersion, ResourceVersion),
-    /// Since when it has needed that.
+    /// Since when the Node is due.
     due_since: Option<Instant>,
 }
 
@@ -129,8 +126,7 @@ struct Engine<'a, P: Planner> {
     reports: Reports,
 }
 
-/// A Node that was just worked on and still needs work is not worked on again for this long: what was done must have had
-/// a chance to be seen.
+/// The least time between two attempts at a Node that is still due: the watch has to report the first one.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl<'a, P: Planner> Engine<'a, P> {
@@ -152,7 +148,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    /// The next Node to work on, if one is due that is urgent enough, and there is room for it.
+    /// The next attempt, if a Node is due that is urgent enough and the limiter has room.
     fn next(&mut self, least: Urgency, now: Instant) -> Option<Ticket<P::Task>> {
         let heard = self.heard_so_far();
         while self.limiter.has_room(self.queue.in_flight(), now) {
@@ -176,9 +172,9 @@ impl<'a, P: Planner> Engine<'a, P> {
         None
     }
 
-    /// When there may be something to do, even if nothing happens.
+    /// The time at which the loop has to wake up, even if nothing happens.
     fn wake_at(&self, now: Instant) -> Instant {
-        // What was due by now has been begun, or waits for room: then the end of another makes it.
+        // A Node that is due by now has begun, or waits for room: the end of another attempt makes room.
         let queue = self.queue.next_due().filter(|due| *due > now);
         let pause = self.limiter.paused_until().filter(|until| *until > now);
         let telling = [self.progress.due(), self.states.due()];
@@ -197,7 +193,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                     self.reports.start_over();
                     self.planner.start_over();
                     self.watch = WatchProgress::new(&[]);
-                    // Without a entry their turn would never come.
+                    // A key without an entry would never be attempted.
                     for (key, _) in self.planner.pending_deletions() {
                         self.cache.miss_record(&key);
                     }
@@ -208,13 +204,13 @@ impl<'a, P: Planner> Engine<'a, P> {
                     (_, Err(_)) => (),
                     (Resource::Records, Ok(listed)) => {
                         let lacked = self.cache.end_list_of_records(list, listed.version);
-                        // What a first list lacks shows in the next one alone: that is not to come minutes later.
+                        // Only the next list shows what the first one lacked, so it has to come soon.
                         let is_first = !self.informers.has_listed_records();
                         self.informers.is_surprised = is_first || lacked && self.informers.is_watching(kind);
                     }
                     (Resource::Nodes, Ok(listed)) => {
                         self.check_position(listed.version);
-                        // Where nobody has watched, the watch begins here.
+                        // Without a watch to resume, the watch begins here.
                         if !self.informers.is_following(Resource::Nodes) {
                             self.watch.begin(listed.version);
                         }
@@ -337,14 +333,14 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    /// What a decision needs to know of a Node, and whether it is another than was known.
+    /// The summary of a Node, and true if the cache has another incarnation or none.
     fn summary(&self, node: &Node) -> (NodeSummary, bool) {
         let summary = node.summary();
         let known = self.cache.get(node.filed_under()).and_then(Entry::node);
         (summary, known.is_none_or(|known| known.uid != summary.uid))
     }
 
-    /// Decides about everything: some things come with time alone.
+    /// Decides about all entries: some decisions change with time alone.
     fn review(&mut self) {
         let names: Vec<RecordKey> = self.cache.iter().map(|entry| RecordKey::clone(entry.key())).collect();
         for name in &names {
@@ -358,8 +354,8 @@ impl<'a, P: Planner> Engine<'a, P> {
         self.states.changed();
     }
 
-    /// Decides about a Node. Not before all records are known: each Node would seem to have none. Nor before all
-    /// Nodes are known that may claim the same identity: a watch that was resumed tells of them one after the other.
+    /// Decides about a Node, but not before all records are known: each Node would seem to have none. With identities, all Nodes have to be
+    /// known, too: a resumed watch shows two claimants of one identity one after the other.
     fn consider(&mut self, name: &str, view: Option<&Node>, is_event: bool, is_unsure: bool) {
         let heard = self.heard_so_far();
         if self.cache.is_by_identity() && !self.informers.has_listed_nodes() {
@@ -370,7 +366,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
         let Some(entry) = self.cache.get(name) else { return };
         let was_contested = self.reports.decided(entry, heard);
-        // Then nobody has looked at its record meanwhile.
+        // Its record may have changed while it was contested.
         let is_unsure = is_unsure || was_contested && !self.informers.is_watching(Resource::Records);
         let decision = self.planner.decide(Look { entry, view, is_event, is_unsure, heard });
         self.states.note(entry, decision.state);
@@ -383,7 +379,7 @@ impl<'a, P: Planner> Engine<'a, P> {
         }
     }
 
-    /// Takes note of what became of a Node, and decides about it again: it may have changed meanwhile.
+    /// Puts the answers of an attempt into the cache, and decides again: the Node may have changed meanwhile.
     fn finish(&mut self, ticket: Ticket<P::Task>, began: Instant, outcome: Result<Done, Error>) {
         let (now, name) = (Instant::now(), &ticket.node);
         self.limiter.note(began, outcome.as_ref().err(), now);
@@ -399,7 +395,7 @@ impl<'a, P: Planner> Engine<'a, P> {
                 return;
             }
         };
-        // What was absent when it was asked for may have been created and seen since.
+        // An object that was absent may have been created and seen since.
         let versions = self.cache.get(name).map(Entry::versions).unwrap_or(ticket.versions);
         match done.node {
             Reading::Absent if versions.0 == ticket.versions.0 => self.cache.miss_node(name),

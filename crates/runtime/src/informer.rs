@@ -37,7 +37,7 @@ pub(crate) struct Informers<'a> {
     /// Whether the last one left nothing open that only another one can tell.
     is_settled: bool,
     pace: Pace,
-    /// So many lists in a entry have failed.
+    /// So many lists in a row have failed.
     failures: u32,
 }
 
@@ -49,7 +49,7 @@ struct Followed {
     watch: Option<AbortHandle>,
     /// The version of the last list.
     latest: ResourceVersion,
-    /// So many lists in a entry were older than one before.
+    /// So many lists in a row were older than one before.
     older: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What a daemon is to the engine: it says what is to be done with a Node, and does it.
+//! The daemon's side of the loop: a planner decides, and a worker reads, plans and writes.
 
 use std::time::Duration;
 
@@ -12,26 +12,25 @@ use crate::call::Error;
 use crate::record_key::RecordKey;
 use crate::work_queue::Urgency;
 
-/// What a daemon makes of what is seen.
+/// Decides when a Node is reconciled, from the cache.
 pub trait Planner {
-    /// What is to be done with one Node.
+    /// The input of an attempt.
     type Task;
 
     /// Decides about a Node from what is known of it, without a call. If several Nodes claim its key, nothing is stored or restored, and what
     /// was seen of the Node is not used any more.
     fn decide(&mut self, look: Look<'_>) -> Decision;
 
-    /// Takes note of a Node that was deleted, and looked like this just before. `is_unsettled`: a write of its record may
-    /// be under way.
+    /// A Node was deleted, and looked like this just before. `is_unsettled`: a write of its record may be in flight.
     fn deleted(&mut self, last: Node, entry: &Entry, is_unsettled: bool);
 
     /// Makes the task of a Node whose turn has come.
     fn task(&mut self, look: Look<'_>) -> Result<Self::Task, NotYet>;
 
-    /// What became of that. `None`: it failed, and will be tried again.
+    /// An attempt has ended. `None`: it failed, and will be repeated.
     fn done(&mut self, node: &RecordKey, task: Self::Task, done: Option<&Done>);
 
-    /// Deletions that are not dealt with yet: what their record is filed under, and the version of the first.
+    /// Deletions whose final labels are not stored yet: the key, and the version of the first deletion.
     fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
         Vec::new()
     }
@@ -39,37 +38,35 @@ pub trait Planner {
     /// A list of all Nodes is complete. Returns false if it is not to be used, and another one is needed soon.
     fn listed(&mut self, cache: &mut Cache) -> bool;
 
-    /// The cluster's history is another than it was: forgets what was concluded from it.
+    /// The cluster has another history, such as etcd restored from a backup: forgets what followed from the old one.
     fn start_over(&mut self);
 }
 
-/// Does what is to be done: reads, decides again and writes.
+/// Reads fresh, plans and writes.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Worker<Task> {
-    /// One attempt, at what is filed under this. One that fails because the world has moved is followed by another at once. `tries` counts all before it
-    /// that failed in a entry.
+    /// One attempt at a key. If an object has changed since it was read, another attempt follows at once. `tries` counts the failures in a row
+    /// before this one.
     async fn attempt(&self, filed_under: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
-/// A reason to decide about a Node.
+/// The input of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Look<'a> {
-    /// All that is known of it.
     pub entry: &'a Entry,
-    /// The Node itself, where it was just seen.
+    /// The Node, if it was just seen.
     pub view: Option<&'a Node>,
-    /// Whether it has changed just now, rather than at some time.
+    /// True if it has changed just now.
     pub is_event: bool,
-    /// Whether the record may have changed without anyone telling: it is a new incarnation, and records are not
-    /// watched.
+    /// True if the record may have changed unseen: the Node is a new incarnation, and records are not watched.
     pub is_unsure: bool,
-    /// How far the watch of Nodes has come: what a list or an answer shows from after that may have been preceded by a deletion
-    /// that is still to be heard of. `None`: nobody watches.
+    /// How far the watch of Nodes has come. A Node with a later version may follow upon a deletion that the watch has not reported yet.
+    /// `None`: there is no watch.
     pub heard: Option<ResourceVersion>,
 }
 
 impl Look<'_> {
-    /// Whether the Node was seen, in a list or by name, before the watch has come to it.
+    /// True if a list or a read has shown the Node before the watch did.
     pub fn is_ahead_of_the_watch(&self) -> bool {
         self.entry.node().is_some_and(|node| self.heard.is_some_and(|heard| heard < node.version))
     }
@@ -101,24 +98,21 @@ pub enum When {
     After(Duration, Urgency),
 }
 
-/// An attempt that came to an end, and what it read or wrote last.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// A word for what was done; `None` where there was nothing to do.
+    /// The word for metrics and logs; `None` if there was nothing to do.
     pub outcome: Option<&'static str>,
-    /// The Node that was asked for, [`Entry::node_name`]. One that is there but filed under something else is absent here.
+    /// The Node of that name ([`Entry::node_name`]), as last read or written. It is absent if it has another key by now.
     pub node: Reading<NodeSummary>,
-    /// Its record.
     pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,
 }
 
-/// What was found where something was looked for.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading<T> {
-    /// Nobody looked.
+    /// It was not read.
     None,
-    /// Nothing.
     Absent,
-    /// This.
     Present(T),
 }

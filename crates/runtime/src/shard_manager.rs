@@ -120,7 +120,7 @@ struct Keeper<'a> {
     look_at: Instant,
     held: BTreeMap<Shard, Held>,
     engines: mpsc::UnboundedSender<ShardContext>,
-    /// So many looks or renewals in a entry have failed.
+    /// So many looks or renewals in a row have failed.
     failures: u32,
     /// Somebody else holds the lease of this process's own shard, and was started for it too.
     is_doubled: bool,

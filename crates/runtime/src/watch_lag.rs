@@ -70,7 +70,7 @@ mod tests {
         let node = Node::new("a".to_owned(), "u1".to_owned(), "100", Labels::new(), None).expect("a node");
         let mut cache = Cache::default();
         cache.see_node("a", node.summary());
-        let entry = cache.get("a").expect("a entry");
+        let entry = cache.get("a").expect("an entry");
         let look = |heard: u64| {
             let heard = Some(ResourceVersion(heard));
             Look { entry, view: None, is_event: false, is_unsure: false, heard }

@@ -36,7 +36,7 @@ const LONGEST_URGENT_WAIT: Duration = Duration::from_secs(8);
 /// broken for all of them.
 const RETRIES_PER_SECOND: f64 = 5.0;
 
-/// From so many failures in a entry on. Fewer may be bad luck, and are not to wait for what is broken for others.
+/// From so many failures in a row on. Fewer may be bad luck, and are not to wait for what is broken for others.
 const AGAIN_AND_AGAIN: u32 = 3;
 
 /// With each Node that succeeds after failures, so many others need not wait any longer.
@@ -50,7 +50,7 @@ pub struct WorkQueue {
     ready: [VecDeque<RecordKey>; URGENCIES],
     /// By time. The same holds.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
-    /// How often Nodes have failed in a entry.
+    /// How often Nodes have failed in a row.
     failures: HashMap<RecordKey, u32>,
     /// True if some may be held back.
     has_held_back: bool,
@@ -120,12 +120,12 @@ impl WorkQueue {
         self.states.contains_key(node)
     }
 
-    /// How often a Node has failed in a entry.
+    /// How often a Node has failed in a row.
     pub fn failures(&self, node: &str) -> u32 {
         self.failures.get(node).copied().unwrap_or_default()
     }
 
-    /// How often each Node has failed in a entry, of those that have.
+    /// How often each Node has failed in a row, of those that have.
     pub fn all_failures(&self) -> impl Iterator<Item = u32> {
         self.failures.values().copied()
     }

@@ -62,7 +62,7 @@ impl World {
         let mut cache = Cache::default();
         cache.see_node("a", returned.summary());
         cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-        let entry = cache.get("a").expect("a entry");
+        let entry = cache.get("a").expect("an entry");
         let mut planner = RestorePlanner::new(Arc::default(), false);
         let look = Look { entry, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
         planner.decide(look);

@@ -21,19 +21,19 @@ fn node(name: &str, uid: &str, version: u64) -> Node {
 }
 
 fn when(planner: &mut RestorePlanner, cache: &Cache, node: &Node, is_unsure: bool) -> When {
-    let entry = cache.get(&node.name).expect("a entry");
+    let entry = cache.get(&node.name).expect("an entry");
     planner.decide(Look { entry, view: Some(node), is_event: true, is_unsure, heard: None }).when
 }
 
 /// Whether the turn of a node has come, where so much was heard.
 fn has_turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> bool {
-    let (entry, heard) = (cache.get("a").expect("a entry"), heard.map(ResourceVersion));
+    let (entry, heard) = (cache.get("a").expect("an entry"), heard.map(ResourceVersion));
     let look = Look { entry, view: None, is_event: false, is_unsure: false, heard };
     planner.task(look).is_ok()
 }
 
 fn settle(planner: &mut RestorePlanner, cache: &Cache, node: &str, succeeds: bool) -> Option<Node> {
-    let entry = cache.get(node).expect("a entry");
+    let entry = cache.get(node).expect("an entry");
     let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
     let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
     let view = task.view.clone().map(|(node, _)| node);
@@ -79,7 +79,7 @@ fn what_a_node_said_last_is_waited_for() {
         cache.see_record("a", ResourceVersion(6), record(&first));
         cache.see_node("a", first.summary());
         cache.lose_node("a", last.version);
-        planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+        planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
         cache.see_node("a", back.summary());
         let pending: Vec<_> = planner.pending_deletions().into_iter().map(|(_, version)| version).collect();
         assert_eq!(pending.first().copied(), is_awaited.then_some(last.version), "whoever comes after, too");
@@ -94,7 +94,7 @@ fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
     cache.lose_node("a", changed.version);
-    planner.deleted(changed, cache.get("a").expect("a entry"), false);
+    planner.deleted(changed, cache.get("a").expect("an entry"), false);
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node("a", node("a", "u2", 9).summary());
@@ -120,7 +120,7 @@ fn what_no_storer_keeps_is_not_waited_for() {
             let mut cache = Cache::default();
             cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
             cache.lose_node("a", last.version);
-            planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+            planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
             cache.see_node("a", node("a", "u2", 9).summary());
             assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         }
@@ -137,7 +137,7 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
         let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
         cache.see_record("a", ResourceVersion(6), Stored::Record(record));
         cache.see_node("a", other.summary());
-        let entry = cache.get("a").expect("a entry");
+        let entry = cache.get("a").expect("an entry");
         let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
         let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
         let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
@@ -146,7 +146,7 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
             cache.see_record("a", ResourceVersion(7), Stored::Record(record));
         }
         cache.lose_node("a", last.version);
-        planner.deleted(last.clone(), cache.get("a").expect("a entry"), false);
+        planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
         cache.see_node("a", back.summary());
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
     }
@@ -183,7 +183,7 @@ fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
     cache.see_node("a", back.summary());
     assert_eq!(when(&mut planner, &cache, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
-    planner.decide_contested(cache.get("a").expect("a entry"));
+    planner.decide_contested(cache.get("a").expect("an entry"));
     assert!(planner.views.is_empty(), "it may be restored to another");
 }
 

@@ -41,7 +41,7 @@ impl Entry {
 }
 
 impl Known {
-    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a entry before it.
+    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a row before it.
     pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
         self.node.require_newer("get node", read.map(|node| node.version), tries)
     }

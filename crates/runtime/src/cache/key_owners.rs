@@ -1,4 +1,4 @@
-//! Which Nodes claim a entry, where entries are not filed by name: one, as a rule; more, where what should tell Nodes apart does not.
+//! Which Nodes claim an entry, where entries are not filed by name: one, as a rule; more, where what should tell Nodes apart does not.
 
 use label_storage::ResourceVersion;
 use label_storage::summary::{NodeSummary, UidDigest};
@@ -7,7 +7,7 @@ use super::Entry;
 use super::packed::PackedNode;
 use crate::record_key::NodeName;
 
-/// The Nodes that claim a entry.
+/// The Nodes that claim an entry.
 #[derive(Debug, Default)]
 pub(super) struct KeyOwners {
     /// Whoever has claimed it for longest comes first.

@@ -11,7 +11,7 @@ use label_storage::summary::NodeSummary;
 use super::{Cache, Entry, is_news};
 use crate::record_key::{Filed, NodeName, RecordKey};
 
-/// Where each Node is that is, or was, in a entry.
+/// Where each Node is that is, or was, in an entry.
 #[derive(Debug, Default)]
 pub(super) struct NodeIndex {
     by_name: HashMap<NodeName, Place>,
@@ -69,7 +69,7 @@ impl Cache {
         Self { places: Some(Box::default()), ..Self::default() }
     }
 
-    /// Takes note that a Node is in a entry of another shard, or in none. `may_be_listed`: a list is under way that may still have
+    /// Takes note that a Node is in an entry of another shard, or in none. `may_be_listed`: a list is under way that may still have
     /// it as it was before.
     pub(crate) fn see_elsewhere(&mut self, node: Elsewhere<'_>, may_be_listed: bool) {
         self.note_elsewhere(node, None, may_be_listed);
@@ -99,7 +99,7 @@ impl Cache {
         }
     }
 
-    /// A Node has left a entry for certain, though it is not gone.
+    /// A Node has left an entry for certain, though it is not gone.
     fn leave(&mut self, entry: &RecordKey, name: &NodeName, version: ResourceVersion) {
         self.entry(entry).unclaim(name, version, true);
         if let Some(places) = &mut self.places {
@@ -160,7 +160,7 @@ impl Cache {
         is_news
     }
 
-    /// The Node of a entry was not found.
+    /// The Node of an entry was not found.
     pub(super) fn miss_placed(&mut self, under: &str) {
         let entry = self.entry(under);
         let claim = entry.claimants().next().map(|(name, _, version)| (NodeName::clone(name), version));

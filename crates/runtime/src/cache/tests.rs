@@ -84,7 +84,7 @@ fn the_versions_of_nodes_and_records_are_not_compared() {
     cache.see_node("a", node(1000));
     assert!(cache.see_record("a", version(5), record()));
     assert!(cache.lose_record("a", version(6)));
-    let entry = cache.get("a").expect("a entry");
+    let entry = cache.get("a").expect("an entry");
     assert_eq!((entry.stored(), entry.node()), (Stored::Nothing, Some(node(1000))));
 }
 

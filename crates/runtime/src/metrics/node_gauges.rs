@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub skipped: BTreeMap<&'static str, usize>,
     /// Nodes that wait for their turn, or have it.
     pub queued: usize,
-    /// Nodes that have failed often in a entry.
+    /// Nodes that have failed often in a row.
     pub failing: usize,
     /// How often the one has that has failed most.
     pub most_failures: u32,
@@ -124,7 +124,7 @@ pub(super) const COMMON: &[Defined] = &[
     ("records", "Records of the shards that this replica works on", |all| all.records as f64),
     ("records_unreadable", "Records that can't be read: a person has to look", |all| all.unreadable as f64),
     ("queue_length", "Nodes that wait for their turn, or have it", |all| all.queued as f64),
-    ("nodes_failing", "Nodes that have failed five times or more in a entry", |all| all.failing as f64),
+    ("nodes_failing", "Nodes that have failed five times or more in a row", |all| all.failing as f64),
 ];
 
 /// Serves gauges that follow from the node_gauges.

@@ -46,7 +46,7 @@ impl World {
         let apply = Apply { replica, counts: Arc::default(), in_doubt: Arc::default() };
         let mut cache = Cache::default();
         cache.see_node("a", seen.summary());
-        let entry = cache.get("a").expect("a entry");
+        let entry = cache.get("a").expect("an entry");
         let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.in_doubt));
         let mut planner = StorePlanner::new(rules, false, clock, in_doubt, Arc::default());
         let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };

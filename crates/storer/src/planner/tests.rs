@@ -42,23 +42,23 @@ impl World {
     }
 
     fn entry(&self) -> &Entry {
-        self.cache.get("a").expect("a entry")
+        self.cache.get("a").expect("an entry")
     }
 
     fn when(&mut self, is_event: bool) -> When {
-        let entry = self.cache.get("a").expect("a entry");
+        let entry = self.cache.get("a").expect("an entry");
         self.planner.decide(Look { entry, view: None, is_event, is_unsure: false, heard: self.heard }).when
     }
 
     fn delete(&mut self, last: Node, is_unsettled: bool) -> When {
         self.cache.lose_node("a", last.version);
-        let entry = self.cache.get("a").expect("a entry");
+        let entry = self.cache.get("a").expect("an entry");
         self.planner.deleted(last, entry, is_unsettled);
         self.when(true)
     }
 
     fn task(&mut self) -> Result<Task, NotYet> {
-        let entry = self.cache.get("a").expect("a entry");
+        let entry = self.cache.get("a").expect("an entry");
         let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: self.heard };
         self.planner.task(look)
     }
@@ -146,7 +146,7 @@ fn what_had_to_be_given_up_is_counted() {
         let mut last = node(&format!("u{deletions}"), 10 + deletions, "silver");
         last.name = format!("n{deletions}");
         world.cache.lose_node(last.name.as_str(), last.version);
-        let entry = world.cache.get(&last.name).expect("a entry");
+        let entry = world.cache.get(&last.name).expect("an entry");
         world.planner.deleted(last.clone(), entry, false);
     }
     assert_eq!(world.planner.final_labels.len() as u64, deletions - 3);

@@ -28,7 +28,7 @@ fn elsewhere(name: &str, at: u64) -> Elsewhere<'_> {
     Elsewhere { name, version: version(at) }
 }
 
-/// Who claims a entry, in the order of their names.
+/// Who claims an entry, in the order of their names.
 fn claimants(cache: &Cache, under: &str) -> Vec<(String, u64)> {
     let entry = cache.get(under);
     let all = entry.iter().flat_map(|entry| entry.claimants());
@@ -37,7 +37,7 @@ fn claimants(cache: &Cache, under: &str) -> Vec<(String, u64)> {
     all
 }
 
-/// Whose Node a entry shows, and at which version.
+/// Whose Node an entry shows, and at which version.
 fn shown<'a>(cache: &'a Cache, under: &str) -> Option<(&'a str, u64)> {
     let entry = cache.get(under)?;
     entry.node().map(|node| (entry.node_name(), node.version.0))
@@ -151,7 +151,7 @@ fn a_row_is_contested_until_one_is_deleted() {
     assert!(cache.lose_node(filed(K, "a"), version(9)));
     assert!(!is_contested(&cache, K));
     assert_eq!(shown(&cache, K), Some(("b", 3)));
-    let entry = cache.get(K).expect("a entry");
+    let entry = cache.get(K).expect("an entry");
     assert_eq!((entry.is_surely_gone(), entry.versions().0), (false, version(3)), "it is the other's");
     assert_eq!(left(&mut cache), [""; 0]);
 }
@@ -173,7 +173,7 @@ fn a_row_is_contested_until_a_list_lacks_one() {
     assert!(is_contested(&cache, K), "it is there again");
     let list = cache.begin_list();
     cache.end_list_of_nodes(list, version(11));
-    let entry = cache.get(K).expect("a entry");
+    let entry = cache.get(K).expect("an entry");
     assert_eq!((entry.node(), entry.is_surely_gone()), (None, false), "no list is certain");
 }
 

@@ -265,7 +265,7 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let replica = replica();
     let mut engine = engine(&replica);
     engine.cache.see_record(K, ResourceVersion(3), Stored::Unreadable);
-    let (node, versions) = (RecordKey::from(K), engine.cache.get(K).expect("a entry").versions());
+    let (node, versions) = (RecordKey::from(K), engine.cache.get(K).expect("an entry").versions());
     let ticket = Ticket { node, asked_for: None, task: (), earlier_tries: 0, versions, due_since: None };
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
@@ -278,7 +278,7 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
-    let entry = engine.cache.get(K).expect("a entry");
+    let entry = engine.cache.get(K).expect("an entry");
     let (node, asked_for, versions) = (RecordKey::from(K), entry.asked_for().cloned(), entry.versions());
     assert_eq!(asked_for, Some(RecordKey::from("a")));
     let ticket = Ticket { node, asked_for, task: (), earlier_tries: 0, versions, due_since: None };
