@@ -2,9 +2,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use label_storage::record::Leftovers;
-use label_storage::{ResourceVersion, Uid};
+use label_storage::{Record, ResourceVersion, Uid};
 
 use super::*;
+use crate::storers::Passage;
 
 /// One Node named `a`, its history told event by event.
 struct World {
