@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use label_storage::Rules;
 use label_storage_runtime::args::duration;
 use sandbox::{Options, Sandbox, itself};
 use soak::object::Place;
@@ -165,6 +166,7 @@ impl Arguments {
             nodes: self.nodes as usize,
             replicas: self.replicas,
             flags: vec!["--log-level".to_owned(), self.log_level.clone()],
+            rules: Rules::default(),
             watch: self.watch,
             duration: self.duration,
             storm: self.storm,

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use label_storage::Record;
+use label_storage::record::Version;
+use label_storage::{Labels, Record, ResourceVersion};
 
 use super::unstored::Unstored;
 use super::{Fate, short};
@@ -69,13 +70,36 @@ impl Fate {
         self.judge_if_settled(now, ledger);
     }
 
+    /// A record was deleted: only ever one that says nothing.
+    pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
+        ledger.versions += 1;
+        self.tell(revision, "record is deleted".to_owned());
+        if let Some(before) = self.record.take()
+            && !before.record.labels.is_empty()
+        {
+            let what = format!("it was deleted with {:?}", before.record.labels);
+            ledger.wrong(Kind::BadRecord, &self.name, revision, what);
+        }
+    }
+
     /// A record says what its Node said at the moment that it names.
     fn check_record(&self, seen: &SeenRecord) -> Result<(), String> {
         let record = &seen.record;
+        let before = self.record.as_ref().map(|before| &before.record);
+        if !record.more.withheld.is_empty() {
+            return Err(format!("it withholds {:?}, without a reason", record.more.withheld));
+        }
+        let history = before.map(|before| history(before, record, self.rules.history)).unwrap_or_default();
+        if record.more.history != history {
+            return Err(format!("its history is {:?}, and {history:?} is right", record.more.history));
+        }
+        if before.is_none() && is_tombstone(record) {
+            return Ok(());
+        }
         let (Some(uid), Some(version)) = (&record.uid, record.node_version) else {
             return Err("it does not say what it was made from".to_owned());
         };
-        if let Some(before) = self.record.as_ref().map(|before| &before.record) {
+        if let Some(before) = before {
             if record.node_version < before.node_version {
                 return Err(format!(
                     "it goes back from version {:?} to {version} of its node",
@@ -101,29 +125,41 @@ impl Fate {
             .iter()
             .find(|known| known.uid == uid.as_str() && known.revision == version.0)
             .ok_or_else(|| format!("there never was a version {version} of {uid}"))?;
-        let merged = self.record.as_ref().map(|before| {
-            let mut merged = before.record.labels.clone();
-            merged.extend(made_from.labels.clone());
-            merged
-        });
-        let is_merged = record.departed_at.is_some() && merged.as_ref() == Some(&record.labels);
-        if record.labels == made_from.labels || is_merged {
+        if record.node != made_from.name {
+            return Err(format!("it says that its node is {}, and that is {}", record.node, made_from.name));
+        }
+        let is_merged = record.departed_at.is_some()
+            && before.is_some_and(|before| record.labels == self.merged(&before.labels, &made_from.kept));
+        if record.labels == made_from.kept || is_merged {
             Ok(())
         } else {
-            let (said, says) = (&made_from.labels, &record.labels);
+            let (said, says) = (&made_from.kept, &record.labels);
             Err(format!("it says {says:?}, and version {version} of its node said {said:?}"))
         }
     }
 
-    /// A record was deleted: only ever one that says nothing.
-    pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
-        ledger.versions += 1;
-        self.tell(revision, "record is deleted".to_owned());
-        if let Some(before) = self.record.take()
-            && !before.record.labels.is_empty()
-        {
-            let what = format!("it was deleted with {:?}", before.record.labels);
-            ledger.wrong(Kind::BadRecord, &self.name, revision, what);
-        }
+    /// What is stored of a Node that was deleted before it was restored.
+    fn merged(&self, stored: &Labels, last: &Labels) -> Labels {
+        let mut merged = stored.clone();
+        let counts = |key: &String| !(stored.contains_key(key) && self.is_records(key));
+        merged.extend(
+            last.iter().filter(|(key, _)| counts(key)).map(|(key, value)| (key.clone(), value.clone())),
+        );
+        merged
     }
+}
+
+/// True for the empty record that refuses a create which may still arrive.
+fn is_tombstone(record: &Record) -> bool {
+    record.uid.is_none() && record.node_version == Some(ResourceVersion(0)) && record.labels.is_empty()
+}
+
+/// The history of a record, given the one before it and how many versions the rules keep.
+fn history(before: &Record, after: &Record, most: usize) -> Vec<Version> {
+    let mut history = before.more.history.clone();
+    if before.labels != after.labels && !before.labels.is_empty() {
+        let generation = before.labels_generation.unwrap_or(before.generation);
+        history.push(Version { generation, at: before.captured_at, labels: before.labels.clone() });
+    }
+    history.split_off(history.len().saturating_sub(most))
 }

@@ -55,7 +55,7 @@ impl Fate {
         self.tell(revision, format!("node {} is deleted, is heard {is_heard}", short(&last.uid)));
         self.changed = None;
         self.remember(SeenNode { revision, ..last.clone() });
-        if self.record.is_none() && last.labels.is_empty() {
+        if self.record.is_none() && last.kept.is_empty() {
             // There is nothing to be stored.
             return;
         }
@@ -71,7 +71,7 @@ impl Fate {
             uid: last.uid,
             deleted_at: revision,
             since: now,
-            last: last.labels,
+            last: last.kept,
             otherwise,
             decided: BTreeSet::new(),
             is_excused: false,
@@ -93,13 +93,13 @@ impl Fate {
             .iter()
             .filter(|version| version.uid == last.uid && version.revision > stored_version)
             .collect();
-        let mut keys: BTreeSet<&String> = self.expected.keys().chain(last.labels.keys()).collect();
+        let mut keys: BTreeSet<&String> = self.expected.keys().chain(last.kept.keys()).collect();
         keys.extend(stored.into_iter().flat_map(|record| record.labels.keys()));
-        keys.extend(since.iter().flat_map(|version| version.labels.keys()));
+        keys.extend(since.iter().flat_map(|version| version.kept.keys()));
         let values = |key: &String| {
             let mut values = Values::from([stored.and_then(|record| record.labels.get(key).cloned())]);
             for version in &since {
-                let value = version.labels.get(key).cloned();
+                let value = version.kept.get(key).cloned();
                 // What a Node lacks that is not restored yet says nothing.
                 if is_own || version.marker.is_some() || value.is_some() {
                     values.insert(value);
