@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use label_storage::Rules;
 use label_storage::kept::Kept;
-use label_storage::rules::{IdentityBy, Trust};
+use label_storage::rules::patterns::Kind;
+use label_storage::rules::{Conflicts, IdentityBy, Patterns, Selection, Trust, Winner, conflicts, patterns};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
 
 /// Label keys: ordinary ones, and some that a record has to write in another way.
 const LABELS: [&str; 6] =
@@ -19,6 +23,15 @@ const TAINTS: [&str; 4] = [
     "taint:PreferNoSchedule:example.com/gpu",
 ];
 const CORDON: &str = "cordon:";
+
+/// A Node is known by this, where it is known by a label or by an annotation.
+const SLOT: &str = "example.com/slot";
+
+const LABEL_PATTERNS: [&str; 6] = ["pool", "tier", "*example.com/*", "*/zone", "a*", "a/b"];
+const OTHER_PATTERNS: [&str; 4] = ["example.com/*", "note", "dedicated", "*"];
+const EXCLUDED: [&str; 3] = ["example.com/last-seen", "example.com/draining", "*/gpu"];
+const CONFLICTS: [&str; 7] =
+    ["*", "pool", "*example.com/*", "a*", "annotation:*", "taint:*:dedicated", "tier"];
 
 /// A retention that no soak outlasts.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,6 +48,70 @@ pub(crate) fn names(rules: &Rules) -> Vec<&'static str> {
     }
     names.extend(rules.cordon.then_some(CORDON));
     names
+}
+
+/// The rules of this seed.
+pub fn draw(seed: u64) -> anyhow::Result<Rules> {
+    // Apart from what people do, and from the weather.
+    let mut random = SmallRng::seed_from_u64(seed ^ 0x0f_ab1e);
+    let labels = match random.random_range(0..4) {
+        0 | 1 => Selection::all(),
+        2 => Selection::all_but(some(&mut random, Kind::Label, &LABEL_PATTERNS)?),
+        _ => {
+            let include = some(&mut random, Kind::Label, &LABEL_PATTERNS)?;
+            Selection { include, exclude: one(&mut random, Kind::Label, &LABEL_PATTERNS)? }
+        }
+    };
+    let annotations = others(&mut random, Kind::Annotation)?;
+    let taints = others(&mut random, Kind::Taint)?;
+    let by = ["providerID", "systemUUID", "label", "annotation"].choose(&mut random);
+    let identity = match by.filter(|_| random.random_ratio(1, 2)) {
+        Some(&"label") => IdentityBy::Label(SLOT.to_owned()),
+        Some(&"annotation") => IdentityBy::Annotation(SLOT.to_owned()),
+        Some(by) => by.parse()?,
+        None => IdentityBy::Name,
+    };
+    // One that storms outlast, and one that is longer than all is given to become right.
+    let at_most = [60, 600].choose(&mut random).copied().map(Duration::from_secs);
+    Ok(Rules {
+        labels,
+        annotations,
+        taints,
+        cordon: random.random_ratio(1, 3),
+        conflicts: winners(&mut random)?,
+        identity,
+        startup_taint: at_most.filter(|_| random.random_ratio(2, 5)),
+        history: [0, 1, 3, 20].choose(&mut random).copied().unwrap_or(Rules::HISTORY),
+        ..Rules::default()
+    })
+}
+
+/// Two or three of these.
+fn some(random: &mut SmallRng, kind: Kind, words: &[&str]) -> Result<Patterns, patterns::Error> {
+    let count = random.random_range(2..4);
+    Patterns::of(kind, words.sample(random, count).copied())
+}
+
+fn one(random: &mut SmallRng, kind: Kind, words: &[&str]) -> Result<Patterns, patterns::Error> {
+    Patterns::of(kind, words.choose(random).copied())
+}
+
+/// What is kept beside labels: nothing, as often as not.
+fn others(random: &mut SmallRng, kind: Kind) -> Result<Selection, patterns::Error> {
+    let include = one(random, kind, &OTHER_PATTERNS)?;
+    let exclude = one(random, kind, &EXCLUDED)?;
+    Ok(if random.random_ratio(1, 2) { Selection { include, exclude } } else { Selection::none() })
+}
+
+/// Who wins a conflict: the Node always, as often as not.
+fn winners(random: &mut SmallRng) -> Result<Conflicts, conflicts::Error> {
+    let mut winners = Conflicts::default();
+    let count = if random.random_ratio(1, 2) { random.random_range(1..4) } else { 0 };
+    for _ in 0..count {
+        let winner = [Winner::Record, Winner::Record, Winner::Node, Winner::Report].choose(random);
+        winners.add(CONFLICTS.choose(random).copied(), winner.copied().unwrap_or_default())?;
+    }
+    Ok(winners)
 }
 
 /// Refuses rules that the oracle can't judge.
@@ -63,9 +140,49 @@ pub fn judgeable(rules: &Rules) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use label_storage::rules::Selection;
-
     use super::*;
+
+    const MANY: u64 = 400;
+
+    #[test]
+    fn a_seed_draws_the_same_rules_again_and_a_file_says_them() {
+        for seed in 0..MANY {
+            let rules = draw(seed).expect("rules");
+            assert_eq!(rules, draw(seed).expect("rules"));
+            assert_eq!(Rules::from_yaml(&rules.to_string()).expect("a file"), rules);
+            judgeable(&rules).expect("rules that can be judged");
+        }
+    }
+
+    #[test]
+    fn each_rule_is_drawn_in_a_fair_share_of_runs() {
+        let drawn: Vec<_> = (0..MANY).map(|seed| draw(seed).expect("rules")).collect();
+        let has_winner = |rules: &Rules, winner| rules.conflicts.iter().any(|(_, its)| its == winner);
+        let by = |rules: &Rules, by: &str| rules.identity.to_string().starts_with(by);
+        type IsDrawn<'a> = &'a dyn Fn(&Rules) -> bool;
+        let shares: [(&str, IsDrawn<'_>); 16] = [
+            ("all labels", &|rules| rules.keeps_all_labels()),
+            ("labels excluded", &|rules| !rules.labels.exclude.is_empty()),
+            ("labels included", &|rules| !rules.labels.include.is_all()),
+            ("annotations", &|rules| !rules.annotations.selects_none()),
+            ("taints", &|rules| !rules.taints.selects_none()),
+            ("cordon", &|rules| rules.cordon),
+            ("the record wins", &|rules| has_winner(rules, Winner::Record)),
+            ("conflicts are reported", &|rules| has_winner(rules, Winner::Report)),
+            ("the node wins always", &|rules| rules.conflicts.is_empty()),
+            ("by name", &|rules| rules.identity == IdentityBy::Name),
+            ("by providerID", &|rules| by(rules, "providerID")),
+            ("by systemUUID", &|rules| by(rules, "systemUUID")),
+            ("by a label", &|rules| by(rules, "label:")),
+            ("by an annotation", &|rules| by(rules, "annotation:")),
+            ("start-up taint", &|rules| rules.startup_taint.is_some()),
+            ("no history", &|rules| rules.history == 0),
+        ];
+        for (what, is_drawn) in shares {
+            let percent = drawn.iter().filter(|rules| is_drawn(rules)).count() as u64 * 100 / MANY;
+            assert!((7..75).contains(&percent), "{what}: {percent} %");
+        }
+    }
 
     #[test]
     fn what_is_never_kept_is_not_set() {
