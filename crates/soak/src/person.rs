@@ -44,6 +44,8 @@ pub(crate) enum Act {
     CreateBare,
     /// The Node is created with labels, as by a kubelet.
     CreateLabelled,
+    /// The Node is created with labels, and deleted at once: most likely before it is restored.
+    CreateAndDelete,
     /// The Node is deleted together with many others, and comes back after a while.
     Wave,
 }
@@ -60,6 +62,7 @@ impl Act {
             Self::LabelAndBlink => "label, delete and re-create at once",
             Self::CreateBare => "create bare",
             Self::CreateLabelled => "create with labels",
+            Self::CreateAndDelete => "create with labels and delete at once",
             Self::Wave => "delete with many others",
         }
     }
@@ -236,6 +239,7 @@ impl People {
             Act::LabelAndBlink => vec![set(self), delete(), bare(self)],
             Act::CreateBare => vec![bare(self)],
             Act::CreateLabelled => vec![self.create_labelled(machine, view, key)],
+            Act::CreateAndDelete => vec![self.create_labelled(machine, view, key), delete()],
             Act::Wave => Vec::new(),
         }
     }
@@ -300,6 +304,7 @@ fn resolve(draw: Draw, view: &View) -> Option<Act> {
         return match draw.act {
             0..40 => Some(Act::CreateBare),
             40..70 => Some(Act::CreateLabelled),
+            70..80 => Some(Act::CreateAndDelete),
             _ => None,
         };
     }
