@@ -284,7 +284,8 @@ impl Soak<'_> {
                 self.oracle.lock().not_in_time(not_right);
                 break;
             }
-            self.tell(&format!("{phase}: {} nodes to go", not_right.len()));
+            let first = not_right.iter().min().map(|(name, why)| format!("such as {name}: {why}"));
+            self.tell(&format!("{phase}: {} nodes to go, {}", not_right.len(), first.unwrap_or_default()));
             tokio::time::sleep(LOOK).await;
         }
         self.convergences.push(began.elapsed());
