@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use label_storage::Rules;
 use soak::object::Place;
 use soak::weather::Climate;
 use soak::{Settings, Stage};
@@ -18,6 +19,7 @@ pub async fn random_histories_in_bad_weather_end_as_an_oracle_says(s: &Scenario)
         nodes: 300,
         replicas: NonZeroU32::new(2).context("some")?,
         flags: ["--interval", "500ms", "--audit-interval", "2s"].map(str::to_owned).into(),
+        rules: Rules::default(),
         watch: s.watch,
         duration: Duration::from_secs(24),
         storm: Duration::from_secs(12),

@@ -1,17 +1,26 @@
 //! One Node's fate: what people did to it, what the daemons made of that, and whether it is right.
 //!
-//! All of it follows from etcd's history alone, in its order: a version of a Node in which the restorer's mark changed is the
-//! restorer's, every other one is a person's. What people did is right by definition. What each label must be is a set of values,
-//! almost always of one; it is larger only where `docs/protocol.md` leaves it open, and each time it grows is counted.
+//! All of it follows from etcd's history alone, in its order: a version of a Node in which the restorer's mark changed, or the start-up
+//! taint went, is the restorer's, every other one is a person's. What people did is right by definition. What each label, and all
+//! else that the rules keep, must be is a set of values, almost always of one; it is larger only where `docs/protocol.md` leaves it
+//! open, and each time it grows is counted.
+
+mod record;
+mod restored;
+mod unstored;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
-use label_storage::{Labels, Record};
+use label_storage::kept::Kept;
+use label_storage::rules::Winner;
+use label_storage::{Labels, Rules};
 
+use self::unstored::Unstored;
 use crate::ledger::{Kind, Ledger};
+use crate::machine;
 use crate::object::{SeenNode, SeenRecord};
-use crate::storers::Passage;
 
 /// What a label may be; `None` stands for none.
 type Values = BTreeSet<Option<String>>;
@@ -22,10 +31,13 @@ const MEMORY: usize = 128;
 /// So many of the latest events are told where something is wrong.
 const STORY: usize = 24;
 
-/// What is known of one Node.
+/// What is known of one Node, under whichever of its names.
 #[derive(Debug)]
 pub(crate) struct Fate {
     name: String,
+    rules: Arc<Rules>,
+    /// How many incarnations there were.
+    births: u64,
     node: Option<Life>,
     record: Option<SeenRecord>,
     /// The revision in which the labels of the record last changed, and when that was.
@@ -45,56 +57,22 @@ pub(crate) struct Fate {
 #[derive(Debug, Clone)]
 struct Life {
     now: SeenNode,
-    /// The revision in which it began.
+    /// The revision in which it began, and when that was.
     born_at: u64,
+    born: Instant,
     /// Since when it waits for its labels.
     waits: Option<Instant>,
-}
-
-/// An incarnation that was deleted before its last change was stored.
-#[derive(Debug)]
-struct Unstored {
-    uid: String,
-    deleted_at: u64,
-    since: Instant,
-    last: Labels,
-    /// What labels may be where its last change is lost.
-    otherwise: BTreeMap<String, Values>,
-    /// Labels that were set again since: what they were before is of no consequence.
-    decided: BTreeSet<String>,
-    /// Its last change may be lost: that is excused, or was reported.
-    is_excused: bool,
-    /// The next incarnation was given something from before the last change.
-    is_overtaken: bool,
-}
-
-impl Unstored {
-    /// Its last change may be lost. Returns for how many labels that makes a difference.
-    fn widen(&self, expected: &mut BTreeMap<String, Values>) -> u64 {
-        let mut widened = 0;
-        for (key, values) in self.otherwise.iter().filter(|(key, _)| !self.decided.contains(*key)) {
-            let expected = expected.entry(key.clone()).or_insert_with(absent);
-            let before = expected.len();
-            expected.extend(values.iter().cloned());
-            widened += u64::from(expected.len() > before);
-        }
-        widened
-    }
-
-    /// Nobody could hear of its last change.
-    fn excuse(&mut self, expected: &mut BTreeMap<String, Values>, ledger: &mut Ledger) {
-        self.is_excused = true;
-        ledger.undetermined.unheard += self.widen(expected);
-    }
 }
 
 /// What a person sees who is about to do something.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
-    /// The incarnation, where there is one.
-    pub(crate) uid: Option<String>,
-    /// The keys of its labels.
-    pub(crate) keys: Vec<String>,
+    /// The Node's name, where there is one.
+    pub(crate) node: Option<String>,
+    /// How many incarnations there were.
+    pub(crate) births: u64,
+    /// The names of all that it has.
+    pub(crate) names: Vec<String>,
     /// Whether its record is its own: what is removed from it now is removed for good.
     pub(crate) is_own: bool,
     /// Whether its record says all that it says.
@@ -103,9 +81,11 @@ pub(crate) struct View {
 
 impl Fate {
     /// A Node that nobody has heard of yet.
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, rules: Arc<Rules>) -> Self {
         Self {
             name: name.to_owned(),
+            rules,
+            births: 0,
             node: None,
             record: None,
             labels_changed: None,
@@ -117,17 +97,13 @@ impl Fate {
         }
     }
 
-    /// How values begin that people set on this Node, and on no other.
-    pub(crate) fn tag(name: &str) -> String {
-        format!("{}_", name.rsplit('.').next().unwrap_or(name))
-    }
-
     /// How it looks now.
     pub(crate) fn view(&self) -> View {
-        let Some(life) = &self.node else { return View::default() };
+        let Some(life) = &self.node else { return View { births: self.births, ..View::default() } };
         View {
-            uid: Some(life.now.uid.clone()),
-            keys: life.now.labels.keys().cloned().collect(),
+            node: Some(life.now.name.clone()),
+            births: self.births,
+            names: life.now.kept.keys().chain(life.now.rest.keys()).cloned().collect(),
             is_own: self.has_own_record(&life.now),
             is_stored: self.is_settled(),
         }
@@ -136,41 +112,50 @@ impl Fate {
     /// A Node was created or changed.
     pub(crate) fn node_written(&mut self, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
-        let SeenNode { uid, revision, labels, marker } = &seen;
-        self.tell(*revision, format!("node {} is {labels:?}, mark {marker:?}", short(uid)));
+        let SeenNode { name, uid, revision, kept, rest, marker, has_startup_taint } = &seen;
+        let taint = if *has_startup_taint { ", start-up taint" } else { "" };
+        let uid = short(uid);
+        self.tell(
+            *revision,
+            format!("node {name} {uid} is {kept:?}, beside {rest:?}, mark {marker:?}{taint}"),
+        );
         self.remember(seen.clone());
         match self.node.take().filter(|life| life.now.uid == seen.uid) {
             None => self.born(seen, now),
             Some(life) if life.now.marker != seen.marker => self.restored(life, seen, now, ledger),
+            Some(life) if life.now.has_startup_taint && !seen.has_startup_taint => {
+                self.lifted(life, seen, now, ledger);
+            }
             Some(life) => self.changed_by_person(life, seen, now, ledger),
         }
         self.judge_if_settled(now, ledger);
     }
 
     fn born(&mut self, seen: SeenNode, now: Instant) {
-        for (key, value) in &seen.labels {
-            self.decide(key, Some(value.clone()));
+        for (key, value) in &seen.kept {
+            self.set(key, value, None, false);
         }
+        self.births += 1;
         let is_to_be_restored = self.record.as_ref().is_some_and(|seen| !seen.record.labels.is_empty());
         let waits = is_to_be_restored.then_some(now);
         self.changed = None;
-        self.node = Some(Life { born_at: seen.revision, now: seen, waits });
+        self.node = Some(Life { born_at: seen.revision, born: now, now: seen, waits });
     }
 
     fn changed_by_person(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         let is_own = self.has_own_record(&life.now);
         let is_restored = self.is_surely_restored(&life.now);
-        let tag = Self::tag(&self.name);
-        let keys: BTreeSet<_> = life.now.labels.keys().chain(seen.labels.keys()).cloned().collect();
+        let tag = machine::tag(&self.name);
+        let keys: BTreeSet<_> = life.now.kept.keys().chain(seen.kept.keys()).cloned().collect();
         for key in keys {
-            match (life.now.labels.get(&key), seen.labels.get(&key)) {
+            match (life.now.kept.get(&key), seen.kept.get(&key)) {
                 (before, after) if before == after => continue,
-                (_, Some(value)) => {
-                    if !value.starts_with(&tag) {
+                (before, Some(value)) => {
+                    if !value.starts_with(&tag) && Kept::parse(&key) != Some(Kept::Cordon) {
                         let what = format!("{key}={value} was set by nobody that we know");
                         ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
                     }
-                    self.decide(&key, Some(value.clone()));
+                    self.set(&key, value, before, is_own || life.now.marker.is_some());
                 }
                 (_, None) if is_own || is_restored => self.decide(&key, None),
                 (_, None) => {
@@ -200,284 +185,37 @@ impl Fate {
         self.unstored.is_empty() && self.record.as_ref().is_none_or(is_marked)
     }
 
-    /// The restorer may add what is missing, and nothing else.
-    fn restored(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
-        if seen.marker.as_deref().and_then(|marker| marker.split('/').next()) != Some(&seen.uid) {
-            let what = format!("the mark {:?} is not its own", seen.marker);
-            ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
+    /// Something is set on a Node, or comes with it. `is_restored`: the Node's word counts from now on.
+    fn set(&mut self, key: &str, value: &str, before: Option<&String>, is_restored: bool) {
+        let value = Some(value.to_owned());
+        if is_restored || !self.is_records(key) {
+            return self.decide(key, value);
         }
-        for (key, value) in &life.now.labels {
-            if seen.labels.get(key) != Some(value) {
-                let what = format!("{key}={value} became {:?} by a daemon", seen.labels.get(key));
-                ledger.wrong(Kind::Overwritten, &self.name, seen.revision, what);
-            }
+        // The record's value takes its place, if the record has one; and it takes the place of what stood there.
+        let expected = self.expected.entry(key.to_owned()).or_insert_with(absent);
+        let is_replaced = before.is_some_and(|before| expected.remove(&Some(before.clone())));
+        if expected.remove(&None) || is_replaced {
+            expected.insert(value.clone());
         }
-        let added_late = self.last_words_added(&life, &seen);
-        for (key, value) in seen.labels.iter().filter(|(key, _)| !life.now.labels.contains_key(*key)) {
-            let value = Some(value.clone());
-            let expected = self.expected.entry(key.clone()).or_insert_with(absent);
-            if expected.contains(&value) {
-                continue;
-            }
-            let unstored = self
-                .unstored
-                .iter_mut()
-                .find(|unstored| unstored.otherwise.get(key).is_some_and(|values| values.contains(&value)));
-            if let Some(unstored) = unstored {
-                unstored.is_overtaken = true;
-                ledger.overtaken(1, &self.name, seen.revision, now.duration_since(unstored.since));
-            } else if let Some(added) = added_late {
-                ledger.overtaken(1, &self.name, seen.revision, now.duration_since(added));
-            } else {
-                let what = format!("{key}={value:?} was restored, and {expected:?} is right");
-                ledger.wrong(Kind::Resurrected, &self.name, seen.revision, what);
-            }
-            // Said once.
-            expected.insert(value);
-        }
-        if let Some(waits) = life.waits
-            && ledger.is_timing
-        {
-            ledger.restored_after.push(now - waits);
-        }
-        self.node = Some(Life { now: seen, waits: None, ..life });
+        let otherwise = self.unstored.iter_mut().filter_map(|unstored| unstored.otherwise.get_mut(key));
+        otherwise.filter(|values| values.contains(&None)).for_each(|values| _ = values.insert(value.clone()));
     }
 
-    /// When the last labels of an earlier incarnation were added to the record, if this was restored from what it had before.
-    fn last_words_added(&self, life: &Life, seen: &SeenNode) -> Option<Instant> {
-        let (SeenRecord { record, .. }, (revision, added)) = (self.record.as_ref()?, self.labels_changed?);
-        let source = seen.marker.as_deref().and_then(|marker| marker.split('/').nth(1));
-        let generation = |source: &str| source.split('@').next()?.parse::<u64>().ok();
-        let marked = source.and_then(generation);
-        let is_of_another = record.uid.as_ref().is_none_or(|uid| uid.as_str() != seen.uid);
-        (is_of_another && marked < record.labels_generation && revision > life.born_at).then_some(added)
-    }
-
-    /// A Node was deleted, by a person. `is_heard`: storers watch, so one hears of it, sooner or later.
-    pub(crate) fn node_deleted(&mut self, revision: u64, is_heard: bool, now: Instant, ledger: &mut Ledger) {
-        ledger.versions += 1;
-        let Some(Life { now: last, .. }) = self.node.take() else { return };
-        self.tell(revision, format!("node {} is deleted, is heard {is_heard}", short(&last.uid)));
-        self.changed = None;
-        self.remember(SeenNode { revision, ..last.clone() });
-        if self.record.is_none() && last.labels.is_empty() {
-            // There is nothing to be stored.
-            return;
-        }
-        let otherwise = self.otherwise(&last);
-        let is_at_stake = |(key, values): (&String, &Values)| match self.expected.get(key) {
-            Some(expected) => !values.is_subset(expected),
-            None => values.iter().any(Option::is_some),
-        };
-        if !otherwise.iter().any(is_at_stake) {
-            return;
-        }
-        let mut unstored = Unstored {
-            uid: last.uid,
-            deleted_at: revision,
-            since: now,
-            last: last.labels,
-            otherwise,
-            decided: BTreeSet::new(),
-            is_excused: false,
-            is_overtaken: false,
-        };
-        if !is_heard {
-            unstored.excuse(&mut self.expected, ledger);
-        }
-        self.unstored.push(unstored);
-    }
-
-    /// What its labels may be if its last words are not heard.
-    fn otherwise(&self, last: &SeenNode) -> BTreeMap<String, Values> {
-        let stored = self.record.as_ref().map(|seen| &seen.record);
-        let is_own = self.has_own_record(last);
-        let stored_version = stored.and_then(|record| record.node_version).map_or(0, |version| version.0);
-        let since: Vec<_> = self
-            .versions
-            .iter()
-            .filter(|version| version.uid == last.uid && version.revision > stored_version)
-            .collect();
-        let mut keys: BTreeSet<&String> = self.expected.keys().chain(last.labels.keys()).collect();
-        keys.extend(stored.into_iter().flat_map(|record| record.labels.keys()));
-        keys.extend(since.iter().flat_map(|version| version.labels.keys()));
-        let values = |key: &String| {
-            let mut values = Values::from([stored.and_then(|record| record.labels.get(key).cloned())]);
-            for version in &since {
-                let value = version.labels.get(key).cloned();
-                // What a Node lacks that is not restored yet says nothing.
-                if is_own || version.marker.is_some() || value.is_some() {
-                    values.insert(value);
-                }
-            }
-            for earlier in &self.unstored {
-                values.insert(earlier.last.get(key).cloned());
-                values.extend(earlier.otherwise.get(key).cloned().unwrap_or_default());
-            }
-            values
-        };
-        keys.into_iter().map(|key| (key.clone(), values(key))).collect()
-    }
-
-    /// Judges deletions whose last labels are not stored, by how far the storers have come.
-    pub(crate) fn judge_deletions(&mut self, passage: impl Fn(&str, u64) -> Passage, ledger: &mut Ledger) {
-        for mut unstored in std::mem::take(&mut self.unstored) {
-            let deletion = unstored.deleted_at;
-            match passage(&self.name, deletion) {
-                _ if unstored.is_excused => {}
-                Passage::Ahead => {}
-                _ if self.has_what_is_right(&unstored) => continue,
-                Passage::Forgotten => unstored.excuse(&mut self.expected, ledger),
-                Passage::Skipped(storer) => {
-                    let what = format!(
-                        "{storer} is past its deletion at {deletion}, its last labels {:?} are not stored, and the API server \
-                         had not forgotten them",
-                        unstored.last
-                    );
-                    ledger.wrong(Kind::Lost, &self.name, deletion, what);
-                    // Said once.
-                    unstored.is_excused = true;
-                    unstored.widen(&mut self.expected);
-                }
-            }
-            self.unstored.push(unstored);
-        }
-    }
-
-    /// True if the record has what the last change was about, so that nothing is left to be stored.
-    fn has_what_is_right(&self, unstored: &Unstored) -> bool {
-        let stored =
-            |key: &String| self.record.as_ref().and_then(|seen| seen.record.labels.get(key).cloned());
-        let is_right = |key: &String| match self.expected.get(key) {
-            Some(expected) => expected.contains(&stored(key)),
-            None => stored(key).is_none(),
-        };
-        unstored.otherwise.keys().filter(|key| !unstored.decided.contains(*key)).all(is_right)
-    }
-
-    /// A record was created or replaced.
-    /// `is_past`: whether the storers can't hear of this deletion any more, though the API server had not forgotten it.
-    pub(crate) fn record_written(
-        &mut self,
-        seen: SeenRecord,
-        is_past: impl Fn(&str, u64) -> bool,
-        now: Instant,
-        ledger: &mut Ledger,
-    ) {
-        ledger.versions += 1;
-        let Record { uid, node_version, generation, labels_generation, departed_at, labels, .. } =
-            &seen.record;
-        let (uid, departed) = (uid.as_ref().map_or("", |uid| short(uid.as_str())), departed_at.is_some());
-        self.tell(seen.revision, format!("record {generation} (labels {labels_generation:?}) of node {uid} at {node_version:?} is {labels:?}, departed {departed}"));
-        if let Err(what) = self.check_record(&seen) {
-            ledger.wrong(Kind::BadRecord, &self.name, seen.revision, what);
-        }
-        let version = seen.record.node_version.map_or(0, |version| version.0);
-        let uid = seen.record.uid.as_ref().map(ToString::to_string).unwrap_or_default();
-        // A view from before the deletion will do, where nothing was changed between the two.
-        let has_all = |unstored: &Unstored| uid == unstored.uid && seen.record.labels == unstored.last;
-        let (closed, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored)
-            .into_iter()
-            .partition(|unstored| version >= unstored.deleted_at || has_all(unstored));
-        self.unstored = open;
-        for unstored in closed {
-            let are_kept = uid == unstored.uid && version == unstored.deleted_at || has_all(&unstored);
-            if are_kept && !unstored.is_excused {
-                ledger.last_words_kept += 1;
-            }
-            let is_last = self.versions.back().is_some_and(|last| last.revision == unstored.deleted_at);
-            if are_kept && is_last {
-                // They have been stored after all, and nobody was restored without them: nothing is open any more.
-                for key in unstored.otherwise.keys() {
-                    let value = seen.record.labels.get(key).cloned();
-                    if self.expected.get(key).is_some_and(|values| values.contains(&value)) {
-                        self.expected.insert(key.clone(), [value].into());
-                    }
-                }
-            } else if !are_kept && !unstored.is_excused {
-                // Somebody stored the next incarnation first.
-                let widened = unstored.widen(&mut self.expected);
-                if (widened > 0 || unstored.is_overtaken) && is_past(&self.name, unstored.deleted_at) {
-                    let what =
-                        format!("its deletion at {} was skipped: {:?}", unstored.deleted_at, unstored.last);
-                    ledger.wrong(Kind::Lost, &self.name, seen.revision, what);
-                } else {
-                    ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
-                }
-            }
-        }
-        let before = self.record.as_ref().map(|before| &before.record.labels);
-        if before != Some(&seen.record.labels) {
-            self.labels_changed = Some((seen.revision, now));
-        }
-        self.record = Some(seen);
-        self.judge_if_settled(now, ledger);
-    }
-
-    /// A record says what its Node said at the moment that it names.
-    fn check_record(&self, seen: &SeenRecord) -> Result<(), String> {
-        let record = &seen.record;
-        let (Some(uid), Some(version)) = (&record.uid, record.node_version) else {
-            return Err("it does not say what it was made from".to_owned());
-        };
-        if let Some(before) = self.record.as_ref().map(|before| &before.record) {
-            if record.node_version < before.node_version {
-                return Err(format!(
-                    "it goes back from version {:?} to {version} of its node",
-                    before.node_version
-                ));
-            }
-            if record.generation != before.generation + 1 {
-                return Err(format!("generation {} follows {}", record.generation, before.generation));
-            }
-            if (&record.uid, record.node_version) == (&before.uid, before.node_version) {
-                return if record.labels == before.labels {
-                    Ok(())
-                } else {
-                    Err(format!(
-                        "of the same version it says {:?}, and said {:?}",
-                        record.labels, before.labels
-                    ))
-                };
-            }
-        }
-        let made_from = self
-            .versions
-            .iter()
-            .find(|known| known.uid == uid.as_str() && known.revision == version.0)
-            .ok_or_else(|| format!("there never was a version {version} of {uid}"))?;
-        let merged = self.record.as_ref().map(|before| {
-            let mut merged = before.record.labels.clone();
-            merged.extend(made_from.labels.clone());
-            merged
-        });
-        let is_merged = record.departed_at.is_some() && merged.as_ref() == Some(&record.labels);
-        if record.labels == made_from.labels || is_merged {
-            Ok(())
-        } else {
-            let (said, says) = (&made_from.labels, &record.labels);
-            Err(format!("it says {says:?}, and version {version} of its node said {said:?}"))
-        }
-    }
-
-    /// A record was deleted: only ever one that says nothing.
-    pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
-        ledger.versions += 1;
-        self.tell(revision, "record is deleted".to_owned());
-        if let Some(before) = self.record.take()
-            && !before.record.labels.is_empty()
-        {
-            let what = format!("it was deleted with {:?}", before.record.labels);
-            ledger.wrong(Kind::BadRecord, &self.name, revision, what);
-        }
+    /// True if a record's value counts for more than that of a Node which is to be restored.
+    fn is_records(&self, key: &str) -> bool {
+        self.rules.conflicts.winner(key) == Winner::Record
     }
 
     /// Whether all is as it must be in the end. If not, why.
     pub(crate) fn check(&self) -> Result<(), String> {
         let nothing = Labels::new();
         let stored = self.record.as_ref().map_or(&nothing, |seen| &seen.record.labels);
+        let is_lifted = |life: &Life| self.rules.startup_taint.is_none() || !life.now.has_startup_taint;
+        if !self.node.as_ref().is_none_or(is_lifted) {
+            return Err("it still has the start-up taint".to_owned());
+        }
         match &self.node {
-            Some(life) if life.now.labels.is_empty() && stored.is_empty() => {
+            Some(life) if life.now.kept.is_empty() && stored.is_empty() => {
                 let wanted = self.expected.iter().find(|(_, values)| !values.contains(&None));
                 if let Some((key, values)) = wanted {
                     return Err(format!("it has no labels and no record; right is {key}={values:?}"));
@@ -489,7 +227,7 @@ impl Fate {
                 let marker = &life.now.marker;
                 return Err(format!(
                     "it has {:?} (mark {marker:?}), and its record, its {own}, {stored:?}; right is {:?}",
-                    life.now.labels, self.expected
+                    life.now.kept, self.expected
                 ));
             }
             None => {
@@ -520,9 +258,9 @@ impl Fate {
     fn judge(&mut self, now: Instant, ledger: &mut Ledger) {
         let Some(life) = &self.node else { return };
         ledger.judged += 1;
-        let keys: BTreeSet<_> = life.now.labels.keys().chain(self.expected.keys()).cloned().collect();
+        let keys: BTreeSet<_> = life.now.kept.keys().chain(self.expected.keys()).cloned().collect();
         for key in keys {
-            let found = life.now.labels.get(&key).cloned();
+            let found = life.now.kept.get(&key).cloned();
             let expected = self.expected.entry(key.clone()).or_insert_with(absent);
             if !expected.contains(&found) {
                 let kind = if expected.contains(&None) { Kind::Resurrected } else { Kind::Lost };
@@ -540,7 +278,7 @@ impl Fate {
 
     fn is_settled(&self) -> bool {
         let (Some(life), Some(record)) = (&self.node, &self.record) else { return false };
-        self.has_own_record(&life.now) && record.record.labels == life.now.labels
+        self.has_own_record(&life.now) && record.record.labels == life.now.kept
     }
 
     fn has_own_record(&self, node: &SeenNode) -> bool {

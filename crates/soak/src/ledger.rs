@@ -23,11 +23,11 @@ pub struct Wrong {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A label, or a change of one, that was promised to survive did not.
+    /// A label (or what else the rules keep), or a change of one, that was promised to survive did not.
     Lost,
     /// A label that was removed, or replaced by another value, is back.
     Resurrected,
-    /// A daemon changed or removed a label that was there.
+    /// A daemon changed or removed a label that was there, or anything that the rules do not keep.
     Overwritten,
     /// A record does not say what its Node said at the moment that it names, or it was deleted, or went back in time.
     BadRecord,
@@ -35,6 +35,8 @@ pub enum Kind {
     NotInTime,
     /// A value that nobody ever set on this Node.
     Foreign,
+    /// The start-up taint went before the labels were back, or stayed when they were.
+    StartupTaint,
 }
 
 /// Cells, a label of a Node each, of which more than one value is right: by what is documented as open.

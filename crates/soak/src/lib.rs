@@ -15,7 +15,7 @@
 //! It does not ask the API server, nor believe what it is answered: it reads etcd's own history, which has no gaps and one order. What
 //! it holds the daemons to is in `fate.rs`.
 //!
-//! What a seed says again: what people do, in which order, to which Nodes, with which values; which storms there are, what strikes when, and whom,
+//! What a seed says again: the rules of the daemons; what people do, in which order, to which Nodes, with which values; which storms there are, what strikes when, and whom,
 //! of the replicas that are up; and which of the daemons' requests fail, by their number. What it does not: how all this interleaves, and
 //! what depends on that. Whether a Node is there when its turn comes decides what is done to it, and requests come in the order in which they come.
 
@@ -23,10 +23,12 @@ mod eyes;
 mod fate;
 mod fleet;
 pub mod ledger;
+mod machine;
 pub mod object;
 mod oracle;
 mod person;
 pub mod report;
+pub mod rules;
 pub mod soak;
 mod storers;
 pub mod weather;

@@ -13,11 +13,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use label_storage::Rules;
 use label_storage_runtime::args::duration;
+use label_storage_runtime::rules_file;
 use sandbox::{Options, Sandbox, itself};
 use soak::object::Place;
 use soak::weather::Climate;
-use soak::{Report, Settings, Stage, Status};
+use soak::{Report, Settings, Stage, Status, rules};
 
 /// Where the records are.
 const NAMESPACE: &str = "label-storage";
@@ -32,7 +34,7 @@ const LINE: Duration = Duration::from_secs(30);
 /// requests fail, the API server and etcd go down, and the number of replicas changes, alternate with calms, in which every label
 /// of every node has to become right. Exits with 0 only if all that Label Storage promises was kept, all the time.
 ///
-/// One seed draws the same acts of people, the same storms and the same faults again; how they interleave is up to the machine.
+/// One seed draws the same rules, acts of people, storms and faults again; how they interleave is up to the machine.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
@@ -43,6 +45,10 @@ struct Arguments {
     /// What chance depends on [default: a new one, which is printed]
     #[arg(long, env = "SOAK_SEED", value_name = "N")]
     seed: Option<u64>,
+
+    /// The rules of the daemons: `default`, `random` (drawn from the seed), or a file
+    #[arg(long, env = "SOAK_RULES", value_name = "RULES", default_value = "random")]
+    rules: Choice,
 
     /// How many nodes
     #[arg(long, env = "SOAK_NODES", value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
@@ -125,8 +131,9 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn run(arguments: &Arguments) -> anyhow::Result<Report> {
-    let settings = arguments.settings();
+    let settings = arguments.settings()?;
     eprintln!("seed {}", settings.seed);
+    eprintln!("rules {}", settings.rules);
     let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(Options::default())).await??;
     let (kubeconfig, etcd) = (sandbox.kubeconfig().to_owned(), sandbox.etcd_client()?);
     let folder = sandbox.data_folder().join("daemons");
@@ -159,12 +166,44 @@ async fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// Where the rules come from.
+#[derive(Debug, Clone)]
+enum Choice {
+    Default,
+    Random,
+    File(PathBuf),
+}
+
+impl From<&str> for Choice {
+    fn from(text: &str) -> Self {
+        match text {
+            "default" => Self::Default,
+            "random" => Self::Random,
+            file => Self::File(file.into()),
+        }
+    }
+}
+
+impl Choice {
+    fn rules(&self, seed: u64) -> anyhow::Result<Rules> {
+        let rules = match self {
+            Self::Default => Rules::default(),
+            Self::Random => rules::draw(seed)?,
+            Self::File(file) => rules_file::load(Some(file))?,
+        };
+        rules::judgeable(&rules)?;
+        Ok(rules)
+    }
+}
+
 impl Arguments {
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let seed = self.seed.unwrap_or_else(rand::random);
+        Ok(Settings {
             nodes: self.nodes as usize,
             replicas: self.replicas,
             flags: vec!["--log-level".to_owned(), self.log_level.clone()],
+            rules: self.rules.rules(seed)?,
             watch: self.watch,
             duration: self.duration,
             storm: self.storm,
@@ -179,8 +218,8 @@ impl Arguments {
                 control_plane: self.outages,
                 resizing: self.resizing,
             },
-            seed: self.seed.unwrap_or_else(rand::random),
-        }
+            seed,
+        })
     }
 }
 

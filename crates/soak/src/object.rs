@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use label_storage::name::node_in_record_name;
-use label_storage::node::RESTORED;
-use label_storage::{Labels, Position, Record};
+use label_storage::kept::Kept;
+use label_storage::name::is_record_name;
+use label_storage::node::{RESTORED, STARTUP_TAINT};
+use label_storage::{Labels, Position, Record, Rules};
 use prost::Message;
 
 /// What every object begins with.
@@ -17,14 +18,20 @@ const MAGIC: &[u8] = b"k8s\0";
 /// A Node at one moment of its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenNode {
+    /// The name that it registered under.
+    pub(crate) name: String,
     /// Which incarnation.
     pub(crate) uid: String,
     /// When.
     pub(crate) revision: u64,
-    /// Its labels.
-    pub(crate) labels: Labels,
+    /// What the rules keep of it, by name (see [`Kept`]).
+    pub(crate) kept: Labels,
+    /// What else it has: labels, annotations, taints and the cordon that the rules leave out.
+    pub(crate) rest: Labels,
     /// The restorer's mark, if it has one.
     pub(crate) marker: Option<String>,
+    /// True while the start-up taint keeps pods away.
+    pub(crate) has_startup_taint: bool,
 }
 
 /// A record at one moment.
@@ -53,7 +60,7 @@ pub(crate) type Shard = (u32, NonZeroU32);
 pub(crate) enum Subject {
     /// A Node, by name.
     Node(String),
-    /// The record of a Node, by the Node's name.
+    /// A record, by the name of its ConfigMap.
     Record(String),
     /// The Lease of a shard of the storers.
     Lease(Shard),
@@ -84,7 +91,7 @@ impl Place {
             return storers_shard(name.strip_prefix(&self.namespace)?.strip_prefix('/')?).map(Subject::Lease);
         }
         let name = key.strip_prefix(CONFIG_MAPS)?.strip_prefix(&self.namespace)?.strip_prefix('/')?;
-        own(node_in_record_name(name)?).map(Subject::Record)
+        is_record_name(name).then(|| Subject::Record(name.to_owned()))
     }
 }
 
@@ -104,12 +111,26 @@ fn storers_shard(name: &str) -> Option<Shard> {
     Some((index.parse().ok()?, replicas.parse().ok()?))
 }
 
-/// Reads a Node.
-pub(crate) fn node(bytes: &[u8], revision: u64) -> anyhow::Result<SeenNode> {
-    let Node { meta } = unwrapped(bytes)?;
+/// Reads a Node, of which these rules keep something.
+pub(crate) fn node(bytes: &[u8], revision: u64, rules: &Rules) -> anyhow::Result<SeenNode> {
+    let Node { meta, spec } = unwrapped(bytes)?;
     let mut meta = meta.context("an object without metadata")?;
+    let mut spec = spec.unwrap_or_default();
     let marker = meta.annotations.remove(RESTORED);
-    Ok(SeenNode { uid: meta.uid, revision, labels: meta.labels, marker })
+    let startup_taint = spec.taints.extract_if(.., |taint| taint.key == STARTUP_TAINT);
+    let has_startup_taint = startup_taint.count() > 0;
+    let mut all = meta.labels;
+    let annotations = meta.annotations.into_iter();
+    all.extend(annotations.map(|(key, value)| (Kept::Annotation(&key).to_string(), value)));
+    let taints = spec.taints.into_iter();
+    all.extend(
+        taints.map(|Taint { key, value, effect }| {
+            (Kept::Taint { effect: &effect, key: &key }.to_string(), value)
+        }),
+    );
+    all.extend(spec.is_unschedulable.then(|| (Kept::Cordon.to_string(), "true".to_owned())));
+    let (kept, rest) = all.into_iter().partition(|(name, _)| rules.keeps(name, None));
+    Ok(SeenNode { name: meta.name, uid: meta.uid, revision, kept, rest, marker, has_startup_taint })
 }
 
 /// Reads a Lease.
@@ -155,6 +176,26 @@ struct Envelope {
 struct Node {
     #[prost(message, optional, tag = "1")]
     meta: Option<Meta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<NodeSpec>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeSpec {
+    #[prost(bool, tag = "4")]
+    is_unschedulable: bool,
+    #[prost(message, repeated, tag = "5")]
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Taint {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+    #[prost(string, tag = "3")]
+    effect: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -202,7 +243,14 @@ mod tests {
         for (key, subject) in [
             ("/registry/minions/ns.a", Some(Subject::Node("ns.a".to_owned()))),
             ("/registry/minions/another", None),
-            ("/registry/configmaps/ns/label-storage.ns.a", Some(Subject::Record("ns.a".to_owned()))),
+            (
+                "/registry/configmaps/ns/label-storage.ns.a",
+                Some(Subject::Record("label-storage.ns.a".to_owned())),
+            ),
+            (
+                "/registry/configmaps/ns/label-storage-id.a",
+                Some(Subject::Record("label-storage-id.a".to_owned())),
+            ),
             ("/registry/configmaps/ns/kube-root-ca.crt", None),
             ("/registry/configmaps/ns2/label-storage.ns.a", None),
             ("/registry/leases/ns/storer-0", None),
@@ -213,5 +261,25 @@ mod tests {
         ] {
             assert_eq!(place.subject(key), subject, "{key}");
         }
+    }
+
+    #[test]
+    fn a_node_is_what_the_rules_keep_of_it_and_the_rest() {
+        let named = |names: [&str; 2]| names.map(|name| (name.to_owned(), "1".to_owned())).into();
+        let taint =
+            |key: &str| Taint { key: key.to_owned(), value: "1".to_owned(), effect: "NoSchedule".to_owned() };
+        let mut meta = Meta { name: "a".to_owned(), uid: "u1".to_owned(), ..Meta::default() };
+        (meta.labels, meta.annotations) = (named(["pool", "tier"]), named([RESTORED, "note"]));
+        let taints = vec![taint("dedicated"), taint(STARTUP_TAINT), taint("node.kubernetes.io/not-ready")];
+        let spec = NodeSpec { is_unschedulable: true, taints };
+        let raw = Node { meta: Some(meta), spec: Some(spec) }.encode_to_vec();
+        let bytes = [MAGIC, &Envelope { raw }.encode_to_vec()].concat();
+        let rules = Rules::from_yaml("{labels: {exclude: [tier]}, taints: {include: ['*']}, cordon: true}");
+        let seen = node(&bytes, 7, &rules.expect("rules")).expect("a node");
+        let names = |labels: &Labels| labels.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&seen.kept), ["cordon:", "pool", "taint:NoSchedule:dedicated"]);
+        let rest = ["annotation:note", "taint:NoSchedule:node.kubernetes.io/not-ready", "tier"];
+        assert_eq!(names(&seen.rest), rest);
+        assert_eq!((seen.marker.as_deref(), seen.has_startup_taint), (Some("1"), true));
     }
 }

@@ -1,13 +1,18 @@
 //! The oracle: knows the fate of every Node, and which storers hear of what.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::Context;
 use faults::Watched;
+use label_storage::Rules;
+use label_storage::name::record_name;
 use sandbox::etcd::Event;
 
 use crate::fate::{Fate, View};
 use crate::ledger::{Kind, Ledger, Wrong};
+use crate::machine;
 use crate::object::{self, Place, Shard, Subject};
 use crate::storers::Storers;
 
@@ -15,7 +20,11 @@ use crate::storers::Storers;
 #[derive(Debug)]
 pub(crate) struct Oracle {
     place: Place,
+    rules: Arc<Rules>,
+    /// By machine.
     fates: HashMap<String, Fate>,
+    /// The machine of each record, by the name of the ConfigMap.
+    records: HashMap<String, String>,
     /// What was found.
     pub(crate) ledger: Ledger,
     /// Whether storers hear of deletions at all.
@@ -27,10 +36,16 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     /// Knows nothing yet.
-    pub(crate) fn new(place: Place, is_watching: bool) -> Self {
+    pub(crate) fn new(place: Place, rules: Rules, machines: &[String], is_watching: bool) -> Self {
+        let rules = Arc::new(rules);
+        let fate = |machine: &String| (machine.clone(), Fate::new(machine, Arc::clone(&rules)));
+        let record =
+            |machine: &String| (record_name(&machine::filed_under(machine, &rules)), machine.clone());
         Self {
             place,
-            fates: HashMap::new(),
+            fates: machines.iter().map(fate).collect(),
+            records: machines.iter().map(record).collect(),
+            rules,
             ledger: Ledger::default(),
             is_watching,
             storers: Storers::default(),
@@ -45,13 +60,15 @@ impl Oracle {
         let before = self.ledger.wrongs.len();
         let (name, seen) = match subject {
             Subject::Lease(shard) => (event.key.clone(), self.see_lease(shard, event, now)),
-            Subject::Node(name) => {
-                let seen = self.see_node(&name, event, now);
-                (name, seen)
+            Subject::Node(node) => {
+                let machine = machine::of_node(&node).to_owned();
+                let seen = self.see_node(&machine, event, now);
+                (machine, seen)
             }
             Subject::Record(name) => {
-                let seen = self.see_record(&name, event, now);
-                (name, seen)
+                let machine = self.records.get(&name).cloned().unwrap_or(name);
+                let seen = self.see_record(&machine, event, now);
+                (machine, seen)
             }
         };
         if let Err(error) = seen {
@@ -62,20 +79,22 @@ impl Oracle {
         }
     }
 
-    fn see_node(&mut self, name: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
-        let Self { fates, ledger, .. } = self;
-        let fate = fates.entry(name.to_owned()).or_insert_with(|| Fate::new(name));
+    fn see_node(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
+        let Self { fates, ledger, rules, .. } = self;
+        let fate = fates.get_mut(machine).context("a node that nobody has made")?;
         match &event.value {
-            Some(value) => fate.node_written(object::node(value, event.revision)?, now, ledger),
+            Some(value) => fate.node_written(object::node(value, event.revision, rules)?, now, ledger),
             None => fate.node_deleted(event.revision, self.is_watching, now, ledger),
         }
         Ok(())
     }
 
-    fn see_record(&mut self, name: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
-        let Self { fates, ledger, storers, .. } = self;
-        let fate = fates.entry(name.to_owned()).or_insert_with(|| Fate::new(name));
-        let is_past = |node: &str, deletion| storers.have_asked_past(node, deletion, now);
+    fn see_record(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
+        let Self { fates, ledger, storers, rules, .. } = self;
+        let fate = fates.get_mut(machine).context("a record of no node")?;
+        let is_past = |machine: &str, deletion| {
+            storers.have_asked_past(&machine::filed_under(machine, rules), deletion, now)
+        };
         match &event.value {
             Some(value) => fate.record_written(object::record(value, event.revision)?, is_past, now, ledger),
             None => fate.record_deleted(event.revision, ledger),
@@ -85,11 +104,13 @@ impl Oracle {
 
     /// A storer tells how far it has come.
     fn see_lease(&mut self, shard: Shard, event: &Event, now: Instant) -> anyhow::Result<()> {
-        let Self { fates, ledger, storers, .. } = self;
+        let Self { fates, ledger, storers, rules, .. } = self;
         let Some(value) = &event.value else { return Ok(()) };
         storers.lease_written(shard, object::lease(value)?, now);
+        let passage =
+            |machine: &str, deletion| storers.passage(&machine::filed_under(machine, rules), deletion, now);
         for fate in fates.values_mut() {
-            fate.judge_deletions(|node, deletion| storers.passage(node, deletion, now), ledger);
+            fate.judge_deletions(passage, ledger);
         }
         Ok(())
     }
@@ -103,8 +124,8 @@ impl Oracle {
     }
 
     /// What a person sees of a Node.
-    pub(crate) fn view(&self, node: &str) -> View {
-        self.fates.get(node).map(Fate::view).unwrap_or_default()
+    pub(crate) fn view(&self, machine: &str) -> View {
+        self.fates.get(machine).map(Fate::view).unwrap_or_default()
     }
 
     /// The Nodes that are not as they must be in the end, and why. Only asked when nothing is in the way.

@@ -1,20 +1,23 @@
 //! What people, kubelets and clouds do to Nodes.
 
+mod step;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use label_storage::Labels;
+use label_storage::kept::Kept;
+use label_storage::{Labels, Rules};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
 use tokio::sync::Semaphore;
 
+use self::step::Step;
 use crate::eyes::Shared;
-use crate::fate::{Fate, View};
+use crate::fate::View;
+use crate::{machine, rules};
 
 /// So many people are at work at the same time.
 const PEOPLE: usize = 16;
@@ -22,16 +25,10 @@ const PEOPLE: usize = 16;
 /// And so many where many Nodes are deleted at once.
 const CROWD: usize = 256;
 
-/// How long one of them waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Label keys: ordinary ones, and some that a record has to write in another way.
-const KEYS: [&str; 6] = ["pool", "example.com/rack", "a-SLASH-b", "a/b", "topology.example.com/zone", "tier"];
-
 /// Something that is done to one Node, in one go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
-    /// A label is set, or its value changed.
+    /// A label is set, or its value changed; or an annotation, a taint or the cordon, as with all others.
     Label,
     /// A label is removed.
     Unlabel,
@@ -47,6 +44,8 @@ pub(crate) enum Act {
     CreateBare,
     /// The Node is created with labels, as by a kubelet.
     CreateLabelled,
+    /// The Node is created with labels, and deleted at once: most likely before it is restored.
+    CreateAndDelete,
     /// The Node is deleted together with many others, and comes back after a while.
     Wave,
 }
@@ -63,25 +62,17 @@ impl Act {
             Self::LabelAndBlink => "label, delete and re-create at once",
             Self::CreateBare => "create bare",
             Self::CreateLabelled => "create with labels",
+            Self::CreateAndDelete => "create with labels and delete at once",
             Self::Wave => "delete with many others",
         }
     }
-}
-
-/// One call.
-#[derive(Debug, Clone)]
-enum Step {
-    Label(String, Option<String>),
-    Delete,
-    Pause(Duration),
-    Create(Labels),
 }
 
 /// Everything that chance decides about an act, drawn before anything is known of the Node: so that one seed draws the same
 /// sequence whatever the daemons do.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
-    node: usize,
+    machine: usize,
     act: u32,
     key: usize,
     chance: u32,
@@ -94,7 +85,10 @@ pub(crate) type Tally = BTreeMap<&'static str, u64>;
 pub(crate) struct People {
     nodes: Api<Node>,
     oracle: Shared,
-    names: Vec<String>,
+    machines: Vec<String>,
+    rules: Rules,
+    /// The names of what they set and remove.
+    names: Vec<&'static str>,
     random: SmallRng,
     /// Values are numbered: no two are the same.
     values: u64,
@@ -112,12 +106,20 @@ struct Progress {
 }
 
 impl People {
-    /// People for these Nodes, none of which is there yet.
-    pub(crate) fn new(nodes: Api<Node>, oracle: Shared, names: Vec<String>, seed: u64) -> Self {
+    /// People for these machines, none of which has registered yet.
+    pub(crate) fn new(
+        nodes: Api<Node>,
+        oracle: Shared,
+        machines: Vec<String>,
+        rules: &Rules,
+        seed: u64,
+    ) -> Self {
         Self {
             nodes,
             oracle,
-            names,
+            machines,
+            names: rules::names(rules),
+            rules: rules.clone(),
             random: SmallRng::seed_from_u64(seed),
             values: 0,
             permits: Arc::new(Semaphore::new(PEOPLE)),
@@ -128,12 +130,12 @@ impl People {
 
     /// Creates all Nodes, most of them with labels.
     pub(crate) async fn populate(&mut self) {
-        for name in self.names.clone() {
+        for machine in self.machines.clone() {
             let is_labelled = self.random.random_ratio(9, 10);
             let act = if is_labelled { Act::CreateLabelled } else { Act::CreateBare };
-            let key = self.random.random_range(0..KEYS.len());
-            let steps = self.steps(&name, act, key, &View::default());
-            self.begin(name, act, steps).await;
+            let key = self.random.random_range(0..self.names.len());
+            let steps = self.steps(&machine, act, key, &View::default());
+            self.begin(machine, act, steps).await;
         }
         self.rest().await;
     }
@@ -141,26 +143,36 @@ impl People {
     /// One act, to whichever Node chance picks. Returns when somebody is free to do it.
     pub(crate) async fn act(&mut self) {
         let draw = Draw {
-            node: self.random.random_range(0..self.names.len()),
+            machine: self.random.random_range(0..self.machines.len()),
             act: self.random.random_range(0..100),
-            key: self.random.random_range(0..KEYS.len()),
+            key: self.random.random_range(0..self.names.len()),
             chance: self.random.random_range(0..100),
         };
-        let name = self.names[draw.node].clone();
-        let view = self.oracle.lock().view(&name);
+        let machine = self.machines[draw.machine].clone();
+        let view = self.view(&machine);
         let Some(act) = resolve(draw, &view) else { return };
-        let steps = self.steps(&name, act, draw.key, &view);
-        self.begin(name, act, steps).await;
+        let steps = self.steps(&machine, act, draw.key, &view);
+        self.begin(machine, act, steps).await;
     }
 
     /// Deletes this share of all Nodes at once, and brings them back after a while. Does not wait for that.
     pub(crate) fn wave(&mut self, percent: u32, away: Duration) {
-        for name in self.names.clone() {
-            if self.random.random_range(0..100) < percent && self.oracle.lock().view(&name).uid.is_some() {
-                let steps = vec![Step::Delete, Step::Pause(away), Step::Create(Labels::new())];
-                self.spawn(name, Act::Wave, steps, &self.crowd);
+        for machine in self.machines.clone() {
+            let is_struck = self.random.random_range(0..100) < percent;
+            let view = self.view(&machine);
+            if let Some(node) = view.node.clone().filter(|_| is_struck) {
+                let create = self.create(&machine, &view, &Labels::new());
+                let steps = vec![Step::Delete(node), Step::Pause(away), create];
+                self.spawn(machine, Act::Wave, steps, &self.crowd);
             }
         }
+    }
+
+    /// What a person sees who is about to do something: of what people set and remove, and no more.
+    fn view(&self, machine: &str) -> View {
+        let mut view = self.oracle.lock().view(machine);
+        view.names.retain(|name| self.names.contains(&name.as_str()));
+        view
     }
 
     /// Changes a label of a Node about which all is well, and says of which.
@@ -176,14 +188,14 @@ impl People {
     async fn pick_and_do(&mut self, act: Act) -> Option<String> {
         const TRIES: usize = 100;
         for _ in 0..TRIES {
-            let name = self.names[self.random.random_range(0..self.names.len())].clone();
-            let key = self.random.random_range(0..KEYS.len());
-            let view = self.oracle.lock().view(&name);
-            if view.is_stored && !view.keys.is_empty() {
-                let steps = self.steps(&name, act, key, &view);
-                self.begin(name.clone(), act, steps).await;
+            let machine = self.machines[self.random.random_range(0..self.machines.len())].clone();
+            let key = self.random.random_range(0..self.names.len());
+            let view = self.view(&machine);
+            if view.is_stored && !view.names.is_empty() {
+                let steps = self.steps(&machine, act, key, &view);
+                self.begin(machine.clone(), act, steps).await;
                 self.rest().await;
-                return Some(name);
+                return Some(machine);
             }
         }
         None
@@ -205,52 +217,74 @@ impl People {
         (progress.done.clone(), progress.unanswered)
     }
 
-    fn steps(&mut self, name: &str, act: Act, key: usize, view: &View) -> Vec<Step> {
-        let label = |people: &mut Self| Step::Label(KEYS[key].to_owned(), Some(people.value(name)));
-        let bare = || Step::Create(Labels::new());
+    fn steps(&mut self, machine: &str, act: Act, key: usize, view: &View) -> Vec<Step> {
+        let now = view.node.clone().unwrap_or_else(|| machine::node_name(machine, view.births, &self.rules));
+        let set = |people: &mut Self| {
+            let (name, value) = people.item(machine, key);
+            Step::Set(now.clone(), name, Some(value))
+        };
+        let delete = || Step::Delete(now.clone());
+        let bare = |people: &Self| people.create(machine, view, &Labels::new());
         match act {
-            Act::Label => vec![label(self)],
+            Act::Label => vec![set(self)],
             Act::Unlabel => view
-                .keys
-                .get(key % view.keys.len().max(1))
-                .map(|key| Step::Label(key.clone(), None))
+                .names
+                .get(key % view.names.len().max(1))
+                .map(|name| Step::Set(now.clone(), name.clone(), None))
                 .into_iter()
                 .collect(),
-            Act::Delete => vec![Step::Delete],
-            Act::LabelAndDelete => vec![label(self), Step::Delete],
-            Act::Blink => vec![Step::Delete, bare()],
-            Act::LabelAndBlink => vec![label(self), Step::Delete, bare()],
-            Act::CreateBare => vec![bare()],
-            Act::CreateLabelled => {
-                let keys = [key, (key + 1) % KEYS.len()];
-                vec![Step::Create(keys.map(|key| (KEYS[key].to_owned(), self.value(name))).into())]
-            }
+            Act::Delete => vec![delete()],
+            Act::LabelAndDelete => vec![set(self), delete()],
+            Act::Blink => vec![delete(), bare(self)],
+            Act::LabelAndBlink => vec![set(self), delete(), bare(self)],
+            Act::CreateBare => vec![bare(self)],
+            Act::CreateLabelled => vec![self.create_labelled(machine, view, key)],
+            Act::CreateAndDelete => vec![self.create_labelled(machine, view, key), delete()],
             Act::Wave => Vec::new(),
         }
     }
 
-    fn value(&mut self, name: &str) -> String {
+    fn create_labelled(&mut self, machine: &str, view: &View, key: usize) -> Step {
+        let items = [key, (key + 1) % self.names.len()].map(|key| self.item(machine, key));
+        self.create(machine, view, &items.into())
+    }
+
+    /// A Node of this machine with all of this, by name, as a kubelet registers it.
+    fn create(&self, machine: &str, view: &View, items: &Labels) -> Step {
+        let name = machine::node_name(machine, view.births, &self.rules);
+        let mut node = step::node(name, items);
+        machine::register(&mut node, machine, &self.rules);
+        Step::Create(Box::new(node))
+    }
+
+    /// The name of something that is set, and a value that nothing had before.
+    fn item(&mut self, machine: &str, key: usize) -> (String, String) {
         self.values += 1;
-        format!("{}{}", Fate::tag(name), self.values)
+        let name = self.names[key];
+        let value = match Kept::parse(name) {
+            Some(Kept::Cordon) => "true".to_owned(),
+            _ => format!("{}{}", machine::tag(machine), self.values),
+        };
+        (name.to_owned(), value)
     }
 
     /// Returns when somebody was free to begin with it.
-    async fn begin(&self, name: String, act: Act, steps: Vec<Step>) {
+    async fn begin(&self, machine: String, act: Act, steps: Vec<Step>) {
         // Never closed, so there is always one in the end.
         drop(self.permits.acquire().await);
-        self.spawn(name, act, steps, &self.permits);
+        self.spawn(machine, act, steps, &self.permits);
     }
 
-    fn spawn(&self, name: String, act: Act, steps: Vec<Step>, permits: &Arc<Semaphore>) {
-        if !self.shared().busy.insert(name.clone()) {
+    fn spawn(&self, machine: String, act: Act, steps: Vec<Step>, permits: &Arc<Semaphore>) {
+        if !self.shared().busy.insert(machine.clone()) {
             return;
         }
         let (nodes, shared, permits) = (self.nodes.clone(), Arc::clone(&self.shared), Arc::clone(permits));
         tokio::spawn(async move {
             let _permit = permits.acquire().await;
-            let is_done = carry_out(&nodes, &name, steps).await;
+            let is_done = step::carry_out(&nodes, steps).await;
             let mut progress = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            progress.busy.remove(&name);
+            progress.busy.remove(&machine);
             if is_done {
                 *progress.done.entry(act.name()).or_default() += 1;
             } else {
@@ -266,10 +300,11 @@ impl People {
 
 /// What becomes of a draw, with the Node as it is.
 fn resolve(draw: Draw, view: &View) -> Option<Act> {
-    if view.uid.is_none() {
+    if view.node.is_none() {
         return match draw.act {
             0..40 => Some(Act::CreateBare),
             40..70 => Some(Act::CreateLabelled),
+            70..80 => Some(Act::CreateAndDelete),
             _ => None,
         };
     }
@@ -277,50 +312,11 @@ fn resolve(draw: Draw, view: &View) -> Option<Act> {
     let removes = view.is_own || draw.chance < 3;
     match draw.act {
         0..45 => Some(Act::Label),
-        45..60 if removes && !view.keys.is_empty() => Some(Act::Unlabel),
+        45..60 if removes && !view.names.is_empty() => Some(Act::Unlabel),
         45..60 => Some(Act::Label),
         60..74 => Some(Act::Delete),
         74..84 => Some(Act::LabelAndDelete),
         84..93 => Some(Act::Blink),
         _ => Some(Act::LabelAndBlink),
-    }
-}
-
-/// Whether all of it was done. One that broke off may or may not have been: the oracle sees.
-async fn carry_out(nodes: &Api<Node>, name: &str, steps: Vec<Step>) -> bool {
-    for step in steps {
-        let done = tokio::time::timeout(PATIENCE + step.pause(), take(nodes, name, &step)).await;
-        if !matches!(done, Ok(Ok(()))) {
-            return false;
-        }
-    }
-    true
-}
-
-impl Step {
-    fn pause(&self) -> Duration {
-        if let Self::Pause(pause) = self { *pause } else { Duration::ZERO }
-    }
-}
-
-async fn take(nodes: &Api<Node>, name: &str, step: &Step) -> Result<(), kube::Error> {
-    match step {
-        Step::Label(key, value) => {
-            let patch = json!({ "metadata": { "labels": { key: value } } });
-            nodes.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
-        }
-        Step::Delete => nodes.delete(name, &DeleteParams::default()).await.map(drop),
-        Step::Pause(pause) => {
-            tokio::time::sleep(*pause).await;
-            Ok(())
-        }
-        Step::Create(labels) => {
-            let metadata = kube::api::ObjectMeta {
-                name: Some(name.to_owned()),
-                labels: Some(labels.clone()),
-                ..Default::default()
-            };
-            nodes.create(&PostParams::default(), &Node { metadata, ..Node::default() }).await.map(drop)
-        }
     }
 }

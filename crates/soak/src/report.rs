@@ -36,6 +36,8 @@ pub struct Report {
     pub is_good: bool,
     /// What chance depended on.
     pub seed: u64,
+    /// The rules of the daemons: what differs from the defaults, as YAML.
+    pub rules: String,
     /// How many Nodes there were.
     pub nodes: usize,
     /// For how long.
@@ -88,11 +90,13 @@ impl Report {
             Kind::BadRecord,
             Kind::NotInTime,
             Kind::Foreign,
+            Kind::StartupTaint,
         ];
         let has_crashed = events.ended_by_themselves.keys().any(|code| is_crash(*code));
         Self {
             is_good: ledger.wrongs.is_empty() && !has_crashed,
             seed: settings.seed,
+            rules: settings.rules.to_string(),
             nodes: settings.nodes,
             seconds: took.as_secs_f64(),
             events,
@@ -175,6 +179,7 @@ impl fmt::Display for Report {
             )?;
         }
         let verdict = if self.is_good { "good" } else { "NOT GOOD" };
+        writeln!(f, "rules {}", self.rules)?;
         write!(f, "{verdict}: {} nodes, {:.0} s, seed {}", self.nodes, self.seconds, self.seed)
     }
 }
@@ -188,6 +193,7 @@ impl fmt::Display for Kind {
             Self::BadRecord => "record wrong",
             Self::NotInTime => "not right in time",
             Self::Foreign => "label from nowhere",
+            Self::StartupTaint => "start-up taint wrong",
         })
     }
 }

@@ -10,6 +10,7 @@ use anyhow::Context;
 use faults::{Fault, Proxy, Request, Verb};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
+use label_storage::Rules;
 use sandbox::Sandbox;
 use sandbox::etcd::Etcd;
 use sandbox::process::Signal;
@@ -22,6 +23,7 @@ use crate::object::Place;
 use crate::oracle::Oracle;
 use crate::person::People;
 use crate::report::Report;
+use crate::rules;
 use crate::weather::{self, Blow, Climate, Refusal, Weather};
 
 /// How often the daemons are looked after.
@@ -39,6 +41,8 @@ pub struct Settings {
     pub replicas: NonZeroU32,
     /// Flags for the daemons.
     pub flags: Vec<String>,
+    /// The rules of the daemons.
+    pub rules: Rules,
     /// Whether the daemons watch.
     pub watch: bool,
     /// For how long there are storms, with the calms in between. The last calm comes after it.
@@ -117,16 +121,23 @@ pub async fn run(
     let mut config = sandbox::client_config(&stage.kubeconfig).await?;
     config.default_retry = false;
     let nodes: Api<Node> = Api::all(Client::try_from(config)?);
-    let oracle = Shared::new(Oracle::new(stage.place.clone(), settings.watch));
+    rules::judgeable(&settings.rules)?;
+    let rules_file = stage.folder.join("rules.yaml");
+    std::fs::write(&rules_file, settings.rules.to_string())
+        .with_context(|| format!("can't write {}", rules_file.display()))?;
+    let machines: Vec<_> =
+        (0..settings.nodes).map(|number| format!("{}n{number:04}", stage.place.prefix)).collect();
+    let oracle = Oracle::new(stage.place.clone(), settings.rules.clone(), &machines, settings.watch);
+    let oracle = Shared::new(oracle);
     let mut eyes = Eyes::open(&stage.etcd, &stage.place, oracle.clone()).await?;
-    let names = (0..settings.nodes).map(|number| format!("{}n{number:04}", stage.place.prefix)).collect();
-    let people = People::new(nodes, oracle.clone(), names, settings.seed);
+    let people = People::new(nodes, oracle.clone(), machines, &settings.rules, settings.seed);
     let proxy =
         Proxy::start(&stage.kubeconfig, &stage.folder.join("kubeconfig-of-the-daemons"), fair).await?;
     let glob = format!("{}*", stage.place.prefix);
     let mut flags: Vec<_> =
         ["--namespace", &stage.place.namespace, "--nodes", &glob].map(str::to_owned).into();
     flags.push(format!("--watch={}", settings.watch));
+    flags.push(format!("--config={}", rules_file.display()));
     flags.extend(settings.flags.iter().cloned());
     let witness = oracle.clone();
     proxy.set_witness(move |request, watched| {
@@ -273,7 +284,8 @@ impl Soak<'_> {
                 self.oracle.lock().not_in_time(not_right);
                 break;
             }
-            self.tell(&format!("{phase}: {} nodes to go", not_right.len()));
+            let first = not_right.iter().min().map(|(name, why)| format!("such as {name}: {why}"));
+            self.tell(&format!("{phase}: {} nodes to go, {}", not_right.len(), first.unwrap_or_default()));
             tokio::time::sleep(LOOK).await;
         }
         self.convergences.push(began.elapsed());

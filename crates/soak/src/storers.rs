@@ -128,7 +128,7 @@ impl Storers {
         self.leases.values().filter(move |lease| lease.holder == storer).filter(is_held)
     }
 
-    /// What became of a deletion of this Node that nobody has stored.
+    /// What became of a deletion that nobody has stored, by what the Node is filed under.
     pub(crate) fn passage(&self, node: &str, deletion: u64, now: Instant) -> Passage {
         let leases: Vec<_> = self.responsible(node, deletion, now).collect();
         let is_settled = |lease: &&Lease| lease.position.is_settled(node, ResourceVersion(deletion));

@@ -1,10 +1,13 @@
+mod rules;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
-use label_storage::record::Leftovers;
-use label_storage::{ResourceVersion, Uid};
+use label_storage::record::{Leftovers, More, Version};
+use label_storage::{Record, ResourceVersion, Uid};
 
 use super::*;
+use crate::storers::Passage;
 
 /// One Node named `a`, its history told event by event.
 struct World {
@@ -22,14 +25,37 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 impl World {
     fn new() -> Self {
-        let (fate, ledger) = (Fate::new("a"), Ledger::default());
+        Self::with_rules("{}")
+    }
+
+    fn with_rules(rules: &str) -> Self {
+        let rules = Rules::from_yaml(rules).expect("rules");
+        let (fate, ledger) = (Fate::new("a", Arc::new(rules)), Ledger::default());
         Self { fate, ledger, revision: 0, at: Instant::now(), is_past: false }
     }
 
     fn node(&mut self, uid: &str, pairs: &[(&str, &str)], mark: Option<u64>) -> u64 {
+        self.node_beside(uid, pairs, mark, |_| {})
+    }
+
+    fn node_beside(
+        &mut self,
+        uid: &str,
+        pairs: &[(&str, &str)],
+        mark: Option<u64>,
+        edit: impl Fn(&mut SeenNode),
+    ) -> u64 {
         self.revision += 1;
-        let marker = mark.map(|generation| format!("{uid}/{generation}"));
-        let seen = SeenNode { uid: uid.to_owned(), revision: self.revision, labels: labels(pairs), marker };
+        let mut seen = SeenNode {
+            name: "a".to_owned(),
+            uid: uid.to_owned(),
+            revision: self.revision,
+            kept: labels(pairs),
+            rest: Labels::new(),
+            marker: mark.map(|generation| format!("{uid}/{generation}")),
+            has_startup_taint: false,
+        };
+        edit(&mut seen);
         self.fate.node_written(seen, self.at, &mut self.ledger);
         self.revision
     }
@@ -42,13 +68,30 @@ impl World {
 
     /// The record, made from this version of the Node.
     fn record(&mut self, uid: &str, version: u64, pairs: &[(&str, &str)], departed: bool) {
+        self.record_but(uid, version, pairs, departed, |_| {});
+    }
+
+    fn record_but(
+        &mut self,
+        uid: &str,
+        version: u64,
+        pairs: &[(&str, &str)],
+        departed: bool,
+        edit: impl Fn(&mut Record),
+    ) {
         self.revision += 1;
         let before = self.fate.record.as_ref().map(|seen| &seen.record);
         let generation = before.map_or(1, |record| record.generation + 1);
         let is_changed = before.is_none_or(|record| record.labels != labels(pairs));
         let labels_generation =
             if is_changed { Some(generation) } else { before.and_then(|record| record.labels_generation) };
-        let record = Record {
+        let mut history = before.map(|record| record.more.history.clone()).unwrap_or_default();
+        if let Some(before) = before.filter(|before| is_changed && !before.labels.is_empty()) {
+            let generation = before.labels_generation.unwrap_or_default();
+            history.push(Version { generation, at: None, labels: before.labels.clone() });
+        }
+        let history = history.split_off(history.len().saturating_sub(self.fate.rules.history));
+        let mut record = Record {
             config_map: None,
             node: "a".to_owned(),
             uid: Uid::new(uid),
@@ -58,9 +101,10 @@ impl World {
             captured_at: None,
             departed_at: departed.then_some(Timestamp::UNIX_EPOCH),
             labels: labels(pairs),
-            more: Default::default(),
+            more: More { history, ..More::default() },
             leftovers: Leftovers::default(),
         };
+        edit(&mut record);
         let seen = SeenRecord { revision: self.revision, record };
         let is_past = self.is_past;
         self.fate.record_written(seen, |_, _| is_past, self.at, &mut self.ledger);
@@ -72,7 +116,11 @@ impl World {
 
     /// A Node with one label, which is stored.
     fn stored() -> Self {
-        let mut world = Self::new();
+        Self::stored_with_rules("{}")
+    }
+
+    fn stored_with_rules(rules: &str) -> Self {
+        let mut world = Self::with_rules(rules);
         let version = world.node("u1", &[("k", "1")], None);
         world.record("u1", version, &[("k", "1")], false);
         world
@@ -148,13 +196,7 @@ fn a_daemon_may_add_and_nothing_else() {
 #[test]
 fn a_value_that_nobody_set_is_noticed() {
     let mut world = World::stored();
-    let seen = SeenNode {
-        uid: "u1".to_owned(),
-        revision: 9,
-        labels: [("k".to_owned(), "b_1".to_owned())].into(),
-        marker: None,
-    };
-    world.fate.node_written(seen, world.at, &mut world.ledger);
+    world.node_beside("u1", &[], None, |seen| _ = seen.kept.insert("k".to_owned(), "b_1".to_owned()));
     assert_eq!(world.wrongs(), [Kind::Foreign]);
 }
 
