@@ -1,4 +1,4 @@
-//! Which Nodes are to be restored: from what lists and watches have told, without a single call.
+//! Decides when a Node is restored, from the cache.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,44 +20,42 @@ use tokio::time::Instant;
 use crate::taints::Taints;
 use crate::task::{FENCED, News, Refused, Task, WOULD_RESTORE};
 
-/// So many Nodes that wait to be restored are remembered as they were seen, which saves a call for each. Those beyond
-/// are read again when their turn comes: memory is bounded, whatever returns at once.
+/// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
 
-/// A Node that was changed just before it was deleted is not restored before that change is stored: a label that it is given
-/// is never overwritten. Nor before the watch has told of that deletion. Not for longer than this, though: it is a little more than another
-/// replica needs to take over from a storer that is gone.
+/// A Node is not restored before the watch has reported the deletion of the incarnation before, and the storer has stored its final labels:
+/// a label that was restored is never overwritten. The wait ends after this time, a little longer than a replica needs to adopt a shard.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SOON: When = When::Now(Urgency::Soon);
 
-/// The restorer's memory: what no list can tell.
+/// The restorer's own state: what can't be listed.
 pub(crate) struct RestorePlanner {
-    /// What a storer would keep of last labels: nothing else is waited for.
+    /// The rules of the storer: it stores nothing else of final labels.
     rules: Arc<Rules>,
-    /// Last labels of Nodes that were deleted, which their records did not have then.
+    /// Final labels that their records did not have at the deletion.
     owed: HashMap<RecordKey, Owed>,
     watch_lag: WatchLag,
     /// Nodes that wait to be restored, as they were seen, and when.
     views: HashMap<RecordKey, (Node, Instant)>,
-    /// Nodes whose records may have changed unseen, until they have been read.
+    /// Nodes whose records may have changed unseen, until they are read.
     unsure: HashSet<RecordKey>,
-    /// In a dry run: what has been said already, by Node.
+    /// In a dry run: what was logged, by key.
     said: Option<HashMap<RecordKey, News>>,
-    /// Nodes that are not to be restored, because they are other machines than their records'.
+    /// Nodes that are other machines than their records', and are not restored.
     fenced: HashMap<RecordKey, Refused>,
-    /// Nodes that keep pods away until they are restored, by their own names.
+    /// Nodes with the start-up taint, by name.
     tainted: Taints,
 }
 
-/// What a record is to be made from, or from something later.
+/// The final labels that a storer has to store.
 struct Owed {
     last: NodeSummary,
     since: Instant,
 }
 
 impl Owed {
-    /// Whether a record is still to be written, as far as is known.
+    /// True if the record does not have them yet.
     fn is_awaited(&self, stored: Stored<RecordSummary>) -> bool {
         let Stored::Record(record) = stored else { return false };
         let is_older = record.node_version.is_some_and(|version| version < self.last.version);
@@ -79,7 +77,7 @@ impl RestorePlanner {
         }
     }
 
-    /// For how long pods may still be kept away from a Node; `None`: they are not.
+    /// How long a Node may still have the start-up taint; `None` if it has none.
     fn taint_left(&self, entry: &Entry) -> Option<Duration> {
         let node = entry.node().filter(|node| node.traits.has_startup_taint)?;
         self.tainted.left(entry.node_name(), node.uid)
@@ -96,16 +94,16 @@ impl RestorePlanner {
         }
     }
 
-    /// Whether a Node that is gone was another machine than its record's: then no storer keeps what it said last.
+    /// True if a deleted Node was another machine than its record's: then no storer stores its final labels.
     fn was_fenced(&self, last: &NodeSummary, entry: &Entry) -> bool {
         let refused = self.fenced.get(entry.key());
         refused.is_some_and(|it| (it.uid, it.record_version) == (last.uid, entry.record_version()))
     }
 
-    /// Whether a Node is to be restored from more than its record has yet.
+    /// True if the record may still get the final labels of the incarnation before.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
         let name = look.entry.key();
-        // What is owed shows only once the watch has told of the deletion.
+        // Only the deletion event has the final labels.
         if look.is_ahead_of_the_watch() {
             return self.watch_lag.must_wait(look);
         }
@@ -128,7 +126,7 @@ impl RestorePlanner {
         Decision { when, state: NodeState::Skipped(Skip::Contested) }
     }
 
-    /// Nobody can tell what to restore; but pods are not to be kept away for ever.
+    /// It is not known what to restore, but the start-up taint has to come off in time.
     fn contested_task(&self, entry: &Entry) -> Option<Task> {
         let is_overdue =
             |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
@@ -180,7 +178,7 @@ impl Planner for RestorePlanner {
             _ if state == NodeState::Due && !is_said => SOON,
             _ if self.unsure.contains(name) => SOON,
             (Some(_), None) => When::Never,
-            // There is nothing that pods would have to wait for.
+            // There is nothing to restore, so the start-up taint can come off.
             (Some(reason), Some(_)) if reason.is_final() => SOON,
             (Some(_), Some(left)) if left.is_zero() => SOON,
             (Some(_), Some(left)) => When::After(left, Urgency::Soon),
@@ -193,20 +191,20 @@ impl Planner for RestorePlanner {
         Decision { when, state }
     }
 
-    /// To store it is the storer's business. Here it only tells what to wait for.
+    /// The storer stores the final labels. The restorer only waits for them.
     fn deleted(&mut self, last: Node, entry: &Entry, _: bool) {
         let (name, last) = (entry.key(), last.seen_through(&self.rules).summary());
         self.views.remove(name);
         let owed = Owed { last, since: Instant::now() };
-        // One that was not restored has nothing to add but what it was given itself.
+        // An incarnation that was not restored only adds labels of its own.
         let is_owed = match entry.stored() {
-            // What no storer will store need not be waited for.
+            // Final labels that no storer stores are not waited for.
             stored if !store::is_worth_keeping(last, stored) || self.was_fenced(&last, entry) => false,
             Stored::Record(record) => {
                 let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
                 (is_its_word || !last.labels.is_empty()) && owed.is_awaited(entry.stored())
             }
-            // It may not have been seen yet: what is heard of first may be what an earlier replica, or earlier rules, left behind.
+            // The record may not have been seen yet: the first event may be a deletion that an earlier replica left.
             Stored::Nothing => !last.labels.is_empty(),
             Stored::Unreadable => false,
         };
@@ -215,7 +213,7 @@ impl Planner for RestorePlanner {
         }
     }
 
-    /// Whoever comes after has to wait for the same.
+    /// The next holder has to wait for the same final labels.
     fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
         let awaited = self.owed.iter().filter(|(_, owed)| owed.since.elapsed() < PATIENCE);
         awaited.map(|(name, owed)| (RecordKey::clone(name), owed.last.version)).collect()

@@ -1,8 +1,7 @@
-//! What is known of every Node of the shard and of its record, and since when.
+//! The newest summary of each Node of the shard and of its record.
 //!
-//! Lists and watches tell of the same objects at the same time, and answers of the API server overtake each other. So
-//! everything that is seen comes with its resourceVersion, and only what is newer counts. Both kinds count on their
-//! own: the versions of a Node and of a ConfigMap are never compared.
+//! Lists, watches and answers arrive in any order. Each comes with its resourceVersion, and only a newer one counts. The versions of a Node and
+//! of a ConfigMap are never compared.
 
 mod freshness;
 mod key_owners;
@@ -25,7 +24,7 @@ use crate::record_key::{Filed, RecordKey};
 pub use self::freshness::{Known, STALE};
 pub(crate) use self::node_index::Elsewhere;
 
-/// What is known of one Node and its record: of each the newest, or that it was gone at that version.
+/// One Node and its record: the newest of each, or its absence at that version.
 #[derive(Debug)]
 pub struct Entry {
     key: RecordKey,
@@ -36,12 +35,11 @@ pub struct Entry {
     /// The last lists that had them.
     node_list: u32,
     record_list: u32,
-    /// Since when this process has seen the record as it is.
+    /// Since when this process has seen the record unchanged.
     record_since: Instant,
-    /// Whether the Node's absence is certain enough to act upon: the API server told of its deletion, or said so when
-    /// asked for it. That a list did not have it is not enough.
+    /// True if the Node is gone for certain: a watch reported its deletion, a read by name answered 404, or an accepted list lacked it.
     is_surely_gone: bool,
-    /// Where entries are not filed by name: who is in it. What is said of the Node above is the first of them.
+    /// With identities: the Nodes that claim this key. `node` is the first of them.
     claims: Option<Box<KeyOwners>>,
 }
 
@@ -61,32 +59,30 @@ impl Entry {
         }
     }
 
-    /// What it is filed under: the Node's name, unless the rules say otherwise.
     pub fn key(&self) -> &RecordKey {
         &self.key
     }
 
-    /// The Node, if it is there.
+    /// The Node, if it exists.
     pub fn node(&self) -> Option<NodeSummary> {
         self.node.unpack(self.node_version)
     }
 
-    /// Its record.
     pub fn stored(&self) -> Stored<RecordSummary> {
         self.record.unpack()
     }
 
-    /// The record's own version.
+    /// The version of the ConfigMap.
     pub fn record_version(&self) -> ResourceVersion {
         self.record_version
     }
 
-    /// The versions of Node and record: whether anything was seen of them since.
+    /// The versions of Node and record.
     pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
         (self.node_version, self.record_version)
     }
 
-    /// Since when this process has seen the record as it is.
+    /// Since when this process has seen the record unchanged.
     pub fn record_since(&self) -> Instant {
         self.record_since
     }
@@ -96,7 +92,7 @@ impl Entry {
         self.node.last_seen(self.node_version)
     }
 
-    /// Whether the Node is gone beyond doubt.
+    /// True if the Node is gone for certain.
     pub fn is_surely_gone(&self) -> bool {
         self.is_surely_gone && !self.node.is_there()
     }
@@ -115,7 +111,7 @@ impl Entry {
             self.node = self.node.gone();
             self.is_surely_gone = is_sure;
         }
-        // What a list lacked, the next may have again, as it was: no list stands against all later ones.
+        // The next list may have the Node again at the same version, so a list does not raise the version.
         if is_sure {
             self.node_version = self.node_version.max(version);
         }
@@ -144,58 +140,53 @@ impl Entry {
         is_news
     }
 
-    /// Whether lists lack the Node, and it is not certain that it is gone.
+    /// True if a list lacked the Node, and it is not certain that it is gone.
     fn is_missing(&self) -> bool {
         !self.node.is_there() && !self.is_surely_gone
     }
 
-    /// Whether there is a record with something in it that does not say that its Node is gone.
+    /// True if there is a record with labels whose Node is not departed.
     fn expects_node(&self) -> bool {
         matches!(self.stored(), Stored::Record(record) if record.departed_at.is_none() && !record.is_empty)
     }
 }
 
-/// All entries, by what they are filed under.
+/// All entries, by key.
 ///
-/// An index of numbers beside the entries, rather than a map of entries: a map of a hundred thousand entries is half empty, and
-/// both halves are there while it grows.
+/// An index of numbers beside a vector, rather than a map of entries: a map of 100,000 entries is half empty, and exists twice while it grows.
 #[derive(Debug, Default)]
 pub struct Cache {
     index: HashTable<u32>,
     entries: Vec<Entry>,
-    /// Counts the lists, so that what the last one lacked can be told.
+    /// The number of the last list.
     lists: u32,
-    /// Where each Node is, unless entries are filed by name: then that is where it is.
+    /// With identities: the key of each Node.
     places: Option<Box<NodeIndex>>,
 }
 
-/// How much there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Nodes.
     pub nodes: usize,
-    /// Records.
     pub records: usize,
-    /// Records among them that can't be read.
+    /// Records that can't be read.
     pub unreadable: usize,
 }
 
-/// How many Nodes are missing that should be there.
+/// Nodes that a list lacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
-    /// So many have a record that does not say that they are gone, and no list or deletion has told where they are.
+    /// Nodes with a record that is not departed, whose deletion nothing has reported.
     pub nodes: usize,
-    /// Of so many that have such a record.
+    /// All Nodes with such a record.
     pub known: usize,
 }
 
 impl Cache {
-    /// The same kind of cache, with nothing in it.
+    /// An empty cache of the same kind.
     pub(crate) fn emptied(&self) -> Self {
         if self.places.is_some() { Self::by_identity() } else { Self::default() }
     }
 
-    /// What is filed under this, if anything is.
     pub fn get(&self, under: &str) -> Option<&Entry> {
         self.find(under).map(|at| &self.entries[at])
     }
@@ -205,7 +196,7 @@ impl Cache {
         found.map(|&at| at as usize)
     }
 
-    /// The entry for what is filed under this, made where there is none.
+    /// The entry of a key, created if there is none.
     fn entry(&mut self, under: &str) -> &mut Entry {
         let at = match self.find(under) {
             Some(at) => at,
@@ -216,24 +207,21 @@ impl Cache {
 
     fn add(&mut self, under: &str) -> usize {
         if self.entries.len() == self.entries.capacity() {
-            // By an eighth, not by all: that is still seldom, and entries are the most of what a daemon holds.
+            // By an eighth, not by double: entries are most of a daemon's memory.
             self.entries.reserve_exact(64 + self.entries.len() / 8);
         }
         let at = self.entries.len();
         self.entries.push(Entry::new(RecordKey::from(under)));
         let entries = &self.entries;
-        // Four billion Nodes do not fit into memory, nor into a cluster.
         let number = u32::try_from(at).unwrap_or(u32::MAX);
         self.index.insert_unique(hash(under), number, |&at| hash(&entries[at as usize].key));
         at
     }
 
-    /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// How many Nodes there are, and how many records.
     pub fn count(&self) -> Count {
         let mut count = Count::default();
         for entry in &self.entries {
@@ -244,7 +232,7 @@ impl Cache {
         count
     }
 
-    /// Takes note of a Node, and says whether that is news.
+    /// Sees a Node. Returns true if that is newer.
     pub fn see_node<'a>(&mut self, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
         let filed = filed.into();
         match self.places {
@@ -253,7 +241,7 @@ impl Cache {
         }
     }
 
-    /// Takes note that a Node was gone at this version, beyond doubt.
+    /// Sees that a Node was gone at this version, for certain.
     pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
         let filed = filed.into();
         match self.places {
@@ -262,7 +250,7 @@ impl Cache {
         }
     }
 
-    /// Takes note that the Node of an entry was not found when it was asked for. Only if nothing was seen of it meanwhile.
+    /// Sees that a read by name found no Node. Only call this if nothing was seen of the Node since that read.
     pub fn miss_node(&mut self, under: &str) {
         if self.places.is_some() {
             return self.miss_placed(under);
@@ -271,7 +259,7 @@ impl Cache {
         entry.lose_node(entry.node_version, true);
     }
 
-    /// Takes note of a record, and says whether that is news.
+    /// Sees a record. Returns true if that is newer.
     pub fn see_record<'a>(
         &mut self,
         filed: impl Into<Filed<'a>>,
@@ -281,7 +269,7 @@ impl Cache {
         self.recorded(filed.into()).see_record(version, record)
     }
 
-    /// The entry of a record, which knows now which Node the record names.
+    /// The entry of a record, after it was told the Node's name.
     fn recorded(&mut self, filed: Filed<'_>) -> &mut Entry {
         let names_the_node = self.places.is_some() && filed.names_the_node();
         let entry = self.entry(filed.under);
@@ -291,24 +279,24 @@ impl Cache {
         entry
     }
 
-    /// Takes note that there was no record at this version.
+    /// Sees that there was no record at this version.
     pub fn lose_record(&mut self, under: &str, version: ResourceVersion) -> bool {
         self.entry(under).lose_record(version, true)
     }
 
-    /// Takes note that there is no record. Only if nothing was seen of it meanwhile.
+    /// Sees that there is no record. Only call this if nothing was seen of it since the read.
     pub fn miss_record(&mut self, under: &str) {
         let entry = self.entry(under);
         entry.lose_record(entry.record_version, true);
     }
 
-    /// Begins a list: everything that it has is to be marked with this number.
+    /// Begins a list, and returns its number.
     pub fn begin_list(&mut self) -> u32 {
         self.lists = self.lists.wrapping_add(1);
         self.lists
     }
 
-    /// Takes note of a Node in a list.
+    /// Sees a Node in a list.
     pub fn list_node<'a>(&mut self, list: u32, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
         let filed = filed.into();
         if self.places.is_some() {
@@ -319,7 +307,7 @@ impl Cache {
         entry.see_node(node)
     }
 
-    /// Takes note of a record in a list.
+    /// Sees a record in a list.
     pub fn list_record<'a>(
         &mut self,
         list: u32,
@@ -332,7 +320,7 @@ impl Cache {
         entry.see_record(version, record)
     }
 
-    /// Ends a complete list of Nodes: what it lacked was not there at its version. Says whether it lacked any that were known.
+    /// Ends a complete list of Nodes. Returns true if it lacked a known Node.
     pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
         if self.places.is_some() {
             return self.end_list_of_placed(list, version);
@@ -341,13 +329,13 @@ impl Cache {
         lacking.filter_map(|entry| entry.lose_node(version, false).then_some(())).count() > 0
     }
 
-    /// The same for a list of records.
+    /// Ends a complete list of records. Returns true if it lacked a known record.
     pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) -> bool {
         let lacking = self.entries.iter_mut().filter(|entry| entry.record_list != list);
         lacking.filter_map(|entry| entry.lose_record(version, false).then_some(())).count() > 0
     }
 
-    /// Forgets what there is nothing left to know of, and nothing left to do with.
+    /// Forgets entries without Node, record or work.
     pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         self.forget_places(&has_work);
         let before = self.entries.len();
@@ -362,7 +350,6 @@ impl Cache {
         }
     }
 
-    /// How many Nodes a list lacked that should be there.
     pub fn missing(&self) -> Missing {
         let mut missing = Missing { nodes: 0, known: 0 };
         for entry in self.expecting() {
@@ -377,7 +364,7 @@ impl Cache {
         self.entries.iter().filter(|entry| entry.expects_node() && self.could_know_node(entry))
     }
 
-    /// Takes it for certain that what lists lacked is gone.
+    /// Takes all Nodes that lists lacked for gone.
     pub fn believe_absence(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.node.is_there()) {
             entry.is_surely_gone = true;
@@ -385,7 +372,7 @@ impl Cache {
     }
 }
 
-/// Whether it is news that something was seen at this version. What was thought to be gone is, as it was, too.
+/// True if a version is news: newer, or the same version of an object that was thought to be gone.
 fn is_news(version: ResourceVersion, known: ResourceVersion, is_there: bool) -> bool {
     version > known || version == known && !is_there
 }

@@ -1,7 +1,6 @@
-//! When to list everything, and what is watched in between.
+//! When to list all objects, and what is watched between two lists.
 //!
-//! Lists are the floor that everything rests on: what a watch misses, the next list has. While both watches work there
-//! is no hurry; when one does not, lists alone have to do.
+//! A list has all that a watch has missed. While both watches work, lists are rare; while one does not, they come every `--interval`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::call::{self, Error};
 use crate::list_watch::{self, Audience};
 use crate::shard_context::ShardContext;
 
-/// The lists and watches of one replica. Dropped, they end.
+/// The lists and watches of one shard. They end when it is dropped.
 pub(crate) struct Informers<'a> {
     replica: &'a ShardContext,
     audience: Audience,
@@ -25,31 +24,31 @@ pub(crate) struct Informers<'a> {
     records: Followed,
     state: State,
     due: Instant,
-    /// When records are to be listed again, even if nobody watches them.
+    /// When records are listed again, even without a watch.
     audit_due: Instant,
     has_listed_records: bool,
     /// True if a list lacked an object whose deletion no watch has told of: another list has to tell.
     pub(crate) is_surprised: bool,
-    /// When the last list of Nodes came to its end.
+    /// The end of the last list of Nodes.
     last: Option<Instant>,
-    /// After one that failed, not before this.
+    /// After a failed list, the next one does not begin before this.
     not_before: Option<Instant>,
-    /// Whether the last one left nothing open that only another one can tell.
+    /// True if the last list left nothing open that only another list can tell.
     is_settled: bool,
     pace: Pace,
-    /// So many lists in a row have failed.
+    /// Failed lists in a row.
     failures: u32,
 }
 
-/// How one kind of object is followed.
+/// How one resource is followed.
 #[derive(Debug)]
 struct Followed {
     watching: Watching,
-    /// Ends its watch.
+    /// Ends the watch.
     watch: Option<AbortHandle>,
     /// The version of the last list.
     latest: ResourceVersion,
-    /// So many lists in a row were older than one before.
+    /// Lists in a row that were older than one before.
     older: u32,
 }
 
@@ -57,12 +56,12 @@ impl Followed {
     const NOT_YET: Self = Self { watching: Watching::Off, watch: None, latest: ResourceVersion(0), older: 0 };
 }
 
-/// Whether changes are told of as they happen.
+/// The state of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watching {
     /// A list has to come first.
     Off,
-    /// Nothing is heard for now. When it is again, it goes on where it was.
+    /// The watch is broken, and will be resumed where it was.
     Broken,
     On,
 }
@@ -93,28 +92,27 @@ impl<'a> Informers<'a> {
             pace: Pace::default(),
             failures: 0,
         };
-        // What happened since a replica before this one has left off is heard of first, and seen in a list meanwhile.
+        // The watch resumes where the holder before has stopped. A list runs meanwhile.
         if let Some(position) = replica.resume.first() {
             informers.watch_from(Resource::Nodes, position.resume_from());
         }
         informers
     }
 
-    /// When the next list is due.
     pub(crate) fn due(&self) -> Instant {
         match self.state {
             State::Resting => self.due,
-            // Its end will be told.
+            // The end of the list wakes the loop.
             State::Listing { .. } => Instant::now() + Duration::from_secs(60),
         }
     }
 
-    /// Whether a list is under way: it may have what a watch has told the end of meanwhile.
+    /// True while a list runs: it may still have objects whose deletion a watch has reported.
     pub(crate) fn is_listing(&self) -> bool {
         self.state != State::Resting
     }
 
-    /// Whether all records have been seen once.
+    /// True once a list of all records is complete.
     pub(crate) fn has_listed_records(&self) -> bool {
         self.has_listed_records
     }
@@ -124,12 +122,12 @@ impl<'a> Informers<'a> {
         self.last.is_some()
     }
 
-    /// Whether changes of this kind are told of as they happen.
+    /// True if the watch of this resource works.
     pub(crate) fn is_watching(&self, kind: Resource) -> bool {
         self.of(kind).watching == Watching::On
     }
 
-    /// Whether changes of this kind are told of as they happen, or will be, from where that broke off.
+    /// True if the watch of this resource works, or will be resumed.
     pub(crate) fn is_following(&self, kind: Resource) -> bool {
         self.of(kind).watching != Watching::Off
     }
@@ -138,14 +136,13 @@ impl<'a> Informers<'a> {
         self.is_watching(Resource::Nodes) && self.is_watching(Resource::Records)
     }
 
-    /// Whether what is known of records is up to date while this list goes on.
+    /// True if the cache has all records up to now.
     pub(crate) fn knows_records(&self) -> bool {
-        // The first list of Nodes follows upon that of the records; a later one may find what came after that.
+        // The first list of Nodes follows the list of records at once; before a later list, records may have changed.
         self.is_watching(Resource::Records) || self.last.is_none()
     }
 
-    /// Begins a list if one is due. First the records, where they are due too: then each Node can be decided upon as it
-    /// comes in.
+    /// Begins a list if one is due. Records come first if they are due, too: then each Node can be decided upon as it is read.
     pub(crate) fn begin_if_due(&mut self, cache: &mut Cache) {
         let now = Instant::now();
         if self.state != State::Resting || now < self.due {
@@ -153,7 +150,7 @@ impl<'a> Informers<'a> {
         }
         let is_blind = self.replica.args.watch && !self.is_watching(Resource::Records);
         let is_due = !self.has_listed_records || now >= self.audit_due;
-        // What the first list of Nodes has may have got its record after the first list of those.
+        // A Node in the first list may have got its record after the first list of records.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.state = State::Listing { so_far: Duration::ZERO };
         while self.tasks.try_join_next().is_some() {}
@@ -171,7 +168,7 @@ impl<'a> Informers<'a> {
         });
     }
 
-    /// Takes note of a list's end, and begins to watch from there.
+    /// A list has ended: the watch begins there.
     pub(crate) fn ended(
         &mut self,
         kind: Resource,
@@ -185,7 +182,7 @@ impl<'a> Informers<'a> {
         let took = so_far + took;
         let listed = match outcome {
             Ok(listed) => listed,
-            // Records that were known once are known well enough: what is written is read first. Nodes are not to wait.
+            // Records that were listed once are known well enough, because each is read before it is written. Nodes do not wait for them.
             Err(error) if kind == Resource::Records && self.has_listed_records => {
                 tracing::warn!(%error, "a list of records failed");
                 self.state = State::Listing { so_far: took };
@@ -221,7 +218,7 @@ impl<'a> Informers<'a> {
         self.schedule();
     }
 
-    /// A list that is older than one before is none: it comes from a server that lags.
+    /// Refuses a list that is older than one before: it comes from a server that lags.
     pub(crate) fn require_newer(
         &mut self,
         kind: Resource,
@@ -239,13 +236,12 @@ impl<'a> Informers<'a> {
         Ok(listed)
     }
 
-    /// Whether lists stay older than one before: then no server lags, but the cluster itself went back, as when etcd is
-    /// restored from a backup.
+    /// True if lists stay older than one before: the cluster itself went back, as when etcd is restored from a backup.
     pub(crate) fn is_another_cluster(&self) -> bool {
         self.nodes.older.max(self.records.older) >= 5
     }
 
-    /// Forgets all that was seen, ends all watches and lists everything again.
+    /// Forgets everything, ends all watches and lists again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
         (self.nodes, self.records, self.state) = (Followed::NOT_YET, Followed::NOT_YET, State::Resting);
@@ -254,11 +250,11 @@ impl<'a> Informers<'a> {
     }
 
     fn failed(&mut self, error: &Error, took: Duration) {
-        // Not much longer than the usual interval: what costs the server no more than usual need not come later than usual.
+        // Not much longer than the interval: a failed list costs the server no more than another.
         const LONGEST: Duration = Duration::from_secs(10);
         self.failures = self.failures.saturating_add(1);
         let first = self.replica.args.interval.min(Duration::from_secs(1));
-        // A server that was not there has nothing to rest from.
+        // A server that was away needs no rest.
         let is_away = error.kind == call::FailureKind::NotConnected;
         let rest = if is_away { Duration::ZERO } else { backoff::rest_after_failure(took) };
         let pause = backoff::exponential(first, self.failures, LONGEST)
@@ -269,7 +265,7 @@ impl<'a> Informers<'a> {
         self.not_before = Some(self.due);
     }
 
-    /// When to list again: later while all is watched, and never before the server has rested from the last one.
+    /// Schedules the next list: later while all is watched, and not before the server has rested from the last one.
     fn schedule(&mut self) {
         let Some(last) = self.last else { return };
         let args = &self.replica.args;
@@ -289,7 +285,7 @@ impl<'a> Informers<'a> {
         self.followed(kind).watch = Some(watch);
     }
 
-    /// Ends a watch, and begins another one from this version.
+    /// Replaces a watch by one from this version.
     pub(crate) fn watch_instead(&mut self, kind: Resource, version: ResourceVersion) {
         if let Some(watch) = self.followed(kind).watch.take() {
             watch.abort();
@@ -299,7 +295,6 @@ impl<'a> Informers<'a> {
         self.watch_from(kind, version);
     }
 
-    /// A watch works.
     pub(crate) fn watching(&mut self, kind: Resource) {
         if self.followed(kind).watching != Watching::On {
             self.followed(kind).watching = Watching::On;
@@ -308,7 +303,6 @@ impl<'a> Informers<'a> {
         }
     }
 
-    /// A watch does not work.
     pub(crate) fn not_watching(&mut self, kind: Resource, error: &Error) {
         if self.followed(kind).watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
@@ -319,7 +313,7 @@ impl<'a> Informers<'a> {
         }
     }
 
-    /// A watch can't go on where it was, but later.
+    /// A watch can't be resumed where it was, but at a later version.
     pub(crate) fn skipped(&mut self, kind: Resource) {
         tracing::warn!(
             ?kind,
@@ -330,18 +324,18 @@ impl<'a> Informers<'a> {
         if kind == Resource::Nodes {
             self.replica.metrics.history_lost.inc();
         }
-        // Whatever is heard from here on, what lies between shows in a list alone.
+        // Only a list shows what happened in between.
         self.is_settled = false;
         self.hurry();
     }
 
-    /// A watch can't go on at all before a list.
+    /// A watch can't be resumed: a list has to come first.
     pub(crate) fn expired(&mut self, kind: Resource) {
         self.followed(kind).watching = Watching::Off;
         self.skipped(kind);
     }
 
-    /// Brings the next list forward, but not to the same moment as every other replica's.
+    /// Brings the next list forward, at a random time: not all replicas at once.
     fn hurry(&mut self) {
         let usual = self.due;
         self.schedule();
@@ -373,7 +367,7 @@ impl<'a> Informers<'a> {
 
 #[cfg(test)]
 impl Informers<'_> {
-    /// Begins a list, whether one is due or not.
+    /// Begins a list at once.
     pub(crate) fn begin_now(&mut self, cache: &mut Cache) {
         self.due = Instant::now();
         self.begin_if_due(cache);

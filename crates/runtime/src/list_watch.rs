@@ -1,4 +1,4 @@
-//! Seeing: lists and watches, each a task of its own, that tell the engine of what they see.
+//! The tasks that list and watch, and send to the engine what they read.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,62 +18,53 @@ use crate::projection::Projection;
 use crate::record_key::Filed;
 use crate::records::{self, Found};
 
-/// What was seen.
+/// A message to the engine.
 pub(crate) enum Observed {
-    /// Some of what a list has.
+    /// A part of a list.
     Listed {
-        /// Which list.
         list: u32,
-        /// Some of this shard's.
+        /// Objects of this shard.
         items: Vec<Item>,
     },
-    /// A list came to its end, or to nothing.
+    /// A list has ended.
     ListEnded {
-        /// Of what.
         kind: Resource,
-        /// Which list.
         list: u32,
-        /// All there is has been told of, unless this is an error.
+        /// If this is no error, all items were sent.
         outcome: Result<Listed, Error>,
-        /// How long it took.
         took: Duration,
     },
-    /// Something new, or something changed.
+    /// An object was created or changed.
     Changed(Item),
-    /// Something was deleted, and looked like this just before.
+    /// An object was deleted, and looked like this just before.
     Deleted(Item),
-    /// A watch works, and goes on from here.
+    /// A watch works, from this version on.
     Watching(Resource, ResourceVersion),
-    /// A watch has come this far: all that it had to tell until then has been told.
+    /// A watch has come to this version: all earlier events were sent.
     At(Resource, ResourceVersion),
-    /// A watch does not work. It is tried again.
+    /// A watch is broken. It is repeated.
     NotWatching(Resource, Error),
-    /// A watch can't go on where it was, and goes on where the server's memory begins.
+    /// A watch can't be resumed where it was, and begins at the oldest version that the server has.
     Skipped(Resource),
-    /// A watch can't go on where it was: only a list can tell what happened since.
+    /// A watch can't be resumed: a list has to come first.
     Expired(Resource),
 }
 
-/// An object of this shard, or one that may have been.
+/// An object of this shard, or a Node that may have been.
 pub(crate) enum Item {
-    /// A Node.
     Node(Node),
-    /// A Node that is not, or not any more. Only told of where that can change while it lives.
+    /// A Node of another shard. Sent only if a Node can change its shard while it lives.
     Other(OtherNode),
-    /// A record.
     Record(SeenRecord),
 }
 
-/// A Node that is filed in another shard.
+/// A Node of another shard.
 pub(crate) struct OtherNode {
-    /// Its name.
     pub(crate) name: String,
-    /// When it was so.
     pub(crate) version: ResourceVersion,
 }
 
 impl OtherNode {
-    /// What the cache is to know of it.
     pub(crate) fn as_elsewhere(&self) -> Elsewhere<'_> {
         Elsewhere { name: &self.name, version: self.version }
     }
@@ -81,34 +72,30 @@ impl OtherNode {
 
 /// A ConfigMap that is a record, or should be.
 pub(crate) struct SeenRecord {
-    /// Its own name.
+    /// The name of the ConfigMap.
     pub(crate) name: String,
-    /// What it is filed under; where it does not say, something that no Node is.
+    /// Its key; if it has none, one that no Node has.
     pub(crate) filed_under: String,
-    /// The Node that it was last made from; where it does not say, the same.
+    /// The Node that it was made from; if it names none, the same as the key.
     pub(crate) node: String,
-    /// Its version.
     pub(crate) version: ResourceVersion,
-    /// What it says.
     pub(crate) stored: Stored<RecordSummary>,
-    /// What is wrong with it, for a person to see.
+    /// What is wrong with it, for people.
     pub(crate) complaint: Option<String>,
 }
 
 impl SeenRecord {
-    /// Which entry it belongs to.
     pub(crate) fn filed(&self) -> Filed<'_> {
         Filed { under: &self.filed_under, name: &self.node }
     }
 }
 
-/// Where what was seen is told.
 pub(crate) type Audience = mpsc::Sender<Observed>;
 
-/// So many items are told of at once.
+/// The number of items in one message.
 const BATCH: usize = 256;
 
-/// Collects what a list has, and tells of it in batches.
+/// Sends the items of a list in batches.
 struct Batches {
     list: u32,
     items: Vec<Item>,
@@ -126,20 +113,20 @@ impl Batches {
     fn tell(&mut self) {
         let items = std::mem::take(&mut self.items);
         if !items.is_empty() {
-            // Nobody listens any more at the end of the process: then nothing is lost either.
+            // At the end of the process there is no receiver, and nothing is lost.
             let _ = self.audience.blocking_send(Observed::Listed { list: self.list, items });
         }
     }
 }
 
-/// Dropped on the thread that reads the list, once it has been read.
+/// Dropped on the thread that reads the list, when the list has ended.
 impl Drop for Batches {
     fn drop(&mut self) {
         self.tell();
     }
 }
 
-/// Lists all there is and tells of it. Says whether that went well.
+/// Lists all objects. Returns true if the list is complete.
 pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audience: Audience) -> bool {
     let (kind, began) = (source.kind(), Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
@@ -155,9 +142,8 @@ pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audien
     is_complete
 }
 
-/// Watches from this version on, for as long as the server knows what came after it. A watch that ends is followed by
-/// another from where it ended; one that fails, too, after a pause, however often: only the server can tell that it no longer has
-/// what came after that version.
+/// Watches from this version on, for as long as the server has its history. A watch that ends or fails is repeated where it ended, after a
+/// pause if it failed, however often: only the server can tell that it no longer has that version.
 pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVersion, audience: Audience) {
     let (kind, mut at, mut failures) = (source.kind(), from, 0u32);
     loop {
@@ -166,7 +152,7 @@ pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVe
         if audience.is_closed() {
             return;
         }
-        // One that ends as soon as it has begun, and tells nothing, works no better than one that fails.
+        // A watch that ends at once and sends nothing works no better than one that fails.
         let is_alive = at > before || began.elapsed() > Duration::from_secs(1);
         failures = if is_alive { 0 } else { failures.saturating_add(1) };
         let error = match end {
@@ -190,23 +176,22 @@ pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVe
     }
 }
 
-/// True if the server says that it no longer has what came after a version, or never had that version.
+/// True if the server no longer has the history after a version, or never had that version.
 fn is_unknown_version(error: &Error) -> bool {
     error.code == Some(410) || error.message.contains("oo large resource version")
 }
 
-/// The oldest version that the server remembers, where it says so: `too old resource version: 5 (17)`. What came before that is
-/// lost, and what came after it need not be.
+/// The oldest version that the server has, if it names it: `too old resource version: 5 (17)`.
 fn oldest_known(error: &Error) -> Option<ResourceVersion> {
     let message = error.message.strip_suffix(" (410)")?;
     let (_, rest) = message.split_once("too old resource version: ")?;
     rest.split_once(" (")?.1.split_once(')')?.0.parse().ok()
 }
 
-/// How often to tell how far a watch has come, where all that it tells of is other shards'.
+/// How often to send how far a watch has come, if all its events are of other shards.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// One watch, to its end.
+/// One watch, until it ends.
 async fn follow(
     source: &ApiSource,
     share: &Share,
@@ -227,7 +212,7 @@ async fn follow(
                 told = audience.send(Observed::At(kind, *at)).await;
                 continue;
             }
-            // Made an error of already.
+            // `next` has made an error of it.
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
@@ -242,7 +227,7 @@ async fn follow(
     Ok(())
 }
 
-/// What an object is to this shard, if anything.
+/// The item for an object, if this shard needs it.
 fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Item> {
     match kind {
         Resource::Nodes if projection.files_by_name() && !share.includes(&object.name) => None,
@@ -281,7 +266,6 @@ mod tests {
     fn a_node_is_of_the_shard_that_it_is_filed_in_and_others_only_hear_of_it() {
         let replicas = NonZeroU32::new(2).expect("not zero");
         let shares = [0, 1].map(|index| Share { index, replicas, nodes: None });
-        // What it is to each of them.
         let items = |identity: IdentityBy, serial: &str| {
             let projection = Projection {
                 rules: Arc::new(Rules { identity, ..Rules::default() }),

@@ -1,5 +1,4 @@
-//! Which Node is to be worked on next. A Node is in here once, however many events it had: what is to be done is decided
-//! when its turn comes.
+//! The work queue. A Node is in it once, however many events it had.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -8,51 +7,50 @@ use std::time::{Duration, Instant};
 use crate::backoff;
 use crate::record_key::RecordKey;
 
-/// How much it matters that a Node does not wait. The more urgent ones go first.
+/// The more urgent Nodes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Something would be lost.
+    /// Final labels would be lost.
     Urgent,
-    /// Something has changed just now.
+    /// The Node has changed just now.
     Soon,
-    /// It has been like this for a while.
+    /// The Node has been due for a while.
     Routine,
-    /// It only makes things tidier. Few at a time, so that it is in nobody's way.
+    /// The write only makes the record tidier. Few at a time.
     Tidy,
 }
 
 const URGENCIES: usize = 4;
 
-/// So many are tidied up at the same time.
+/// The most tidying attempts at a time.
 const MOST_TIDY: usize = 2;
 
-/// The longest that one Node has to wait after failures.
+/// The longest back-off of one Node.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The same where something would be lost: shorter than a restorer waits for final labels.
+/// The longest back-off of final labels: shorter than a restorer waits for them.
 const LONGEST_URGENT_WAIT: Duration = Duration::from_secs(8);
 
-/// This many Nodes that fail again and again are tried in a second, however many there are: permissions, a quota or the namespace may be
-/// broken for all of them.
+/// The most repeated failures per second, over all Nodes: permissions, a quota or the namespace may be broken for all of them.
 const RETRIES_PER_SECOND: f64 = 5.0;
 
-/// From so many failures in a row on. Fewer may be bad luck, and are not to wait for what is broken for others.
+/// The number of failures in a row from which on they count as repeated.
 const AGAIN_AND_AGAIN: u32 = 3;
 
-/// With each Node that succeeds after failures, so many others need not wait any longer.
+/// After a success, this many Nodes that were held back are released.
 const RELEASED: usize = 32;
 
-/// Nodes that wait to be worked on, or are being worked on.
+/// Nodes that wait for an attempt, or have one in flight.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     states: HashMap<RecordKey, State>,
-    /// By urgency. May hold what is no longer so: the state decides.
+    /// By urgency. An element counts only if `states` agrees.
     ready: [VecDeque<RecordKey>; URGENCIES],
-    /// By time. The same holds.
+    /// By time. An element counts only if `states` agrees.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
-    /// How often Nodes have failed in a row.
+    /// Failures in a row.
     failures: HashMap<RecordKey, u32>,
-    /// True if some may be held back.
+    /// True if some Nodes may be held back.
     has_held_back: bool,
     in_flight: usize,
     tidying: usize,
@@ -68,20 +66,19 @@ enum State {
 /// Why a Node waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// There is no hurry.
+    /// It is not due yet.
     NotDue,
-    /// It has failed.
+    /// Back-off after a failure.
     Failed,
-    /// It has failed again and again, as many others have.
+    /// Held back: many Nodes fail again and again.
     HeldBack,
-    /// It has failed, and when its turn came, that was too early.
+    /// It has failed, and its next attempt came too early.
     PutBack,
 }
 
 impl WorkQueue {
-    /// Puts a Node in, for now or for later. One that is in already keeps the better of its places; one that has
-    /// failed stays where it is, or a Node that keeps changing and keeps failing would be tried all the time. Unless something would
-    /// be lost that was not at stake before.
+    /// Queues a Node, for now or for later. A Node that is queued already keeps the better of both places. A Node that has failed keeps its
+    /// back-off, unless final labels are at stake that were not before.
     pub fn push(&mut self, node: &RecordKey, urgency: Urgency, due: Option<Instant>) {
         if let (Some(State::InFlight { is_urgent, .. }), Urgency::Urgent) =
             (self.states.get_mut(node), urgency)
@@ -97,7 +94,7 @@ impl WorkQueue {
             (Some(State::Ready(present)), None) => urgency < *present,
             (Some(State::Ready(_)), Some(_)) => false,
             (Some(State::Waiting { .. }), None) => true,
-            // Not for a trifle: each time leaves something behind that has to be cleared away.
+            // Not for less than a second: each time leaves an element in `waiting`.
             (Some(State::Waiting { until, .. }), Some(due)) => due + Duration::from_secs(1) < *until,
         };
         match due {
@@ -107,31 +104,28 @@ impl WorkQueue {
         }
     }
 
-    /// Takes a Node out: there is nothing to do. Unless it is being worked on, or was and failed: nobody knows what came
-    /// of that until it is looked at again.
+    /// Takes a Node out, unless an attempt is in flight or has failed: its outcome is not known before the next one.
     pub fn remove(&mut self, node: &str) {
         if let Some(State::Ready(_) | State::Waiting { why: Why::NotDue, .. }) = self.states.get(node) {
             self.states.remove(node);
         }
     }
 
-    /// Whether a Node is in here.
     pub fn contains(&self, node: &str) -> bool {
         self.states.contains_key(node)
     }
 
-    /// How often a Node has failed in a row.
+    /// The failures of a Node in a row.
     pub fn failures(&self, node: &str) -> u32 {
         self.failures.get(node).copied().unwrap_or_default()
     }
 
-    /// How often each Node has failed in a row, of those that have.
+    /// The failures in a row of all Nodes that have failed.
     pub fn all_failures(&self) -> impl Iterator<Item = u32> {
         self.failures.values().copied()
     }
 
-    /// Whether a write for this Node may be under way: it is being worked on, or that failed and nobody knows what came of
-    /// it.
+    /// True if a write for this Node may be in flight: an attempt is, or one has failed and its outcome is not known.
     pub fn is_unsettled(&self, node: &str) -> bool {
         matches!(self.states.get(node), Some(State::InFlight { .. })) || self.failures.contains_key(node)
     }
@@ -146,7 +140,7 @@ impl WorkQueue {
         self.waiting.push(Reverse((until, RecordKey::clone(node))));
     }
 
-    /// The next Node to work on, at least this urgent.
+    /// The next Node that is due and at least this urgent.
     pub fn pop(&mut self, least: Urgency, now: Instant) -> Option<RecordKey> {
         while let Some((node, urgency)) = self.pop_due(now) {
             self.make_ready(&node, urgency);
@@ -184,12 +178,12 @@ impl WorkQueue {
         }
     }
 
-    /// When the first of those that wait is due.
+    /// When the first waiting Node is due.
     pub fn next_due(&self) -> Option<Instant> {
         self.waiting.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// A Node that was worked on is done. Where it had failed before, others may succeed now, too.
+    /// An attempt has succeeded. If it had failed before, others may succeed now, too.
     pub fn done(&mut self, node: &RecordKey) {
         self.land(node);
         if self.failures.remove(node).is_some() {
@@ -212,8 +206,7 @@ impl WorkQueue {
         }
     }
 
-    /// A Node whose turn had come has to wait, though nothing was tried: what is known of its failures stays. Without a time, it is
-    /// out until it is put in again.
+    /// An attempt came too early: nothing was tried, and the failures stay. Without a time, the Node is out until it is queued again.
     pub fn put_back(&mut self, node: &RecordKey, until: Option<Instant>) {
         self.land(node);
         if let Some(until) = until {
@@ -222,9 +215,9 @@ impl WorkQueue {
         }
     }
 
-    /// A Node that was worked on has failed: it waits for a while, and for longer each time.
+    /// An attempt has failed: the Node waits, and longer each time.
     pub fn failed(&mut self, node: &RecordKey, retry_after: Option<Duration>, now: Instant) {
-        // What can't be put off stays so: it is what is still tried when all else ends.
+        // Final labels stay urgent: urgent Nodes are still attempted at shutdown.
         let (urgency, longest) = match self.states.get(node) {
             Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
             _ => (Urgency::Soon, LONGEST_WAIT),
@@ -250,22 +243,21 @@ impl WorkQueue {
         }
     }
 
-    /// How many are being worked on.
+    /// The number of attempts in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// How many are in here.
+    /// The number of Nodes.
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
-    /// Forgets about all Nodes that are of no concern any more.
+    /// Forgets all other Nodes.
     pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
         self.states.retain(|node, state| matches!(state, State::InFlight { .. }) || concerns(node));

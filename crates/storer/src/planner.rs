@@ -1,4 +1,4 @@
-//! What is to be stored, and how urgently: from what lists and watches have told, without a single call.
+//! Decides when a Node is stored, from the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,35 +21,33 @@ use crate::in_doubt::InDoubt;
 use crate::metrics::Counts;
 use crate::task::{News, Task, Unchanged, WOULD_WRITE};
 
-/// A record is not given over to another incarnation before the watch has come to that: the last labels of the one before may
-/// still be on their way. Not for longer than this, though: a watch may be broken.
+/// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
+/// their way. The wait ends after this time without progress, because the watch may be broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What only makes a record tidier can wait for this long: by then a node that left may be back, one that is back may be
-/// restored, and several writes are one.
+/// A write that only makes a record tidier waits this long. Often the Node is back or restored by then, and several writes become one.
 const TIDY: Duration = Duration::from_secs(2);
 
-/// A node that is back is restored soon, and its record written then. Only where nobody restores it is it worth a write to
-/// say that it is not gone.
+/// A Node that is back is usually restored, and its record written, sooner than this. Only a Node that nobody restores is worth a write to
+/// remove `departed-at`.
 const UNRESTORED: Duration = Duration::from_secs(30);
 
-/// A node whose retention ends later than this is thought of again with the next list.
+/// A record whose retention ends later than this is decided upon again with the next list.
 const SOON: Duration = Duration::from_secs(600);
 
-/// The storer's memory: what no list can tell.
+/// The storer's own state: what can't be listed.
 pub(crate) struct StorePlanner {
     rules: Arc<Rules>,
     cleanup: Cleanup,
     clock: Arc<ServerClock>,
-    /// Nobody else has them until they are stored.
     final_labels: FinalLabels,
-    /// True if it was said that some had to be given up.
+    /// True once it was logged that final labels were given up.
     has_given_up: bool,
     in_doubt: Arc<InDoubt>,
     counts: Arc<Counts>,
     watch_lag: WatchLag,
     absence: MassAbsence,
-    /// In a dry run: what has been said already, by Node.
+    /// In a dry run: what was logged, by key.
     said: Option<HashMap<RecordKey, News>>,
 }
 
@@ -81,7 +79,7 @@ impl StorePlanner {
         Circumstances { unchanged_for, retention, last_seen, ..Circumstances::at(self.clock.now()) }
     }
 
-    /// What follows from this entry alone; `None` where it is not certain that the Node is gone.
+    /// The reason for this entry; `None` if it is not certain that the Node is gone.
     fn reason(&self, entry: &Entry) -> Option<Reason> {
         let sighting = match entry.node() {
             Some(node) => Sighting::Live(node),
@@ -91,7 +89,7 @@ impl StorePlanner {
         Some(store::decide(sighting, entry.stored(), self.circumstances(entry)))
     }
 
-    /// Whether the Node would take the record over from one before it, of which more may be heard yet.
+    /// True if the Node would take over the record of an incarnation whose final labels may still be on their way.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
         let has_words = self.final_labels.contains(look.entry.key());
         let takes_over = self.reason(look.entry).is_some_and(Reason::takes_over)
@@ -124,7 +122,7 @@ impl StorePlanner {
             _ if state == NodeState::Due => {
                 When::Now(if look.is_event { Urgency::Soon } else { Urgency::Routine })
             }
-            // A view that is older than the record is worth a closer look, too: it may stay so for ever.
+            // A view that is older than the record may stay so for ever: it is read by name.
             Reason::Restored | Reason::NotGone | Reason::Departed | Reason::ViewOlderThanRecord => {
                 When::After(TIDY, Urgency::Tidy)
             }
@@ -134,7 +132,7 @@ impl StorePlanner {
         }
     }
 
-    /// That it is gone is not true, whichever it is, and would count when they leave.
+    /// One of the claimants exists, so `departed-at` is wrong.
     fn decide_contested(entry: &Entry) -> Decision {
         let rest = UNRESTORED.saturating_sub(entry.record_since().elapsed());
         let when = if is_said_to_be_gone(entry) { When::After(rest, Urgency::Soon) } else { When::Never };
@@ -157,7 +155,7 @@ impl StorePlanner {
         })
     }
 
-    /// In a dry run: says that the rules have nothing stored of a Node.
+    /// In a dry run: logs that the rules store nothing of a Node.
     fn leave_alone(&mut self, entry: &Entry, reason: Reason) {
         if let Some(said) = &mut self.said {
             tracing::info!(node = entry.node_name(), reason = reason.as_str(), "would leave the node alone");
@@ -190,12 +188,11 @@ impl Planner for StorePlanner {
         Decision { when: self.when(&look, reason, state, is_said), state }
     }
 
-    /// Keeps the last labels until they are stored, unless the record has them for certain: then it is enough to know that
-    /// the Node is gone. A hundred thousand Nodes may be deleted at once.
+    /// Keeps the final labels until they are stored, unless the record has them for certain. 100,000 Nodes may be deleted at once.
     fn deleted(&mut self, last: Node, entry: &Entry, is_unsettled: bool) {
         let node = entry.key();
         let is_worth_keeping = store::is_worth_keeping(last.summary(), entry.stored());
-        // What is under way may change the record yet.
+        // A write in flight may still change the record.
         let is_unsettled = is_unsettled || self.in_doubt.contains(node);
         tracing::debug!(node = &**node, is_worth_keeping, is_unsettled, "deleted");
         if !is_worth_keeping && !is_unsettled {
@@ -229,7 +226,7 @@ impl Planner for StorePlanner {
         }
         Ok(Task {
             may_clean_up: is_over,
-            // What is known of versions is known of that one.
+            // The versions in the entry are those of this Node.
             node: (entry.node().is_some() || entry.node_name() != &**entry.key())
                 .then(|| entry.node_name().to_owned()),
             is_contested: false,
@@ -282,7 +279,7 @@ impl Planner for StorePlanner {
     }
 
     fn start_over(&mut self) {
-        // What was deleted in the other history was deleted all the same, and nobody else knows its labels.
+        // Deletions of the old history happened all the same, and nothing else has their labels.
         let counts = Arc::clone(&self.counts);
         self.cleanup = Cleanup::new(self.rules.cleanup_share, counts);
         (self.watch_lag, self.absence) = (WatchLag::new(PATIENCE), MassAbsence::default());
