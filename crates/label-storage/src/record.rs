@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 
-use self::config_map::{Entry, read_entry};
+use self::config_map::{DataItem, read_entry};
 pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
 use crate::kept::Kept;
 use crate::node::{EVERYTHING, Machine};
@@ -126,7 +126,7 @@ impl Leftovers {
     /// Takes out those labels, set aside as nobody's business, that say that a Node can be trusted.
     fn take_trust(&mut self) -> Labels {
         let read = |(data_key, value): (&String, &String)| match read_entry(data_key, value) {
-            Ok(Entry::Kept(name, value)) if is_trust(&name) => Some((name, value)),
+            Ok(DataItem::Kept(name, value)) if is_trust(&name) => Some((name, value)),
             _ => None,
         };
         let trust: Labels = self.data.iter().filter_map(read).collect();

@@ -22,7 +22,7 @@ mod shown;
 
 use std::time::Duration;
 
-pub use self::amount::Share;
+pub use self::amount::Percentage;
 pub use self::conflicts::{Conflicts, Winner};
 pub use self::file::Refused;
 pub use self::identity::{IdentityBy, Trust};
@@ -57,7 +57,7 @@ pub struct Rules {
     /// How long the record of a Node that is gone is kept; [`Duration::MAX`] is for ever.
     pub retention: Duration,
     /// What share of all records may be deleted in an hour.
-    pub cleanup_share: Share,
+    pub cleanup_share: Percentage,
     /// How many earlier states of a Node its record remembers.
     pub history: usize,
 }
@@ -118,7 +118,7 @@ impl Default for Rules {
             trust: Trust::default(),
             startup_taint: None,
             retention: Self::RETENTION,
-            cleanup_share: Share::default(),
+            cleanup_share: Percentage::default(),
             history: Self::HISTORY,
         }
     }

@@ -19,8 +19,8 @@ use label_storage_runtime::records::Found;
 
 use tokio::time::Instant;
 
-use crate::metrics::Counts;
-use crate::task::{FENCED, Task, WOULD_RESTORE};
+use crate::metrics::RestorerMetrics;
+use crate::task::{FENCED, RestoreTask, WOULD_RESTORE};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-restorer";
@@ -34,13 +34,13 @@ const FAILED_TEST: &str = "rejected our request due to an error in our request";
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<RestorerMetrics>,
 }
 
-impl Worker<Task> for Apply {
+impl Worker<RestoreTask> for Apply {
     /// One attempt at one Node. First the Node is seen, in an event or by name, then its record is read: a record that
     /// was read before may hold a label that was removed before this incarnation was created.
-    async fn attempt(&self, filed: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &RecordKey, task: &RestoreTask, tries: u32) -> Result<Done, Error> {
         if let Some(uid) = task.contested {
             return self.lift_contested(task, uid, tries).await;
         }
@@ -74,7 +74,7 @@ impl Apply {
         filed: &RecordKey,
         node: &Node,
         seen_at: Instant,
-        task: &Task,
+        task: &RestoreTask,
         tries: u32,
     ) -> Result<Option<Done>, Error> {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
@@ -154,7 +154,7 @@ impl Apply {
     }
 
     /// Lets pods come to a Node that is not the only one to claim its record.
-    async fn lift_contested(&self, task: &Task, uid: UidDigest, tries: u32) -> Result<Done, Error> {
+    async fn lift_contested(&self, task: &RestoreTask, uid: UidDigest, tries: u32) -> Result<Done, Error> {
         let node = self.replica.nodes.get(&task.node).await?.filter(|node| node.uid.digest() == uid);
         let outcome = match node.filter(Node::has_startup_taint) {
             Some(node) => self.lift(&node, "contested", tries).await?.0,

@@ -25,7 +25,7 @@ use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
-pub use crate::metrics::Counts;
+pub use crate::metrics::RestorerMetrics;
 use crate::planner::RestorePlanner;
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
@@ -51,11 +51,11 @@ impl Daemon for Args {
     // A node's last labels may not be stored yet when it is back: then it is worth waiting for them.
     const RESUMES: bool = true;
 
-    type Own = Counts;
+    type Own = RestorerMetrics;
 
     const DETAIL: Detail = Detail::WhatIsThere;
 
-    async fn run(&self, replica: ShardContext, counts: Arc<Counts>) {
+    async fn run(&self, replica: ShardContext, counts: Arc<RestorerMetrics>) {
         let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica, counts };
         engine::run(&apply.replica, planner, &apply).await;

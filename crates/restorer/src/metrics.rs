@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 /// What the restorer counts beside what both daemons do.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct RestorerMetrics {
     nodes: Counter,
     labels: Counter,
     conflicts: Family<One, Counter>,
@@ -19,7 +19,7 @@ pub struct Counts {
     pub(crate) latency: Latencies,
 }
 
-impl Counts {
+impl RestorerMetrics {
     /// A Node was restored.
     pub(crate) fn restored(&self, patch: &Patch) {
         self.nodes.inc();
@@ -62,7 +62,7 @@ const GAUGES: &[Defined] = &[
     }),
 ];
 
-impl Own for Counts {
+impl Own for RestorerMetrics {
     fn register(&self, registry: &mut Registry, common: &Metrics) {
         // So that they are there, at 0, before the first one.
         for winner in [Winner::Node, Winner::Record, Winner::Report] {

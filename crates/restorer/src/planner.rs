@@ -18,7 +18,7 @@ use label_storage_runtime::work_queue::Urgency;
 use tokio::time::Instant;
 
 use crate::taints::Taints;
-use crate::task::{FENCED, News, Refused, Task, WOULD_RESTORE};
+use crate::task::{FENCED, News, Refused, RestoreTask, WOULD_RESTORE};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
@@ -127,11 +127,11 @@ impl RestorePlanner {
     }
 
     /// It is not known what to restore, but the start-up taint has to come off in time.
-    fn contested_task(&self, entry: &Entry) -> Option<Task> {
+    fn contested_task(&self, entry: &Entry) -> Option<RestoreTask> {
         let is_overdue =
             |(name, uid): &(&RecordKey, UidDigest)| self.tainted.left(name, *uid) == Some(Duration::ZERO);
         let (name, uid) = entry.tainted_claimants().find(is_overdue)?;
-        Some(Task {
+        Some(RestoreTask {
             node: name.to_string(),
             contested: Some(uid),
             is_overdue: true,
@@ -154,7 +154,7 @@ fn news(entry: &Entry) -> Option<News> {
 }
 
 impl Planner for RestorePlanner {
-    type Task = Task;
+    type Task = RestoreTask;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
         if look.entry.is_contested() {
@@ -219,7 +219,7 @@ impl Planner for RestorePlanner {
         awaited.map(|(name, owed)| (RecordKey::clone(name), owed.last.version)).collect()
     }
 
-    fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
+    fn task(&mut self, look: Look<'_>) -> Result<RestoreTask, NotYet> {
         let entry = look.entry;
         if entry.is_contested() {
             return self.contested_task(entry).ok_or_else(|| match self.decide_contested(entry).when {
@@ -231,7 +231,7 @@ impl Planner for RestorePlanner {
             return Err(NotYet::After(LOOK_AGAIN));
         }
         let news = self.said.as_ref().and_then(|_| news(entry));
-        Ok(Task {
+        Ok(RestoreTask {
             node: entry.node_name().to_owned(),
             contested: None,
             is_overdue: self.taint_left(entry).is_some_and(|left| left.is_zero()),
@@ -242,7 +242,7 @@ impl Planner for RestorePlanner {
         })
     }
 
-    fn done(&mut self, name: &RecordKey, task: Task, done: Option<&Done>) {
+    fn done(&mut self, name: &RecordKey, task: RestoreTask, done: Option<&Done>) {
         if done.is_some() {
             self.watch_lag.forget(name);
             self.unsure.remove(name);

@@ -30,7 +30,7 @@ impl Refused {
 }
 
 /// What is to be done with one Node.
-pub(crate) struct Task {
+pub(crate) struct RestoreTask {
     /// The Node's name.
     pub(crate) node: String,
     /// Which incarnation it is, where another Node claims to be the same: then nothing is restored.

@@ -18,8 +18,8 @@ use label_storage_runtime::records::{Found, Recorded};
 use tokio::time::Instant;
 
 use crate::in_doubt::InDoubt;
-use crate::metrics::Counts;
-use crate::task::{Task, WOULD_WRITE};
+use crate::metrics::StorerMetrics;
+use crate::task::{StoreTask, WOULD_WRITE};
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
@@ -30,15 +30,15 @@ const ENCODE: &str = "encode the record";
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<StorerMetrics>,
     pub(crate) in_doubt: Arc<InDoubt>,
 }
 
-impl Worker<Task> for Apply {
+impl Worker<StoreTask> for Apply {
     /// One attempt at one Node. First the record is read, then the Node, and nothing after it but the write: a record
     /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
     /// re-created since a list showed it.
-    async fn attempt(&self, filed: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, filed: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread =
             task.is_unrecorded && task.final_labels.is_none() && tries == 0 && !self.in_doubt.contains(filed);
@@ -111,7 +111,7 @@ impl Worker<Task> for Apply {
 }
 
 /// The name to ask for a Node by: its own, or what its record says it was, where it is not filed under that.
-fn node_name(filed: &str, task: &Task, found: Option<&Found>) -> String {
+fn node_name(filed: &str, task: &StoreTask, found: Option<&Found>) -> String {
     let recorded = match Found::stored(found) {
         Stored::Record(record) => Some(record.node.as_str()),
         Stored::Nothing | Stored::Unreadable => None,
@@ -159,7 +159,7 @@ impl Apply {
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &Task) -> Circumstances {
+    fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
         let is_unchanged = version == Some(task.unchanged.version);
         let unchanged_for = if is_unchanged { task.unchanged.since.elapsed() } else { Duration::ZERO };

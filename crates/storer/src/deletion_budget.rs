@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use label_storage::rules::Share;
+use label_storage::rules::Percentage;
 use label_storage_runtime::record_key::RecordKey;
 
-use crate::metrics::Counts;
+use crate::metrics::StorerMetrics;
 
 /// The time that the share is meant for.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,8 +20,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const TELL_EVERY: Duration = Duration::from_secs(600);
 
 /// The deletions of one shard's records.
-pub(crate) struct Cleanup {
-    share: Share,
+pub(crate) struct DeletionBudget {
+    share: Percentage,
     /// So many records there are.
     records: usize,
     /// When each of those may go that are over, and whether it was said to wait.
@@ -29,7 +29,7 @@ pub(crate) struct Cleanup {
     /// The last of these times.
     last: Option<Instant>,
     told_at: Option<Instant>,
-    counts: Arc<Counts>,
+    counts: Arc<StorerMetrics>,
 }
 
 struct Turn {
@@ -37,8 +37,8 @@ struct Turn {
     is_held_back: bool,
 }
 
-impl Cleanup {
-    pub(crate) fn new(share: Share, counts: Arc<Counts>) -> Self {
+impl DeletionBudget {
+    pub(crate) fn new(share: Percentage, counts: Arc<StorerMetrics>) -> Self {
         Self { share, records: 0, turns: HashMap::new(), last: None, told_at: None, counts }
     }
 
@@ -88,7 +88,7 @@ impl Cleanup {
     }
 }
 
-impl Drop for Cleanup {
+impl Drop for DeletionBudget {
     fn drop(&mut self) {
         let held_back = self.turns.values().filter(|turn| turn.is_held_back).count();
         self.counts.cleanups_held_back.dec_by(held_back as i64);
@@ -96,7 +96,7 @@ impl Drop for Cleanup {
 }
 
 /// Takes note that a record has to wait no longer.
-fn release(turn: &mut Turn, counts: &Counts) {
+fn release(turn: &mut Turn, counts: &StorerMetrics) {
     if std::mem::take(&mut turn.is_held_back) {
         counts.cleanups_held_back.dec();
     }
@@ -106,8 +106,8 @@ fn release(turn: &mut Turn, counts: &Counts) {
 mod tests {
     use super::*;
 
-    fn cleanup(share: &str) -> Cleanup {
-        Cleanup::new(share.parse().expect("a share"), Arc::default())
+    fn cleanup(share: &str) -> DeletionBudget {
+        DeletionBudget::new(share.parse().expect("a share"), Arc::default())
     }
 
     fn name(number: usize) -> RecordKey {
@@ -118,7 +118,7 @@ mod tests {
     fn a_share_of_all_goes_in_an_hour_one_after_the_other() {
         let (mut cleanup, now) = (cleanup("10%"), Instant::now());
         cleanup.counted(100, |_| true);
-        let granted = |cleanup: &mut Cleanup, at: Instant| {
+        let granted = |cleanup: &mut DeletionBudget, at: Instant| {
             (0..100).filter(|number| cleanup.wait(&name(*number), at).is_none()).count()
         };
         assert_eq!(granted(&mut cleanup, now), 0, "nothing was saved up before");

@@ -27,7 +27,7 @@ use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
-pub use crate::metrics::Counts;
+pub use crate::metrics::StorerMetrics;
 use crate::planner::StorePlanner;
 
 /// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
@@ -56,12 +56,12 @@ impl Daemon for Args {
     // A node's last labels are in the event of its deletion and nowhere else.
     const RESUMES: bool = true;
 
-    type Own = Counts;
+    type Own = StorerMetrics;
 
     // Of what it does not store it is not to know.
     const DETAIL: Detail = Detail::WhatIsKept;
 
-    async fn run(&self, replica: ShardContext, counts: Arc<Counts>) {
+    async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
         let in_doubt = Arc::clone(&counts.in_doubt);
         let apply = Apply { replica, counts, in_doubt };
         let (rules, clock) = (Arc::clone(&apply.replica.rules), Arc::clone(&apply.replica.clock));

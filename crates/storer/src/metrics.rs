@@ -14,7 +14,7 @@ use crate::in_doubt::InDoubt;
 
 /// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct StorerMetrics {
     labels_stored: Counter,
     labels_removed: Counter,
     writes: Family<One, Counter>,
@@ -30,7 +30,7 @@ pub struct Counts {
     pub(crate) in_doubt: Arc<InDoubt>,
 }
 
-impl Counts {
+impl StorerMetrics {
     /// A record was created, or replaced.
     pub(crate) fn stored(&self, before: Option<&Labels>, after: &Labels) {
         let action = if before.is_some() { "updated" } else { "created" };
@@ -59,7 +59,7 @@ const GAUGES: &[Defined] = &[(
     |all| all.nodes.saturating_sub(all.behind) as f64,
 )];
 
-impl Own for Counts {
+impl Own for StorerMetrics {
     fn register(&self, registry: &mut Registry, common: &Metrics) {
         // So that they are there, at 0, before the first one.
         for action in ["created", "updated", "deleted"] {
@@ -123,7 +123,7 @@ mod tests {
         let labels = |all: &[(&str, &str)]| -> Labels {
             all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
-        let counts = Counts::default();
+        let counts = StorerMetrics::default();
         let (first, second) = (labels(&[("a", "1"), ("b", "1")]), labels(&[("a", "2"), ("c", "1")]));
         counts.stored(None, &first);
         counts.stored(Some(&first), &second);

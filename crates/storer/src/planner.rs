@@ -16,10 +16,10 @@ use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage_runtime::work_queue::Urgency;
 
-use crate::deletion_budget::Cleanup;
+use crate::deletion_budget::DeletionBudget;
 use crate::in_doubt::InDoubt;
-use crate::metrics::Counts;
-use crate::task::{News, Task, Unchanged, WOULD_WRITE};
+use crate::metrics::StorerMetrics;
+use crate::task::{News, StoreTask, Unchanged, WOULD_WRITE};
 
 /// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
 /// their way. The wait ends after this time without progress, because the watch may be broken.
@@ -38,13 +38,13 @@ const SOON: Duration = Duration::from_secs(600);
 /// The storer's own state: what can't be listed.
 pub(crate) struct StorePlanner {
     rules: Arc<Rules>,
-    cleanup: Cleanup,
+    cleanup: DeletionBudget,
     clock: Arc<ServerClock>,
     final_labels: FinalLabels,
     /// True once it was logged that final labels were given up.
     has_given_up: bool,
     in_doubt: Arc<InDoubt>,
-    counts: Arc<Counts>,
+    counts: Arc<StorerMetrics>,
     watch_lag: WatchLag,
     absence: MassAbsence,
     /// In a dry run: what was logged, by key.
@@ -57,10 +57,10 @@ impl StorePlanner {
         dry_run: bool,
         clock: Arc<ServerClock>,
         in_doubt: Arc<InDoubt>,
-        counts: Arc<Counts>,
+        counts: Arc<StorerMetrics>,
     ) -> Self {
         Self {
-            cleanup: Cleanup::new(rules.cleanup_share, Arc::clone(&counts)),
+            cleanup: DeletionBudget::new(rules.cleanup_share, Arc::clone(&counts)),
             rules,
             clock,
             final_labels: FinalLabels::default(),
@@ -139,9 +139,9 @@ impl StorePlanner {
         Decision { when, state: NodeState::Skipped(Skip::Contested) }
     }
 
-    fn contested_task(&self, entry: &Entry) -> Option<Task> {
+    fn contested_task(&self, entry: &Entry) -> Option<StoreTask> {
         let is_time = entry.record_since().elapsed() >= UNRESTORED;
-        (is_said_to_be_gone(entry) && is_time && self.said.is_none()).then(|| Task {
+        (is_said_to_be_gone(entry) && is_time && self.said.is_none()).then(|| StoreTask {
             may_clean_up: false,
             node: None,
             is_contested: true,
@@ -165,7 +165,7 @@ impl StorePlanner {
 }
 
 impl Planner for StorePlanner {
-    type Task = Task;
+    type Task = StoreTask;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
         let (entry, node) = (look.entry, look.entry.key());
@@ -207,7 +207,7 @@ impl Planner for StorePlanner {
         }
     }
 
-    fn task(&mut self, look: Look<'_>) -> Result<Task, NotYet> {
+    fn task(&mut self, look: Look<'_>) -> Result<StoreTask, NotYet> {
         let entry = look.entry;
         if entry.is_contested() {
             return self.contested_task(entry).ok_or_else(|| match Self::decide_contested(entry).when {
@@ -224,7 +224,7 @@ impl Planner for StorePlanner {
         if is_over && let Some(pause) = self.cleanup.wait(entry.key(), Instant::now()) {
             return Err(NotYet::After(pause));
         }
-        Ok(Task {
+        Ok(StoreTask {
             may_clean_up: is_over,
             // The versions in the entry are those of this Node.
             node: (entry.node().is_some() || entry.node_name() != &**entry.key())
@@ -240,7 +240,7 @@ impl Planner for StorePlanner {
         })
     }
 
-    fn done(&mut self, node: &RecordKey, task: Task, done: Option<&Done>) {
+    fn done(&mut self, node: &RecordKey, task: StoreTask, done: Option<&Done>) {
         let Some(done) = done else { return };
         self.watch_lag.forget(node);
         self.cleanup.done(node);
@@ -281,7 +281,7 @@ impl Planner for StorePlanner {
     fn start_over(&mut self) {
         // Deletions of the old history happened all the same, and nothing else has their labels.
         let counts = Arc::clone(&self.counts);
-        self.cleanup = Cleanup::new(self.rules.cleanup_share, counts);
+        self.cleanup = DeletionBudget::new(self.rules.cleanup_share, counts);
         (self.watch_lag, self.absence) = (WatchLag::new(PATIENCE), MassAbsence::default());
         self.said.iter_mut().for_each(HashMap::clear);
     }

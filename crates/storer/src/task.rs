@@ -14,7 +14,7 @@ pub(crate) const WOULD_WRITE: &str = "would-write";
 pub(crate) type News = (Reason, ResourceVersion, ResourceVersion);
 
 /// What is to be done with one Node.
-pub(crate) struct Task {
+pub(crate) struct StoreTask {
     /// Whether its record may be deleted for its age.
     pub(crate) may_clean_up: bool,
     /// The Node's name, where a Node is known, or was.

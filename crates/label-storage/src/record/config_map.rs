@@ -118,8 +118,8 @@ impl Record {
         let mut leftovers = Leftovers::default();
         for (data_key, data_value) in config_map.data.iter().flatten() {
             match read_entry(data_key, data_value) {
-                Ok(Entry::Past(version)) => more.history.push(version),
-                Ok(Entry::Kept(name, value)) => match origins.get(&name) {
+                Ok(DataItem::Past(version)) => more.history.push(version),
+                Ok(DataItem::Kept(name, value)) => match origins.get(&name) {
                     Some(system_uuid) => {
                         let system_uuid = system_uuid.clone();
                         more.withheld.insert(name, Withheld { value, system_uuid });
@@ -157,26 +157,26 @@ impl Record {
 }
 
 /// What an entry of `data` is.
-pub(super) enum Entry {
+pub(super) enum DataItem {
     /// Something that is kept: its name and its value.
     Kept(String, String),
     /// What the labels were.
     Past(Version),
 }
 
-pub(super) fn read_entry(data_key: &str, data_value: &str) -> Result<Entry, Damage> {
+pub(super) fn read_entry(data_key: &str, data_value: &str) -> Result<DataItem, Damage> {
     let (name, value) = key::decode_entry(data_key, data_value).map_err(|error| match error {
         key::Error::NotItsLongKey => Damage::Value(excerpt(data_key)),
         key::Error::NotCanonical => Damage::Key(excerpt(data_key)),
     })?;
     if let Some(generation) = history::generation(&name) {
         let version = history::decode(generation, &value).ok_or_else(|| Damage::Value(excerpt(data_key)))?;
-        return Ok(Entry::Past(version));
+        return Ok(DataItem::Past(version));
     }
     match Kept::parse(&name) {
         None => Err(Damage::Key(excerpt(data_key))),
         Some(kept) if !kept.takes(&value) => Err(Damage::Value(excerpt(data_key))),
-        Some(_) => Ok(Entry::Kept(name, value)),
+        Some(_) => Ok(DataItem::Kept(name, value)),
     }
 }
 

@@ -95,11 +95,11 @@ impl fmt::Display for Written {
 
 /// A percentage, above 0 and up to 100. By default 10 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Share {
+pub struct Percentage {
     hundredths: u32,
 }
 
-impl Share {
+impl Percentage {
     const WHOLE: u32 = 100 * 100;
 
     /// As a part of 1.
@@ -119,13 +119,13 @@ impl Share {
     }
 }
 
-impl Default for Share {
+impl Default for Percentage {
     fn default() -> Self {
         Self { hundredths: 10 * 100 }
     }
 }
 
-impl FromStr for Share {
+impl FromStr for Percentage {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -140,7 +140,7 @@ impl FromStr for Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for Percentage {
     /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.hundredths) / 100.0)
@@ -211,21 +211,21 @@ mod tests {
             (" 2.50 % ", 250, "2.5%"),
             ("07%", 700, "7%"),
         ] {
-            assert_eq!(text.parse(), Ok(Share { hundredths }), "{text}");
-            assert_eq!(Share { hundredths }.to_string(), written);
+            assert_eq!(text.parse(), Ok(Percentage { hundredths }), "{text}");
+            assert_eq!(Percentage { hundredths }.to_string(), written);
         }
         for text in [
             "", "%", "10", "0%", "0.00%", "0.001%", "100.01%", "101%", "-1%", "+1%", "1e1%", "ten%", ".5%",
             "1.%",
         ] {
-            assert_eq!(text.parse::<Share>(), Err(Error::NoShare), "{text}");
+            assert_eq!(text.parse::<Percentage>(), Err(Error::NoShare), "{text}");
         }
-        assert_eq!(Share::default().to_string(), "10%");
+        assert_eq!(Percentage::default().to_string(), "10%");
     }
 
     #[test]
     fn a_share_of_something_is_never_nothing() {
-        let share = |text: &str| text.parse::<Share>().expect("a share");
+        let share = |text: &str| text.parse::<Percentage>().expect("a share");
         assert_eq!([0, 1, 10, 11, 25].map(|count| share("10%").of(count)), [0, 1, 1, 2, 3]);
         assert_eq!(share("100%").of(usize::MAX), usize::MAX);
         assert_eq!(share("0.01%").of(100_000), 10);
@@ -236,7 +236,7 @@ mod tests {
         for (text, fraction, is_whole) in
             [("0.01%", 0.0001, false), ("50%", 0.5, false), ("99.99%", 0.9999, false), ("100%", 1.0, true)]
         {
-            let share: Share = text.parse().expect("a share");
+            let share: Percentage = text.parse().expect("a share");
             assert!((share.as_fraction() - fraction).abs() < 1e-9, "{text}");
             assert_eq!(share.is_whole(), is_whole, "{text}");
         }
@@ -247,7 +247,7 @@ mod tests {
         fn times_and_shares_are_written_as_they_are_read(nanoseconds in 0..u64::MAX, hundredths in 1u32..=10_000) {
             let time = Duration::from_nanos(nanoseconds);
             prop_assert_eq!(super::time(&Written(time).to_string()), Ok(time));
-            let share = Share { hundredths };
+            let share = Percentage { hundredths };
             prop_assert_eq!(share.to_string().parse(), Ok(share));
         }
     }

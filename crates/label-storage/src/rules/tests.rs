@@ -190,7 +190,7 @@ proptest! {
             let _ = text.parse::<Conflicts>();
             let _ = text.parse::<IdentityBy>();
             let _ = text.parse::<Trust>();
-            let _ = text.parse::<Share>();
+            let _ = text.parse::<Percentage>();
             let _ = (amount::time(text), amount::retention(text), amount::history(text));
         }
     }

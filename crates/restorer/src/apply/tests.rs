@@ -29,7 +29,7 @@ fn metadata(node: &Node) -> Value {
 struct World {
     apply: Apply,
     calls: Calls,
-    task: Task,
+    task: RestoreTask,
 }
 
 impl World {

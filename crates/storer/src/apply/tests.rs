@@ -18,7 +18,7 @@ fn node(uid: &str, version: u64, pool: Option<&str>) -> Node {
 struct World {
     apply: Apply,
     calls: Calls,
-    task: Task,
+    task: StoreTask,
 }
 
 impl World {

@@ -57,7 +57,7 @@ impl World {
         self.when(true)
     }
 
-    fn task(&mut self) -> Result<Task, NotYet> {
+    fn task(&mut self) -> Result<StoreTask, NotYet> {
         let entry = self.cache.get("a").expect("an entry");
         let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: self.heard };
         self.planner.task(look)

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::{IdentityBy, Share, Trust};
+use crate::rules::{IdentityBy, Percentage, Trust};
 
 /// All that a file can say, with its defaults.
 const DEFAULTS: &str = r#"
@@ -295,7 +295,7 @@ prop_compose! {
         hundredths in 1u32..=10_000,
         history in 0..=Rules::MOST_HISTORY,
     ) -> Rules {
-        let cleanup_share: Share = format!("{}.{:02}%", hundredths / 100, hundredths % 100).parse().expect("a share");
+        let cleanup_share: Percentage = format!("{}.{:02}%", hundredths / 100, hundredths % 100).parse().expect("a share");
         Rules {
             labels, annotations, taints, cordon, opt_in, fence, conflicts, retention, cleanup_share, history,
             selector: selector.parse().expect("a selector"),
