@@ -77,6 +77,7 @@ guards=(
     'what is pending is not settled|label-storage|position::|crates/label-storage/src/position.rs|s/deleted_at <= self\.version && !is_pending/deleted_at <= self.version \&\& (!is_pending || true)/'
     'a position stays before what it does not name|label-storage|position::|crates/label-storage/src/position.rs|s/pending\.get\(MOST\)\.map_or\(heard, \|\(_, version\)\| before\(\*version\)\)/heard/'
     'a list that lacks many nodes is not used|label-storage|mass_absence::|crates/label-storage/src/mass_absence.rs|s/is_large && !was_doubted/false/'
+    'the record wins only over a node that was never restored|label-storage|record::|crates/label-storage/src/record.rs|s/is_first && rules\.conflicts/rules.conflicts/'
     'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'
 )
 

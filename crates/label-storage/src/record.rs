@@ -218,8 +218,11 @@ impl Record {
     /// for more.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
         let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
-        let wins =
-            |name: &str| rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name));
+        // As with a restore: the record wins over a Node that has never been restored.
+        let is_first = node.restored_from().is_none();
+        let wins = |name: &str| {
+            is_first && rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name))
+        };
         // Of whichever machine it was, it did not have them.
         let is_lost = |name: &str| is_trust(name) && !node.labels.contains_key(name);
         let (withheld, mut labels): (Labels, Labels) =

@@ -26,6 +26,17 @@ fn it_follows_the_node_unless_its_own_word_counts_for_more() {
 }
 
 #[test]
+fn it_follows_a_node_that_was_restored_before_whatever_the_conflicts_say() {
+    let first = record("a", "u1").label("pool", "late");
+    let bare = node("a").incarnation("u2").label("pool", "person");
+    let marker = bare.marker_for(&first, []);
+    let rules = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    for (node, pool) in [(bare.clone(), "late"), (bare.marked(&marker), "person")] {
+        assert_eq!(labels(&first.merged(&node, second(1), &rules)), [("pool", pool)]);
+    }
+}
+
+#[test]
 fn it_adds_nothing_that_its_keep_list_does_not_have() {
     let first = record("a", "u1")
         .label("annotation:label-storage/keep", "pool,a/*")
