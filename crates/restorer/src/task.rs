@@ -1,4 +1,4 @@
-//! What a decision hands to the writer.
+//! The input of an attempt.
 
 use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
@@ -11,10 +11,10 @@ pub(crate) const WOULD_RESTORE: &str = "would-restore";
 /// The outcome where the rules forbid it.
 pub(crate) const FENCED: &str = "fenced";
 
-/// What a dry run's words depend on: the Node's incarnation and the record's version.
+/// A dry run logs a Node again if one of these changes: its incarnation, and the version of its record.
 pub(crate) type News = (UidDigest, ResourceVersion);
 
-/// What a refusal depends on.
+/// A Node that is another machine is refused again only if one of these changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) uid: UidDigest,
@@ -29,19 +29,18 @@ impl Refused {
     }
 }
 
-/// What is to be done with one Node.
 pub(crate) struct RestoreTask {
     /// The Node's name.
     pub(crate) node: String,
-    /// Which incarnation it is, where another Node claims to be the same: then nothing is restored.
+    /// The incarnation, if several Nodes claim the key: then only the start-up taint comes off.
     pub(crate) contested: Option<UidDigest>,
-    /// Whether pods have been kept away from it for long enough.
+    /// True if the start-up taint has to come off now.
     pub(crate) is_overdue: bool,
-    /// The Node, and when it looked like this.
+    /// The Node as it was seen, and when.
     pub(crate) view: Option<(Node, Instant)>,
-    /// What an answer must not be older than.
+    /// The versions in the cache: an older answer is stale.
     pub(crate) known: Known,
     pub(crate) news: Option<News>,
-    /// What it would depend on if it were refused.
+    /// Remembered if the Node is another machine.
     pub(crate) refused: Option<Refused>,
 }

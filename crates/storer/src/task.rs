@@ -1,4 +1,4 @@
-//! What a decision hands to the writer.
+//! The input of an attempt.
 
 use std::time::Instant;
 
@@ -10,28 +10,27 @@ use label_storage_runtime::cache::Known;
 /// The outcome of an attempt in a dry run.
 pub(crate) const WOULD_WRITE: &str = "would-write";
 
-/// What a dry run's words depend on: why, and the versions of the Node and of its record.
+/// A dry run logs a Node again if one of these changes: the reason, and the versions of the Node and of its record.
 pub(crate) type News = (Reason, ResourceVersion, ResourceVersion);
 
-/// What is to be done with one Node.
 pub(crate) struct StoreTask {
-    /// Whether its record may be deleted for its age.
+    /// True if the record may be deleted because the retention is over.
     pub(crate) may_clean_up: bool,
-    /// The Node's name, where a Node is known, or was.
+    /// The Node's name, if a Node is or was known.
     pub(crate) node: Option<String>,
-    /// Whether several Nodes claim to be the one: then all that is certain is that it is not gone.
+    /// True if several Nodes claim the key: then it is only certain that one exists.
     pub(crate) is_contested: bool,
-    /// Its last labels, if it was deleted and they are not stored.
+    /// The final labels of a deletion that is not stored yet.
     pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
     pub(crate) uid: Option<UidDigest>,
-    /// Whether there is no record, as far as is known. A create finds out.
+    /// True if the cache has no record. A create tells whether there is one.
     pub(crate) is_unrecorded: bool,
     /// For how long this process has seen the record at this version.
     pub(crate) unchanged: Unchanged,
     /// The Node as it was last seen, if it is gone.
     pub(crate) last_seen: Option<LastSeen>,
-    /// What an answer must not be older than.
+    /// The versions in the cache: an older answer is stale.
     pub(crate) known: Known,
     pub(crate) news: Option<News>,
 }
