@@ -77,8 +77,11 @@ impl Storers {
     /// A storer asks to watch Nodes from this version on.
     pub(crate) fn asked(&mut self, storer: &str, version: u64, now: Instant) {
         self.asked.insert(storer.to_owned(), version);
-        // One of several watches may not be the one that was refused. Then the Leases tell how far that one came.
-        if self.held_by(storer, now).count() > 1 {
+        // One of several watches may not be the one that was refused. Then the Leases tell how far that one came. A Lease that could not be
+        // renewed for a while counts, too: its engine goes on, and so does its watch.
+        let is_its_own = |lease: &&Lease| lease.holder == storer && !lease.is_released;
+        let is_recent = |lease: &&Lease| now.duration_since(lease.written) < LIFETIME * 4;
+        if self.leases.values().filter(is_its_own).filter(is_recent).count() > 1 {
             return;
         }
         let Some(gaps) = self.gaps.get_mut(storer) else { return };

@@ -158,6 +158,19 @@ fn one_of_several_watches_of_a_storer_has_gone_on_when_all_its_leases_say_so() {
 }
 
 #[test]
+fn a_watch_of_an_adopted_shard_is_not_the_one_that_was_refused_though_leases_could_not_be_renewed() {
+    let mut world = World { storers: Storers::default(), at: Instant::now() };
+    let own = shard("a", NonZeroU32::new(2).expect("not zero"));
+    world.lease(own, 2, Some("storer-0"), 10);
+    world.is_refused("storer-0", 12);
+    world.later(LIFETIME.as_secs() + 1);
+    world.lease(1 - own, 2, Some("storer-0"), 11);
+    world.asks("storer-0", 11);
+    world.lease(own, 2, Some("storer-0"), 30);
+    assert_eq!(world.passage(15), Passage::Forgotten);
+}
+
+#[test]
 fn while_the_number_of_replicas_changes_one_that_still_has_to_hear_of_it_is_enough() {
     let index = shard("a", NonZeroU32::new(2).expect("not zero"));
     let mut world = World::at_ten();
