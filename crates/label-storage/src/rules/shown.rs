@@ -7,7 +7,7 @@ use super::amount::Written;
 use super::patterns::{Patterns, Selection};
 
 impl fmt::Display for Rules {
-    /// What differs from the defaults, as YAML that [`Rules::from_yaml`] reads.
+    /// The differences from the defaults, as YAML that [`Rules::from_yaml`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::default();
         let mut parts = Vec::new();

@@ -199,7 +199,7 @@ impl Cache {
         });
     }
 
-    /// Whether entries are filed under something else than names.
+    /// True if keys are identities, not names.
     pub(crate) fn is_by_identity(&self) -> bool {
         self.places.is_some()
     }
@@ -213,8 +213,7 @@ impl Cache {
         matches!(&place.at, At::Entry(entry) if **entry == *under).then_some(Filed { under, name })
     }
 
-    /// Whether this cache could know the Node of this entry: what is filed as rules asked for that are not in force any more is not
-    /// missing a Node.
+    /// True if this cache can have the Node of an entry. It can't if the record was filed under the identity of other rules.
     pub(super) fn could_know_node(&self, entry: &Entry) -> bool {
         crate::record_key::is_name(&entry.key) == self.places.is_none()
     }

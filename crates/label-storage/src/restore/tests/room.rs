@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What stays free for the marker while annotations are restored.
+/// The room that is left for the marker while annotations are restored.
 const FOR_THE_MARKER: usize = 16 << 10;
 
 /// A Node whose own annotations leave this many bytes free.

@@ -1,4 +1,4 @@
-//! What holds where nothing is said.
+//! The defaults.
 
 use super::*;
 
