@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use crate::node::Taint;
-use crate::record::{Decoded, Leftovers, Withheld};
+use crate::record::{Decoded, Leftovers, WithheldValue};
 use crate::rules::Selection;
 use crate::{Node, Record, ResourceVersion, Rules, Uid};
 
@@ -141,7 +141,7 @@ impl Record {
 
     /// With something that its Node was not given, and the machine that had it.
     pub(crate) fn withheld(mut self, name: &str, value: &str, system_uuid: Option<&str>) -> Self {
-        let withheld = Withheld { value: value.to_owned(), system_uuid: system_uuid.map(str::to_owned) };
+        let withheld = WithheldValue { value: value.to_owned(), system_uuid: system_uuid.map(str::to_owned) };
         self.more.withheld.insert(name.to_owned(), withheld);
         self
     }

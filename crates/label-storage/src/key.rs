@@ -8,7 +8,7 @@
 //! | in the label key | in the ConfigMap key |
 //! |---|---|
 //! | `/` | `-SLASH-` |
-//! | `:`, which no label key has, but the names of what else is kept ([`Kept`](crate::kept::Kept)) | `-COLON-` |
+//! | `:`, which no label key has, but the names of what else is kept ([`Item`](crate::item::Item)) | `-COLON-` |
 //! | a dash that would begin a token | `-DASH-` |
 //! | the first dot of `.` or `..x` | `-DOT-` |
 //! | any other byte that a ConfigMap key can't hold | `-X2A-` (hexadecimal) |

@@ -13,7 +13,7 @@
 //!                       └──────────────────────────────────────┘
 //! ```
 //!
-//! - [`kept`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
+//! - [`item`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
 //! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
 //! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
 //! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`] and
@@ -27,7 +27,7 @@
 pub mod final_labels;
 #[cfg(test)]
 mod fixtures;
-pub mod kept;
+pub mod item;
 pub mod key;
 pub mod label;
 pub mod mass_absence;
@@ -43,7 +43,9 @@ pub mod shard;
 pub mod store;
 pub mod summary;
 #[cfg(test)]
-mod together;
+mod tests {
+    mod protocol_sim;
+}
 pub mod watch_progress;
 
 pub use label::Labels;

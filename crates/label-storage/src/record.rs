@@ -12,7 +12,7 @@ use k8s_openapi::ByteString;
 
 use self::config_map::{DataItem, read_entry};
 pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
-use crate::kept::Kept;
+use crate::item::Item;
 use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid};
@@ -66,7 +66,7 @@ pub struct Record {
     pub captured_at: Option<Timestamp>,
     /// Since when the Node is gone.
     pub departed_at: Option<Timestamp>,
-    /// What comes back with the Node: its labels, and what else is kept, by name (see [`Kept`]).
+    /// What comes back with the Node: its labels, and what else is kept, by name (see [`Item`]).
     pub labels: Labels,
     /// What else there is to be known of it.
     pub more: More,
@@ -82,14 +82,14 @@ pub struct More {
     /// The machine that the labels were read from.
     pub machine: Machine,
     /// What an earlier incarnation had and this one was not given, by name. It is no reason to take the Node's labels for changed.
-    pub withheld: BTreeMap<String, Withheld>,
+    pub withheld: BTreeMap<String, WithheldValue>,
     /// What the labels were before, the latest last.
     pub history: Vec<Version>,
 }
 
 /// What was not given back, and waits for the machine that had it, or for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Withheld {
+pub struct WithheldValue {
     /// Its value.
     pub value: String,
     /// The machine that had it, by its own name; `None` where nobody knows.
@@ -126,7 +126,7 @@ impl Leftovers {
     /// Takes out those labels, set aside as nobody's business, that say that a Node can be trusted.
     fn take_trust(&mut self) -> Labels {
         let read = |(data_key, value): (&String, &String)| match read_entry(data_key, value) {
-            Ok(DataItem::Kept(name, value)) if is_trust(&name) => Some((name, value)),
+            Ok(DataItem::Item(name, value)) if is_trust(&name) => Some((name, value)),
             _ => None,
         };
         let trust: Labels = self.data.iter().filter_map(read).collect();
@@ -204,7 +204,7 @@ impl Record {
         for (name, value) in labels {
             match origin(&name, &value) {
                 Some(uuid) => {
-                    let withheld = Withheld { value, system_uuid: Some(uuid) };
+                    let withheld = WithheldValue { value, system_uuid: Some(uuid) };
                     self.more.withheld.insert(name, withheld);
                     self.labels_generation = Some(self.generation);
                 }
@@ -256,7 +256,7 @@ impl Record {
         let origin = &self.more.machine.system_uuid;
         more.withheld = self.more.withheld.clone();
         let mut withhold = |name: String, value: String| {
-            more.withheld.insert(name, Withheld { value, system_uuid: origin.clone() });
+            more.withheld.insert(name, WithheldValue { value, system_uuid: origin.clone() });
         };
         for name in newly_withheld {
             if let Some(value) = self.labels.get(name) {
@@ -321,7 +321,7 @@ impl Record {
 }
 
 fn is_trust(name: &str) -> bool {
-    Kept::parse(name).is_some_and(Kept::is_trust)
+    Item::parse(name).is_some_and(Item::is_trust)
 }
 
 #[cfg(test)]

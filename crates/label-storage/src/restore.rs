@@ -1,8 +1,8 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
-use crate::kept::{Kept, MAX_ANNOTATIONS};
+use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
-use crate::rules::{Trust, Winner, never};
+use crate::rules::{Trust, Winner, builtin_exclusions};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
@@ -23,7 +23,7 @@ pub struct Patch {
     pub uid: Uid,
     /// The version that was read. Sent along, it makes the API server answer 409 where the Node has changed since.
     pub version: ResourceVersion,
-    /// What the Node is given, by name (see [`Kept`]): what the record has and it has not, and what it has otherwise though the
+    /// What the Node is given, by name (see [`Item`]): what the record has and it has not, and what it has otherwise though the
     /// record's word counts.
     pub restored: Labels,
     /// What both have, with different values.
@@ -168,7 +168,7 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
 fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
     let needs_whole = |(name, _, _)| {
         // Of an annotation that the rules do not ask for, it is not even known that the Node has it.
-        Kept::parse(name).is_some_and(|kept| !matches!(kept, Kept::Label(_)) || needs_proof(kept, rules))
+        Item::parse(name).is_some_and(|kept| !matches!(kept, Item::Label(_)) || needs_proof(kept, rules))
     };
     let needs_whole = rules.is_fenced() || rules.startup_taint.is_some() || record.all().any(needs_whole);
     if !node.extras.is_whole && needs_whole {
@@ -183,7 +183,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     let is_first = node.restored_from().is_none();
     for (name, value, origin) in record.all() {
         // What is read from a record is checked there.
-        let Some(kept) = Kept::parse(name) else { continue };
+        let Some(kept) = Item::parse(name) else { continue };
         let own = node.value_of(kept);
         if own == Some(value) {
             continue;
@@ -241,8 +241,8 @@ impl Room {
     }
 
     /// Whether there is room to put a value in the place of what the Node has, if anything: then there is less of it.
-    fn takes(&mut self, kept: Kept<'_>, own: Option<&str>, value: &str) -> bool {
-        let Kept::Annotation(key) = kept else { return true };
+    fn takes(&mut self, kept: Item<'_>, own: Option<&str>, value: &str) -> bool {
+        let Item::Annotation(key) = kept else { return true };
         let more = own.map_or(key.len() + value.len(), |own| value.len().saturating_sub(own.len()));
         let fits = more + Self::MARKER <= self.0;
         if fits {
@@ -257,11 +257,11 @@ impl Room {
 }
 
 /// Whether it is only for the very machine that had it.
-fn needs_proof(kept: Kept<'_>, rules: &Rules) -> bool {
+fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
     kept.is_trust() && rules.trust == Trust::SameMachine
 }
 
-fn reason_to_withhold(kept: Kept<'_>, origin: Option<&str>, node: &Node, rules: &Rules) -> Option<Why> {
+fn reason_to_withhold(kept: Item<'_>, origin: Option<&str>, node: &Node, rules: &Rules) -> Option<Why> {
     if is_never_kept(kept) {
         return Some(Why::Never);
     }
@@ -276,11 +276,11 @@ fn reason_to_withhold(kept: Kept<'_>, origin: Option<&str>, node: &Node, rules: 
 }
 
 /// Whether it is nobody's to bring back. A record may have it all the same: people write them, too.
-pub fn is_never_kept(kept: Kept<'_>) -> bool {
+pub fn is_never_kept(kept: Item<'_>) -> bool {
     match kept {
-        Kept::Annotation(KEEP) | Kept::Label(_) | Kept::Cordon => false,
-        Kept::Annotation(key) => never::is_machine_annotation(key),
-        Kept::Taint { key, .. } => never::is_lifecycle_taint(key),
+        Item::Annotation(KEEP) | Item::Label(_) | Item::Cordon => false,
+        Item::Annotation(key) => builtin_exclusions::is_machine_annotation(key),
+        Item::Taint { key, .. } => builtin_exclusions::is_lifecycle_taint(key),
     }
 }
 
@@ -299,7 +299,7 @@ fn taints(node: &Node, patch: &Patch) -> Option<Vec<Taint>> {
         taints.retain(|taint| taint.key != STARTUP_TAINT);
     }
     for (name, value) in &patch.restored {
-        let Some(Kept::Taint { effect, key }) = Kept::parse(name) else { continue };
+        let Some(Item::Taint { effect, key }) = Item::parse(name) else { continue };
         match taints.iter_mut().find(|taint| taint.effect == effect && taint.key == key) {
             Some(taint) => taint.value.clone_from(value),
             None => {
@@ -329,7 +329,7 @@ impl Patch {
     /// The labels that are set.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kept().filter_map(|(kept, value)| match kept {
-            Kept::Label(key) => Some((key, value)),
+            Item::Label(key) => Some((key, value)),
             _ => None,
         })
     }
@@ -337,18 +337,18 @@ impl Patch {
     /// The annotations that are set, the marker not among them.
     pub fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kept().filter_map(|(kept, value)| match kept {
-            Kept::Annotation(key) => Some((key, value)),
+            Item::Annotation(key) => Some((key, value)),
             _ => None,
         })
     }
 
     /// Whether the Node is cordoned.
     pub fn cordons(&self) -> bool {
-        self.kept().any(|(kept, _)| kept == Kept::Cordon)
+        self.kept().any(|(kept, _)| kept == Item::Cordon)
     }
 
-    fn kept(&self) -> impl Iterator<Item = (Kept<'_>, &str)> {
-        self.restored.iter().filter_map(|(name, value)| Some((Kept::parse(name)?, value.as_str())))
+    fn kept(&self) -> impl Iterator<Item = (Item<'_>, &str)> {
+        self.restored.iter().filter_map(|(name, value)| Some((Item::parse(name)?, value.as_str())))
     }
 }
 

@@ -3,31 +3,31 @@
 //!
 //! - [`patterns`]: keys by name, by pattern and in sets; [`selector`]: Nodes by their labels.
 //! - [`conflicts`]: whose word counts; [`identity`]: by what a Node is known again.
-//! - [`mod@never`]: what is not kept, whatever is chosen.
-//! - [`mod@file`]: the rules file; [`amount`]: durations and percentages in it.
+//! - [`builtin_exclusions`]: what is not kept, whatever is chosen.
+//! - [`mod@file`]: the rules file; [`units`]: durations and percentages in it.
 //!
 //! What is stored is the storer's decision alone: a restorer that left a label out would mark the Node all the same, and the
 //! storer would take the label for removed. A rule says what is stored from now on, and nothing about what was stored before: what
 //! a record holds that its storer would not store is left alone in it, and comes back. So rules may change, and differ between
 //! replicas while they are rolled out, and nothing that was stored is lost by it.
 
-pub mod amount;
+pub mod builtin_exclusions;
 pub mod conflicts;
+mod display;
 pub mod file;
 pub mod identity;
-pub mod never;
 pub mod patterns;
 pub mod selector;
-mod shown;
+pub mod units;
 
 use std::time::Duration;
 
-pub use self::amount::Percentage;
 pub use self::conflicts::{Conflicts, Winner};
 pub use self::file::Refused;
 pub use self::identity::{IdentityBy, Trust};
 pub use self::patterns::{Patterns, Selection};
 pub use self::selector::Selector;
+pub use self::units::Percentage;
 
 /// What operators choose. By default all labels are kept, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,12 +82,12 @@ impl Rules {
 
     /// Whether an annotation of this key is stored because it was chosen.
     pub fn keeps_annotation(&self, key: &str) -> bool {
-        self.annotations.selects(key) && !never::is_machine_annotation(key)
+        self.annotations.selects(key) && !builtin_exclusions::is_machine_annotation(key)
     }
 
     /// Whether a taint of this key is stored.
     pub fn keeps_taint(&self, key: &str) -> bool {
-        self.taints.selects(key) && !never::is_lifecycle_taint(key)
+        self.taints.selects(key) && !builtin_exclusions::is_lifecycle_taint(key)
     }
 
     /// Whether all labels are stored: then nobody need ask for each.
@@ -97,7 +97,7 @@ impl Rules {
 
     /// Whether a decision takes an annotation of this key: ours, one that is stored, or what the Node is known by.
     pub fn wants_annotation(&self, key: &str) -> bool {
-        key.starts_with(never::OURS)
+        key.starts_with(builtin_exclusions::OURS)
             || self.keeps_annotation(key)
             || matches!(&self.identity, IdentityBy::Annotation(its) if its == key)
     }

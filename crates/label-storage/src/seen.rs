@@ -1,6 +1,6 @@
 //! Nodes and records as somebody with rules sees them.
 
-use crate::kept::Kept;
+use crate::item::Item;
 use crate::node::{KEEP, MAX_IDENTITY, is_own_uuid};
 use crate::rules::{IdentityBy, Patterns};
 use crate::{Node, Record, Rules, key};
@@ -20,16 +20,16 @@ pub enum Filing {
 impl Rules {
     /// Whether something of this name is kept of a Node with this list of its own.
     pub fn keeps(&self, name: &str, keep: Option<&Patterns>) -> bool {
-        match Kept::parse(name) {
+        match Item::parse(name) {
             None => false,
-            Some(Kept::Label(key)) => match keep {
+            Some(Item::Label(key)) => match keep {
                 Some(keep) => keep.matches(key) && !self.labels.exclude.matches(key),
                 None => self.keeps_label(key),
             },
-            Some(Kept::Annotation(KEEP)) => true,
-            Some(Kept::Annotation(key)) => self.keeps_annotation(key),
-            Some(Kept::Taint { key, .. }) => self.keeps_taint(key),
-            Some(Kept::Cordon) => self.cordon,
+            Some(Item::Annotation(KEEP)) => true,
+            Some(Item::Annotation(key)) => self.keeps_annotation(key),
+            Some(Item::Taint { key, .. }) => self.keeps_taint(key),
+            Some(Item::Cordon) => self.cordon,
         }
     }
 
@@ -45,9 +45,9 @@ impl Rules {
                 system_uuid = machine.system_uuid.as_ref().map(|uuid| uuid.to_ascii_lowercase());
                 ("systemUUID".to_owned(), system_uuid.as_deref())
             }
-            IdentityBy::Label(key) => (format!("label:{key}"), node.value_of(Kept::Label(key))),
+            IdentityBy::Label(key) => (format!("label:{key}"), node.value_of(Item::Label(key))),
             IdentityBy::Annotation(key) => {
-                (format!("annotation:{key}"), node.value_of(Kept::Annotation(key)))
+                (format!("annotation:{key}"), node.value_of(Item::Annotation(key)))
             }
         };
         let is_own = |value: &&str| match self.identity {
@@ -108,12 +108,12 @@ impl Node {
             self.labels.retain(|key, _| rules.keeps(key, keep.as_ref()));
         }
         let annotations = self.extras.annotations.iter();
-        let annotations = annotations.map(|(key, value)| (Kept::Annotation(key).to_string(), value.clone()));
+        let annotations = annotations.map(|(key, value)| (Item::Annotation(key).to_string(), value.clone()));
         let taints = self.extras.taints.iter().map(|taint| {
-            let kept = Kept::Taint { effect: &taint.effect, key: &taint.key };
+            let kept = Item::Taint { effect: &taint.effect, key: &taint.key };
             (kept.to_string(), taint.value.clone())
         });
-        let cordon = self.extras.is_unschedulable.then(|| (Kept::Cordon.to_string(), "true".to_owned()));
+        let cordon = self.extras.is_unschedulable.then(|| (Item::Cordon.to_string(), "true".to_owned()));
         let others = annotations.chain(taints).chain(cordon);
         self.labels.extend(others.filter(|(name, _)| rules.keeps(name, None)));
         self
@@ -132,7 +132,7 @@ impl Record {
         };
         let keeps_all = keep.is_none() && rules.keeps_all_labels();
         let is_unknown = node.is_some_and(|node| !node.extras.is_whole);
-        let is_unseen = |name: &str| is_unknown && Kept::parse(name).is_some_and(Kept::is_in_spec);
+        let is_unseen = |name: &str| is_unknown && Item::parse(name).is_some_and(Item::is_in_spec);
         let keeps = |name: &str| keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref());
         let is_beyond = |name: &str| !keeps(name) || is_unseen(name);
         let beyond = self.labels.extract_if(.., |name, _| is_beyond(name));
@@ -142,7 +142,7 @@ impl Record {
 
     /// The list of what is to be kept of its Node, as the record remembers it.
     pub fn keep_patterns(&self) -> Option<Patterns> {
-        let list = self.labels.get(&Kept::Annotation(KEEP).to_string());
+        let list = self.labels.get(&Item::Annotation(KEEP).to_string());
         keep_patterns(list.map(String::as_str))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::restore::{self, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
@@ -248,7 +248,7 @@ impl Apply {
 
 /// True if the patch can test all that it rests on. Which machine a Node is, or what else its record is filed under, it does not test.
 fn may_be_tested(node: &Node, patch: &restore::Patch, rules: &Rules) -> bool {
-    let is_trust = |name: &String| Kept::parse(name).is_some_and(Kept::is_trust);
+    let is_trust = |name: &String| Item::parse(name).is_some_and(Item::is_trust);
     node.extras.identity.is_none() && !rules.is_fenced() && !patch.restored.keys().any(is_trust)
 }
 

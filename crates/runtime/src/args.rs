@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
-use label_storage::rules::amount;
+use label_storage::rules::units;
 use label_storage::shard;
 
 use crate::record_key::Filed;
@@ -255,7 +255,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
 
 /// Reads a duration such as `10s`, `1m 30s` or `30d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    amount::time(text).map_err(|error| error.to_string())
+    units::time(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

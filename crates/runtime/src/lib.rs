@@ -25,6 +25,8 @@ pub mod call;
 pub mod client;
 mod daemon;
 pub mod engine;
+#[cfg(feature = "testing")]
+pub mod fixtures;
 mod health;
 mod informer;
 pub mod lease;
@@ -48,8 +50,6 @@ mod shard_context;
 mod shard_manager;
 pub mod shutdown;
 mod stateful_set;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod watch_lag;
 pub mod work_queue;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use label_storage::Node;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::node::{IGNORE, KEEP, RESTORED, Taint};
 use label_storage::restore;
 use serde::Serialize;
@@ -67,7 +67,7 @@ impl<'a> From<&'a restore::Patch> for Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Gives a Node that was just read these values, by the names of what is kept (see [`Kept`]); `None` takes one away. A name that
+    /// Gives a Node that was just read these values, by the names of what is kept (see [`Item`]); `None` takes one away. A name that
     /// stands for nothing is left out.
     pub fn changing(node: &'a Node, changes: &'a BTreeMap<String, Option<String>>) -> Self {
         let mut metadata = Metadata {
@@ -81,11 +81,11 @@ impl<'a> Body<'a> {
         let mut unschedulable = None;
         for (name, value) in changes {
             let value = value.as_deref();
-            match Kept::parse(name) {
-                Some(Kept::Label(key)) => _ = metadata.labels.insert(key, value),
-                Some(Kept::Annotation(key)) => _ = metadata.annotations.insert(key, value),
-                Some(Kept::Taint { effect, key }) => change_taint(&mut taints, effect, key, value),
-                Some(Kept::Cordon) => unschedulable = Some(value.is_some()),
+            match Item::parse(name) {
+                Some(Item::Label(key)) => _ = metadata.labels.insert(key, value),
+                Some(Item::Annotation(key)) => _ = metadata.annotations.insert(key, value),
+                Some(Item::Taint { effect, key }) => change_taint(&mut taints, effect, key, value),
+                Some(Item::Cordon) => unschedulable = Some(value.is_some()),
                 None => (),
             }
         }
@@ -110,7 +110,7 @@ pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) ->
     let mut operations =
         Operations(vec![json!({"op": "test", "path": "/metadata/uid", "value": patch.uid.as_str()})]);
     let marker = patch.marker.as_deref().map(|marker| (RESTORED, node.marker.as_deref(), marker));
-    let own = |key| node.value_of(Kept::Annotation(key));
+    let own = |key| node.value_of(Item::Annotation(key));
     let given = patch.annotations().map(|(key, value)| (key, own(key), value));
     if has_annotations {
         for key in [IGNORE, KEEP] {
@@ -129,7 +129,7 @@ pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) ->
         operations.change("/metadata", "labels", Value::Null, json!(all));
     } else {
         for (key, value) in patch.labels() {
-            operations.change("/metadata/labels", key, node.value_of(Kept::Label(key)).into(), value.into());
+            operations.change("/metadata/labels", key, node.value_of(Item::Label(key)).into(), value.into());
         }
     }
     if let Some(taints) = &patch.taints {

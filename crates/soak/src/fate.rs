@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::rules::Winner;
 use label_storage::{Labels, Rules};
 
@@ -151,7 +151,7 @@ impl Fate {
             match (life.now.kept.get(&key), seen.kept.get(&key)) {
                 (before, after) if before == after => continue,
                 (before, Some(value)) => {
-                    if !value.starts_with(&tag) && Kept::parse(&key) != Some(Kept::Cordon) {
+                    if !value.starts_with(&tag) && Item::parse(&key) != Some(Item::Cordon) {
                         let what = format!("{key}={value} was set by nobody that we know");
                         ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
                     }

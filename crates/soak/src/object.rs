@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::name::is_record_name;
 use label_storage::node::{RESTORED, STARTUP_TAINT};
 use label_storage::{Labels, Position, Record, Rules};
@@ -24,7 +24,7 @@ pub(crate) struct SeenNode {
     pub(crate) uid: String,
     /// When.
     pub(crate) revision: u64,
-    /// What the rules keep of it, by name (see [`Kept`]).
+    /// What the rules keep of it, by name (see [`Item`]).
     pub(crate) kept: Labels,
     /// What else it has: labels, annotations, taints and the cordon that the rules leave out.
     pub(crate) rest: Labels,
@@ -121,14 +121,14 @@ pub(crate) fn node(bytes: &[u8], revision: u64, rules: &Rules) -> anyhow::Result
     let has_startup_taint = startup_taint.count() > 0;
     let mut all = meta.labels;
     let annotations = meta.annotations.into_iter();
-    all.extend(annotations.map(|(key, value)| (Kept::Annotation(&key).to_string(), value)));
+    all.extend(annotations.map(|(key, value)| (Item::Annotation(&key).to_string(), value)));
     let taints = spec.taints.into_iter();
     all.extend(
         taints.map(|Taint { key, value, effect }| {
-            (Kept::Taint { effect: &effect, key: &key }.to_string(), value)
+            (Item::Taint { effect: &effect, key: &key }.to_string(), value)
         }),
     );
-    all.extend(spec.is_unschedulable.then(|| (Kept::Cordon.to_string(), "true".to_owned())));
+    all.extend(spec.is_unschedulable.then(|| (Item::Cordon.to_string(), "true".to_owned())));
     let (kept, rest) = all.into_iter().partition(|(name, _)| rules.keeps(name, None));
     Ok(SeenNode { name: meta.name, uid: meta.uid, revision, kept, rest, marker, has_startup_taint })
 }

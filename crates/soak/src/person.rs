@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::{Labels, Rules};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -261,8 +261,8 @@ impl People {
     fn item(&mut self, machine: &str, key: usize) -> (String, String) {
         self.values += 1;
         let name = self.names[key];
-        let value = match Kept::parse(name) {
-            Some(Kept::Cordon) => "true".to_owned(),
+        let value = match Item::parse(name) {
+            Some(Item::Cordon) => "true".to_owned(),
             _ => format!("{}{}", machine::tag(machine), self.values),
         };
         (name.to_owned(), value)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use label_storage::Rules;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::rules::patterns::Kind;
 use label_storage::rules::{Conflicts, IdentityBy, Patterns, Selection, Trust, Winner, conflicts, patterns};
 use rand::rngs::SmallRng;
@@ -119,7 +119,7 @@ pub fn judgeable(rules: &Rules) -> anyhow::Result<()> {
     let default = Rules::default();
     let is_changed = match &rules.identity {
         IdentityBy::Label(key) => LABELS.contains(&key.as_str()),
-        IdentityBy::Annotation(key) => ANNOTATIONS.contains(&Kept::Annotation(key).to_string().as_str()),
+        IdentityBy::Annotation(key) => ANNOTATIONS.contains(&Item::Annotation(key).to_string().as_str()),
         IdentityBy::Name | IdentityBy::ProviderId | IdentityBy::SystemUuid => false,
     };
     let unjudged = [

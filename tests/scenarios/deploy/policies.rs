@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
-use label_storage::rules::never::is_lifecycle_taint;
+use label_storage::rules::builtin_exclusions::is_lifecycle_taint;
 use serde_json::{Value, json};
 
 use super::manifests::{apply, client_as, rendered};

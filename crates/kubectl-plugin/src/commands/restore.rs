@@ -1,7 +1,7 @@
 //! Restores Nodes now, once.
 
 use anyhow::{Result, bail};
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::restore::{self, Reason, Why};
 use label_storage::rules::{Trust, Winner};
 use label_storage::store::Stored;
@@ -136,7 +136,7 @@ fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) 
         false => Outlook::new(format!("node {name} has all that it can be given")),
     };
     for (name, value) in &patch.restored {
-        outlook.changes(name, Kept::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
+        outlook.changes(name, Item::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
     }
     if patch.lifts_startup_taint {
         outlook.also("pods may come: the taint label-storage/restoring is taken off");
@@ -146,7 +146,7 @@ fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) 
     }
     for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
         let name = &conflict.name;
-        let own = Kept::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
+        let own = Item::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
         let stored = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
         let stored = stored.unwrap_or_default();
         outlook.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));

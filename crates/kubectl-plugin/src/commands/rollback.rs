@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::node::KEEP;
-use label_storage::record::{Version, Withheld};
+use label_storage::record::{Version, WithheldValue};
 use label_storage::restore::{Reason, decide, is_never_kept};
 use label_storage::rules::Trust;
 use label_storage::rules::patterns::{Kind, MACHINE_FACTS, Patterns};
@@ -111,31 +111,31 @@ struct Covered<'a> {
 impl<'a> Covered<'a> {
     fn by(version: &Version, rules: &'a Rules, keep: Option<Patterns>) -> Self {
         let has =
-            |is: fn(Kept<'_>) -> bool| version.labels.keys().filter_map(|name| Kept::parse(name)).any(is);
+            |is: fn(Item<'_>) -> bool| version.labels.keys().filter_map(|name| Item::parse(name)).any(is);
         Self {
             rules,
             keep,
-            has_annotations: has(|kept| matches!(kept, Kept::Annotation(key) if key != KEEP)),
-            has_taints: has(|kept| matches!(kept, Kept::Taint { .. })),
+            has_annotations: has(|kept| matches!(kept, Item::Annotation(key) if key != KEEP)),
+            has_taints: has(|kept| matches!(kept, Item::Taint { .. })),
         }
     }
 
     /// Why it can't be told that something was missing then, though the version does not have it.
-    fn why_not(&self, name: &str, kept: Kept<'_>) -> Option<&'static str> {
+    fn why_not(&self, name: &str, kept: Item<'_>) -> Option<&'static str> {
         match kept {
             _ if !self.rules.keeps(name, self.keep.as_ref()) => Some("the rules do not keep it"),
             // It is always looked at.
-            Kept::Annotation(KEEP) => None,
-            Kept::Annotation(_) if !self.has_annotations => Some("that version has no annotations at all"),
-            Kept::Taint { .. } if !self.has_taints => Some("that version has no taints at all"),
-            Kept::Cordon => Some("that version does not say whether the node was cordoned"),
+            Item::Annotation(KEEP) => None,
+            Item::Annotation(_) if !self.has_annotations => Some("that version has no annotations at all"),
+            Item::Taint { .. } if !self.has_taints => Some("that version has no taints at all"),
+            Item::Cordon => Some("that version does not say whether the node was cordoned"),
             _ => None,
         }
     }
 }
 
 impl Rollback {
-    fn is_distrusted(&self, kept: Kept<'_>, cluster: &Cluster) -> bool {
+    fn is_distrusted(&self, kept: Item<'_>, cluster: &Cluster) -> bool {
         kept.is_trust() && cluster.rules.trust == Trust::SameMachine && !self.args.trust
     }
 
@@ -154,13 +154,13 @@ impl Rollback {
             _ => (),
         }
         let facts = Patterns::of(Kind::Label, [MACHINE_FACTS])?;
-        let is_ours = |kept: Kept<'_>| match kept {
-            Kept::Label(key) => !facts.matches(key),
+        let is_ours = |kept: Item<'_>| match kept {
+            Item::Label(key) => !facts.matches(key),
             _ => !is_never_kept(kept),
         };
         let mut edits = BTreeMap::new();
         for (name, value) in &version.labels {
-            let Some(kept) = Kept::parse(name).filter(|kept| is_ours(*kept)) else { continue };
+            let Some(kept) = Item::parse(name).filter(|kept| is_ours(*kept)) else { continue };
             let own = node.value_of(kept);
             if own == Some(value) {
                 continue;
@@ -179,7 +179,7 @@ impl Rollback {
         let known: BTreeSet<_> = record.labels.keys().chain(past).collect();
         let covered = Covered::by(version, &cluster.rules, node.keep_patterns());
         for name in known.into_iter().filter(|name| !version.labels.contains_key(*name)) {
-            let Some(kept) = Kept::parse(name).filter(|kept| is_ours(*kept)) else { continue };
+            let Some(kept) = Item::parse(name).filter(|kept| is_ours(*kept)) else { continue };
             let Some(own) = node.value_of(kept) else { continue };
             match covered.why_not(name, kept) {
                 Some(why) => outlook.note(format!("{name} is left alone: {why}")),
@@ -213,7 +213,7 @@ impl Rollback {
         let mut notes = Vec::new();
         let covered = Covered::by(version, &cluster.rules, record.keep_patterns());
         for (name, value) in record.labels.iter().filter(|(name, _)| !version.labels.contains_key(*name)) {
-            if let Some(why) = Kept::parse(name).and_then(|kept| covered.why_not(name, kept)) {
+            if let Some(why) = Item::parse(name).and_then(|kept| covered.why_not(name, kept)) {
                 notes.push(format!("{name} is left alone: {why}"));
                 labels.insert(name.clone(), value.clone());
             }
@@ -221,7 +221,7 @@ impl Rollback {
         // The record may have gone through several machines since, and none is to have what another was trusted with.
         let distrusted = labels.extract_if(.., |name, value| {
             record.labels.get(name) != Some(value)
-                && Kept::parse(name).is_some_and(|kept| self.is_distrusted(kept, cluster))
+                && Item::parse(name).is_some_and(|kept| self.is_distrusted(kept, cluster))
         });
         for (name, value) in distrusted {
             notes.push(format!(
@@ -229,7 +229,7 @@ impl Rollback {
             ));
             let is_same = withheld.get(&name).is_some_and(|kept| kept.value == value);
             if !is_same {
-                withheld.insert(name, Withheld { value, system_uuid: None });
+                withheld.insert(name, WithheldValue { value, system_uuid: None });
             }
         }
         let heading = format!("node {name} will come back with what it had in generation {}:", self.args.to);

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::restore::{Reason, decide, is_never_kept};
 use label_storage::rules::{IdentityBy, Trust};
 use label_storage::store::Stored;
@@ -60,7 +60,7 @@ impl FromStr for Edit {
             (None, Some(name)) => (name, None),
             (None, None) => return Err("write KEY=VALUE, or KEY- to take it away".to_owned()),
         };
-        let Some(kept) = Kept::parse(name) else {
+        let Some(kept) = Item::parse(name) else {
             return Err(format!(
                 "{name:?} is no key: give that of a label, annotation:KEY, taint:EFFECT:KEY or cordon:"
             ));
@@ -69,7 +69,7 @@ impl FromStr for Edit {
             && !kept.takes(value)
         {
             return Err(match kept {
-                Kept::Cordon => "write cordon:=true, or cordon:- to take it away".to_owned(),
+                Item::Cordon => "write cordon:=true, or cordon:- to take it away".to_owned(),
                 _ => format!("{value:?} is no value that {name} can have"),
             });
         }
@@ -197,7 +197,7 @@ impl Set {
         }
         let is_given = |edit: &&Edit| edit.value.is_some();
         for Edit { name, .. } in self.args.edits.iter().filter(is_given) {
-            let is_trust = Kept::parse(name).is_some_and(Kept::is_trust);
+            let is_trust = Item::parse(name).is_some_and(Item::is_trust);
             if is_trust && rules.trust == Trust::SameMachine {
                 let whom = match &edited.more.machine.system_uuid {
                     Some(uuid) => format!("the machine {uuid}"),

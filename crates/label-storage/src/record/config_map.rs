@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::{
     CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, Leftovers,
     MANAGED_BY, MAX_BYTES, More, NODE, NODE_RESOURCE_VERSION, NODE_UID, PROVIDER_ID, Record, SYSTEM_UUID,
-    TooLarge, Unreadable, Version, WITHHELD, Withheld, history,
+    TooLarge, Unreadable, Version, WITHHELD, WithheldValue, history,
 };
-use crate::kept::Kept;
+use crate::item::Item;
 use crate::name::{is_identity, node_in_record_name, record_name};
 use crate::node::Machine;
 use crate::{Labels, Uid, key};
@@ -119,10 +119,10 @@ impl Record {
         for (data_key, data_value) in config_map.data.iter().flatten() {
             match read_entry(data_key, data_value) {
                 Ok(DataItem::Past(version)) => more.history.push(version),
-                Ok(DataItem::Kept(name, value)) => match origins.get(&name) {
+                Ok(DataItem::Item(name, value)) => match origins.get(&name) {
                     Some(system_uuid) => {
                         let system_uuid = system_uuid.clone();
-                        more.withheld.insert(name, Withheld { value, system_uuid });
+                        more.withheld.insert(name, WithheldValue { value, system_uuid });
                     }
                     None => _ = labels.insert(name, value),
                 },
@@ -159,7 +159,7 @@ impl Record {
 /// What an entry of `data` is.
 pub(super) enum DataItem {
     /// Something that is kept: its name and its value.
-    Kept(String, String),
+    Item(String, String),
     /// What the labels were.
     Past(Version),
 }
@@ -173,10 +173,10 @@ pub(super) fn read_entry(data_key: &str, data_value: &str) -> Result<DataItem, D
         let version = history::decode(generation, &value).ok_or_else(|| Damage::Value(excerpt(data_key)))?;
         return Ok(DataItem::Past(version));
     }
-    match Kept::parse(&name) {
+    match Item::parse(&name) {
         None => Err(Damage::Key(excerpt(data_key))),
         Some(kept) if !kept.takes(&value) => Err(Damage::Value(excerpt(data_key))),
-        Some(_) => Ok(DataItem::Kept(name, value)),
+        Some(_) => Ok(DataItem::Item(name, value)),
     }
 }
 

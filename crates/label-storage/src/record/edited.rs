@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{More, Record, Version, Withheld};
+use super::{More, Record, Version, WithheldValue};
 use crate::{Labels, ResourceVersion, Rules};
 
 impl Record {
@@ -32,7 +32,7 @@ impl Record {
     pub fn edited(
         &self,
         labels: Labels,
-        mut withheld: BTreeMap<String, Withheld>,
+        mut withheld: BTreeMap<String, WithheldValue>,
         seen: Option<ResourceVersion>,
         now: Timestamp,
         rules: &Rules,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use jiff::Timestamp;
 
 use super::config_map::to_the_second;
-use super::{Version, Withheld};
-use crate::kept::Kept;
+use super::{Version, WithheldValue};
+use crate::item::Item;
 use crate::{Labels, key};
 
 /// A version's name in `data`, before its generation.
@@ -40,12 +40,12 @@ pub(super) fn generation(name: &str) -> Option<u64> {
 pub(super) fn decode(generation: u64, value: &str) -> Option<Version> {
     let Written { at, kept: labels } = serde_json::from_str(value).ok()?;
     let at = at.map(|at| at.parse::<Timestamp>()).transpose().ok()?;
-    let is_kept = |(name, value): (&String, &String)| Kept::parse(name).is_some_and(|kept| kept.takes(value));
+    let is_kept = |(name, value): (&String, &String)| Item::parse(name).is_some_and(|kept| kept.takes(value));
     labels.iter().all(is_kept).then_some(Version { generation, at, labels })
 }
 
 /// What was withheld: each name, with the machine that had it, or with nothing.
-pub(super) fn encode_withheld(withheld: &BTreeMap<String, Withheld>) -> Option<String> {
+pub(super) fn encode_withheld(withheld: &BTreeMap<String, WithheldValue>) -> Option<String> {
     let origins: BTreeMap<_, _> =
         withheld.iter().map(|(name, kept)| (name, kept.system_uuid.as_deref().unwrap_or_default())).collect();
     (!origins.is_empty()).then(|| serde_json::to_string(&origins).unwrap_or_default())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::patterns::{Patterns, split};
-use crate::kept::Kept;
+use crate::item::Item;
 use crate::label;
 
 /// Whose word counts.
@@ -88,7 +88,7 @@ fn is_name(name: &str, is_pattern: bool) -> bool {
     match name.strip_prefix("taint:") {
         // The effect may be what a pattern was tried with.
         Some(taint) if is_pattern => taint.split_once(':').is_some_and(is_taint),
-        _ => Kept::parse(name).is_some(),
+        _ => Item::parse(name).is_some(),
     }
 }
 

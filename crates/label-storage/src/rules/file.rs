@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 pub use self::complaint::Refused;
-use super::amount;
 use super::conflicts::Winner;
 use super::patterns::{Kind, Patterns};
+use super::units;
 use super::{Conflicts, Rules, Selection, Selector};
 
 /// Scalars are read as text with their position, so that an error can name the line.
@@ -78,7 +78,7 @@ impl Rules {
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
         let startup_taint = file.startup_taint.unwrap_or_default();
-        let at_most = read(startup_taint.at_most, amount::startup_taint)?.unwrap_or(Self::STARTUP_TAINT);
+        let at_most = read(startup_taint.at_most, units::startup_taint)?.unwrap_or(Self::STARTUP_TAINT);
         Ok(Self {
             labels: selection(Kind::Label, file.labels, default.labels)?,
             annotations: selection(Kind::Annotation, file.annotations, default.annotations)?,
@@ -91,9 +91,9 @@ impl Rules {
             fence: identity.fence.unwrap_or(default.fence),
             trust: read(identity.trust_labels, str::parse)?.unwrap_or(default.trust),
             startup_taint: startup_taint.enabled.unwrap_or_default().then_some(at_most),
-            retention: read(file.retention, amount::retention)?.unwrap_or(default.retention),
+            retention: read(file.retention, units::retention)?.unwrap_or(default.retention),
             cleanup_share: read(file.cleanup_share, str::parse)?.unwrap_or(default.cleanup_share),
-            history: read(file.history, amount::history)?.unwrap_or(default.history),
+            history: read(file.history, units::history)?.unwrap_or(default.history),
         })
     }
 }

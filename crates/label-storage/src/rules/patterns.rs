@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::never;
+use super::builtin_exclusions;
 use crate::label;
 
 /// The name of a set of keys: what the kubelet and the cloud say about a machine, and say again when it returns.
@@ -165,13 +165,13 @@ impl Patterns {
         let read = Self::of(kind, patterns)?;
         let is_never = |key: &&str| match kind {
             Kind::Label => false,
-            Kind::Annotation => never::is_machine_annotation(key),
-            Kind::Taint => never::is_lifecycle_taint(key),
+            Kind::Annotation => builtin_exclusions::is_machine_annotation(key),
+            Kind::Taint => builtin_exclusions::is_lifecycle_taint(key),
         };
         let never = read.keys().find(is_never).map(str::to_owned);
         match never {
             None => Ok(read),
-            Some(key) if key.starts_with(never::OURS) => Err(Error::Ours(key)),
+            Some(key) if key.starts_with(builtin_exclusions::OURS) => Err(Error::Ours(key)),
             Some(key) => Err(Error::Never(key)),
         }
     }

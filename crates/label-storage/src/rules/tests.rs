@@ -191,7 +191,7 @@ proptest! {
             let _ = text.parse::<IdentityBy>();
             let _ = text.parse::<Trust>();
             let _ = text.parse::<Percentage>();
-            let _ = (amount::time(text), amount::retention(text), amount::history(text));
+            let _ = (units::time(text), units::retention(text), units::history(text));
         }
     }
 }

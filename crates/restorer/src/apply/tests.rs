@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Cache;
+use label_storage_runtime::fixtures::{self, Calls, Reply};
 use label_storage_runtime::reconciler::{Look, Planner};
-use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -44,7 +44,7 @@ impl World {
         record.config_map = Uid::new("c1");
         let stored = serde_json::to_value(config_map).expect("JSON");
         let live = returned.clone();
-        let (replica, calls) = testing::replica(move |call: String| {
+        let (replica, calls) = fixtures::replica(move |call: String| {
             let (stored, live) = (stored.clone(), live.clone());
             async move {
                 match call.as_str() {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use label_storage::Labels;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use serde_json::json;
 
 /// How long a person waits for an answer.
@@ -30,18 +30,18 @@ pub(super) fn node(name: String, items: &Labels) -> Node {
     let mut node = Node::default();
     node.metadata.name = Some(name);
     for (name, value) in items {
-        match Kept::parse(name) {
-            Some(Kept::Label(key)) => {
+        match Item::parse(name) {
+            Some(Item::Label(key)) => {
                 node.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.clone());
             }
-            Some(Kept::Annotation(key)) => {
+            Some(Item::Annotation(key)) => {
                 node.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.clone());
             }
-            Some(Kept::Taint { effect, key }) => {
+            Some(Item::Taint { effect, key }) => {
                 let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
                 taints.push(taint(effect, key, value));
             }
-            Some(Kept::Cordon) => node.spec.get_or_insert_default().unschedulable = Some(true),
+            Some(Item::Cordon) => node.spec.get_or_insert_default().unschedulable = Some(true),
             None => {}
         }
     }
@@ -83,11 +83,11 @@ async fn take(nodes: &Api<Node>, step: &Step) -> Result<(), kube::Error> {
 }
 
 async fn set(nodes: &Api<Node>, node: &str, name: &str, value: Option<&str>) -> Result<(), kube::Error> {
-    let patch = match Kept::parse(name) {
-        Some(Kept::Label(key)) => json!({ "metadata": { "labels": { key: value } } }),
-        Some(Kept::Annotation(key)) => json!({ "metadata": { "annotations": { key: value } } }),
-        Some(Kept::Cordon) => json!({ "spec": { "unschedulable": value.map(|_| true) } }),
-        Some(Kept::Taint { effect, key }) => return set_taint(nodes, node, effect, key, value).await,
+    let patch = match Item::parse(name) {
+        Some(Item::Label(key)) => json!({ "metadata": { "labels": { key: value } } }),
+        Some(Item::Annotation(key)) => json!({ "metadata": { "annotations": { key: value } } }),
+        Some(Item::Cordon) => json!({ "spec": { "unschedulable": value.map(|_| true) } }),
+        Some(Item::Taint { effect, key }) => return set_taint(nodes, node, effect, key, value).await,
         None => return Ok(()),
     };
     nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)

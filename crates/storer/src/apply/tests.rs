@@ -2,8 +2,8 @@
 
 use label_storage::{Labels, ResourceVersion, Uid};
 use label_storage_runtime::cache::Cache;
+use label_storage_runtime::fixtures::{self, Calls, Reply};
 use label_storage_runtime::reconciler::{Look, Planner};
-use label_storage_runtime::testing::{self, Calls, Reply};
 use serde_json::{Value, json};
 
 use super::*;
@@ -25,7 +25,7 @@ impl World {
     /// The server takes this long to answer for the Node, and answers creates with this.
     fn new(seen: &Node, live: &Node, takes: Duration, created: u16) -> Self {
         let live = live.clone();
-        let (replica, calls) = testing::replica(move |call: String| {
+        let (replica, calls) = fixtures::replica(move |call: String| {
             let live = live.clone();
             async move {
                 if call.starts_with("GET /api/v1/nodes/") {

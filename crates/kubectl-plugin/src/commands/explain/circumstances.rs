@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use label_storage::Node;
 use label_storage::node::{KEEP, STARTUP_TAINT};
 use label_storage::restore::Plan;
-use label_storage::rules::amount::Written;
+use label_storage::rules::units::Written;
 use label_storage::rules::{IdentityBy, Patterns};
 use label_storage::store::Circumstances;
 

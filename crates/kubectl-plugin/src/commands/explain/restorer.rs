@@ -67,7 +67,7 @@ pub(super) fn decision(case: &Case<'_>, plan: &Plan) -> Decision {
 fn changes(case: &Case<'_>, plan: &Plan) -> Vec<String> {
     let Some(patch) = &plan.patch else { return Vec::new() };
     let own = |name: &str| {
-        case.found.node.as_ref().and_then(|node| node.value_of(label_storage::kept::Kept::parse(name)?))
+        case.found.node.as_ref().and_then(|node| node.value_of(label_storage::item::Item::parse(name)?))
     };
     let mut lines = Vec::new();
     for (name, value) in &patch.restored {

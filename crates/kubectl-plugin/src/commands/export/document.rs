@@ -8,9 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
-use label_storage::kept::Kept;
-use label_storage::record::{MANAGED_BY, Version, Withheld};
-use label_storage::rules::never;
+use label_storage::item::Item;
+use label_storage::record::{MANAGED_BY, Version, WithheldValue};
+use label_storage::rules::builtin_exclusions;
 use label_storage::{Labels, Record};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{Location, Spanned};
@@ -188,7 +188,7 @@ impl Tags {
 
     /// Whether the daemons write it themselves, or it tells of the very object that it is on.
     fn is_ours(key: &str) -> bool {
-        key == MANAGED_BY.0 || key.starts_with(never::OURS) || key == LAST_APPLIED
+        key == MANAGED_BY.0 || key.starts_with(builtin_exclusions::OURS) || key == LAST_APPLIED
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -236,19 +236,19 @@ impl Sorted<Texts, Vec<Taint>> {
     fn of(all: &Labels) -> Self {
         let mut sorted = Self { labels: None, annotations: None, taints: None, cordon: None };
         for (name, value) in all {
-            match Kept::parse(name) {
-                Some(Kept::Label(key)) => {
+            match Item::parse(name) {
+                Some(Item::Label(key)) => {
                     sorted.labels.get_or_insert_default().insert(key.to_owned(), text(value));
                 }
-                Some(Kept::Annotation(key)) => {
+                Some(Item::Annotation(key)) => {
                     sorted.annotations.get_or_insert_default().insert(key.to_owned(), text(value));
                 }
-                Some(Kept::Taint { effect, key }) => {
+                Some(Item::Taint { effect, key }) => {
                     let value = (!value.is_empty()).then(|| text(value));
                     let taint = Taint { key: text(key), value, effect: text(effect) };
                     sorted.taints.get_or_insert_default().push(taint);
                 }
-                Some(Kept::Cordon) => sorted.cordon = Some(true),
+                Some(Item::Cordon) => sorted.cordon = Some(true),
                 // What is read from a record is checked there.
                 None => (),
             }
@@ -258,7 +258,7 @@ impl Sorted<Texts, Vec<Taint>> {
 }
 
 impl SetAside {
-    fn of((name, kept): (&String, &Withheld)) -> Self {
+    fn of((name, kept): (&String, &WithheldValue)) -> Self {
         Self {
             name: text(name),
             value: text(&kept.value),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use label_storage::kept::Kept;
+use label_storage::item::Item;
 use label_storage::name::node_in_record_name;
 use label_storage::node::Machine;
 use label_storage::restore::{self, Reason};
@@ -235,16 +235,16 @@ impl Shown {
     fn kept_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let kinds: [(&str, IsOf); 4] = [
-            ("Labels", |kept| matches!(kept, Kept::Label(_))),
-            ("Annotations", |kept| matches!(kept, Kept::Annotation(_))),
-            ("Taints", |kept| matches!(kept, Kept::Taint { .. })),
-            ("Cordoned", |kept| kept == Kept::Cordon),
+            ("Labels", |kept| matches!(kept, Item::Label(_))),
+            ("Annotations", |kept| matches!(kept, Item::Annotation(_))),
+            ("Taints", |kept| matches!(kept, Item::Taint { .. })),
+            ("Cordoned", |kept| kept == Item::Cordon),
         ];
         for (what, is_of) in kinds {
             let all: Vec<_> = self
                 .kept
                 .iter()
-                .filter_map(|(name, value)| Some((Kept::parse(name).filter(|kept| is_of(*kept))?, value)))
+                .filter_map(|(name, value)| Some((Item::parse(name).filter(|kept| is_of(*kept))?, value)))
                 .map(|(kept, value)| shown_kept(kept, value))
                 .collect();
             match all.as_slice() {
@@ -268,14 +268,14 @@ impl Shown {
 }
 
 /// Whether something is of a kind.
-type IsOf = fn(Kept<'_>) -> bool;
+type IsOf = fn(Item<'_>) -> bool;
 
 /// As kubectl writes it.
-fn shown_kept(kept: Kept<'_>, value: &str) -> String {
+fn shown_kept(kept: Item<'_>, value: &str) -> String {
     match kept {
-        Kept::Label(key) | Kept::Annotation(key) => format!("{key}={value}"),
-        Kept::Taint { effect, key } if value.is_empty() => format!("{key}:{effect}"),
-        Kept::Taint { effect, key } => format!("{key}={value}:{effect}"),
-        Kept::Cordon => "unschedulable".to_owned(),
+        Item::Label(key) | Item::Annotation(key) => format!("{key}={value}"),
+        Item::Taint { effect, key } if value.is_empty() => format!("{key}:{effect}"),
+        Item::Taint { effect, key } => format!("{key}={value}:{effect}"),
+        Item::Cordon => "unschedulable".to_owned(),
     }
 }

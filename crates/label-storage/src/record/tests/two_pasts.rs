@@ -69,7 +69,7 @@ fn a_record_for_a_node_to_come_is_filed_under_its_identity() {
 #[test]
 fn an_edit_of_what_is_withheld_alone_is_a_change_but_no_version() {
     let before = record("a", "u1").label("pool", "gold").withheld("tier", "1", Some("A"));
-    let edit = |withheld: BTreeMap<String, Withheld>| {
+    let edit = |withheld: BTreeMap<String, WithheldValue>| {
         written(&before.edited(before.labels.clone(), withheld, None, second(900), &Rules::default()))
     };
     let same = edit(before.more.withheld.clone());

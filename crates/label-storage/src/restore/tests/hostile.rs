@@ -91,8 +91,8 @@ fn some_node() -> impl Strategy<Value = Node> {
             node.marker = marker.map(str::to_owned);
             node.extras.annotations = annotations.into_iter().map(annotation).collect();
             if is_whole {
-                let taint = |name: &str| match Kept::parse(name) {
-                    Some(Kept::Taint { effect, key }) => {
+                let taint = |name: &str| match Item::parse(name) {
+                    Some(Item::Taint { effect, key }) => {
                         Some(crate::fixtures::taint(&format!("{key}=x:{effect}")))
                     }
                     _ => None,
@@ -161,13 +161,13 @@ fn patched(node: &Node, patch: &Patch) -> Node {
 /// What changes is what was to be restored, and of that nothing that is the Node's.
 fn check(node: &Node, after: &Node, patch: &Patch, rules: &Rules) {
     for (name, value) in &patch.restored {
-        let kept = Kept::parse(name).expect("a name");
+        let kept = Item::parse(name).expect("a name");
         assert_eq!(after.value_of(kept), Some(value.as_str()), "{name}");
         assert!(node.value_of(kept).is_none() || rules.conflicts.winner(name) == Winner::Record, "{name}");
         assert!(!NEVER.contains(&name.as_str()), "{name}");
     }
     for taint in &node.extras.taints {
-        let name = Kept::Taint { effect: &taint.effect, key: &taint.key }.to_string();
+        let name = Item::Taint { effect: &taint.effect, key: &taint.key }.to_string();
         let found =
             after.extras.taints.iter().find(|other| other.effect == taint.effect && other.key == taint.key);
         match found {
@@ -179,9 +179,9 @@ fn check(node: &Node, after: &Node, patch: &Patch, rules: &Rules) {
         }
     }
     let added =
-        |taint: &&Taint| node.value_of(Kept::Taint { effect: &taint.effect, key: &taint.key }).is_none();
+        |taint: &&Taint| node.value_of(Item::Taint { effect: &taint.effect, key: &taint.key }).is_none();
     for taint in after.extras.taints.iter().filter(added) {
-        let name = Kept::Taint { effect: &taint.effect, key: &taint.key }.to_string();
+        let name = Item::Taint { effect: &taint.effect, key: &taint.key }.to_string();
         assert!(patch.restored.contains_key(&name), "{name} came from nowhere");
     }
 }
@@ -189,7 +189,7 @@ fn check(node: &Node, after: &Node, patch: &Patch, rules: &Rules) {
 /// All that the record has is there, or it is said why not.
 fn check_complete(node: &Node, after: &Node, record: &Record, patch: &Patch) {
     for (name, value, _) in record.all() {
-        let kept = Kept::parse(name).expect("a name");
+        let kept = Item::parse(name).expect("a name");
         let is_there = after.value_of(kept) == Some(value);
         let is_in_conflict = node.value_of(kept).is_some();
         let is_withheld = patch.withheld.iter().any(|withheld| withheld.name == name);

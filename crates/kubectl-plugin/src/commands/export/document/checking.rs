@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use label_storage::kept::{Kept, MAX_ANNOTATIONS};
+use label_storage::item::{Item, MAX_ANNOTATIONS};
 use label_storage::node::{MAX_IDENTITY, Machine};
-use label_storage::record::{Leftovers, More, Version, Withheld};
+use label_storage::record::{Leftovers, More, Version, WithheldValue};
 use label_storage::{Labels, Record, label};
 use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter, Spanned};
 
@@ -49,7 +49,7 @@ impl Document {
             let name = &kept.name.value;
             let is_twice = labels.contains_key(name)
                 || withheld
-                    .insert(name.clone(), Withheld { value: kept.value.value.clone(), system_uuid })
+                    .insert(name.clone(), WithheldValue { value: kept.value.value.clone(), system_uuid })
                     .is_some();
             if is_twice {
                 wrong.at(&kept.name, "this stands here for the second time: remove one of the two");
@@ -169,12 +169,12 @@ impl Sorted<&Texts, &Vec<Taint>> {
             all.insert(key.clone(), value.value.clone());
         }
         for (key, value) in self.annotations.into_iter().flatten() {
-            let name = Kept::Annotation(key).to_string();
+            let name = Item::Annotation(key).to_string();
             wrong.check(&name, value);
             all.insert(name, value.value.clone());
         }
         for Taint { key, value, effect } in self.taints.into_iter().flatten() {
-            let name = Kept::Taint { effect: &effect.value, key: &key.value }.to_string();
+            let name = Item::Taint { effect: &effect.value, key: &key.value }.to_string();
             wrong.check(&name, value.as_ref().unwrap_or(&empty_at(key)));
             let value = value.as_ref().map(|value| value.value.clone()).unwrap_or_default();
             if all.insert(name, value).is_some() {
@@ -182,7 +182,7 @@ impl Sorted<&Texts, &Vec<Taint>> {
             }
         }
         if self.cordon == Some(true) {
-            all.insert(Kept::Cordon.to_string(), "true".to_owned());
+            all.insert(Item::Cordon.to_string(), "true".to_owned());
         }
         all
     }
@@ -208,7 +208,7 @@ impl Wrong {
 
     /// Whether there is such a thing, and the API server takes this value for it: as records are read.
     fn check(&mut self, name: &str, value: &Text) {
-        match Kept::parse(name) {
+        match Item::parse(name) {
             None => self.at(value, format!("{name:?} is nothing that a node can have: correct its key")),
             Some(kept) if !kept.takes(&value.value) => {
                 self.at(value, format!("the value of {name:?} is none that it can have: correct it"));

@@ -75,7 +75,7 @@ fn name() -> impl Strategy<Value = String> {
     ];
     let key = (option::of("[a-z]{1,9}(\\.[a-z0-9]{1,9}){0,2}"), word)
         .prop_map(|(prefix, word)| prefix.map_or(word.clone(), |prefix| format!("{prefix}/{word}")));
-    (0..6, key, proptest::sample::select(&label_storage::kept::EFFECTS[..])).prop_map(
+    (0..6, key, proptest::sample::select(&label_storage::item::EFFECTS[..])).prop_map(
         |(kind, key, effect)| match kind {
             0 | 1 => format!("annotation:{key}"),
             2 => format!("taint:{effect}:{key}"),
@@ -148,7 +148,7 @@ fn record() -> impl Strategy<Value = Record> {
                     identity: identity.map(|text| format!("label:a={text}")),
                     machine: Machine { provider_id, system_uuid },
                     withheld: withheld
-                        .map(|(name, (value, system_uuid))| (name, Withheld { value, system_uuid }))
+                        .map(|(name, (value, system_uuid))| (name, WithheldValue { value, system_uuid }))
                         .collect(),
                     history: versions
                         .into_iter()

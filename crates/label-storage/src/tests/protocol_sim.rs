@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::fixtures::{decode, encode, node, second};
-use crate::kept::Kept;
+use crate::item::Item;
 use crate::node::{Extras, Machine, Taint};
 use crate::restore::Patch;
 use crate::store::{Action, Circumstances, Plan, Sighting, Stored};
@@ -205,7 +205,7 @@ fn seen(node: &Node, is_whole: bool) -> Node {
 /// What the API server makes of a patch.
 fn apply(patch: &Patch, node: &mut Node) {
     for (name, value) in &patch.restored {
-        if !matches!(Kept::parse(name), Some(Kept::Taint { .. })) {
+        if !matches!(Item::parse(name), Some(Item::Taint { .. })) {
             set(node, name, value);
         }
     }
@@ -219,25 +219,25 @@ fn apply(patch: &Patch, node: &mut Node) {
 
 fn set(node: &mut Node, name: &str, value: &str) {
     let value = value.to_owned();
-    match Kept::parse(name).expect("a name") {
-        Kept::Label(key) => _ = node.labels.insert(key.to_owned(), value),
-        Kept::Annotation(key) => _ = node.extras.annotations.insert(key.to_owned(), value),
-        Kept::Taint { effect, key } => {
+    match Item::parse(name).expect("a name") {
+        Item::Label(key) => _ = node.labels.insert(key.to_owned(), value),
+        Item::Annotation(key) => _ = node.extras.annotations.insert(key.to_owned(), value),
+        Item::Taint { effect, key } => {
             remove(node, name);
             let (key, effect) = (key.to_owned(), effect.to_owned());
             node.extras.taints.push(Taint { key, value, effect, time_added: None });
         }
-        Kept::Cordon => node.extras.is_unschedulable = true,
+        Item::Cordon => node.extras.is_unschedulable = true,
     }
 }
 
 fn remove(node: &mut Node, name: &str) {
-    match Kept::parse(name).expect("a name") {
-        Kept::Label(key) => _ = node.labels.remove(key),
-        Kept::Annotation(key) => _ = node.extras.annotations.remove(key),
-        Kept::Taint { effect, key } => {
+    match Item::parse(name).expect("a name") {
+        Item::Label(key) => _ = node.labels.remove(key),
+        Item::Annotation(key) => _ = node.extras.annotations.remove(key),
+        Item::Taint { effect, key } => {
             node.extras.taints.retain(|taint| taint.key != key || taint.effect != effect);
         }
-        Kept::Cordon => node.extras.is_unschedulable = false,
+        Item::Cordon => node.extras.is_unschedulable = false,
     }
 }

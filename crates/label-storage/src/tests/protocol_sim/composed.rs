@@ -51,16 +51,16 @@ fn some_rules() -> impl Strategy<Value = Vec<Rules>> {
 /// What these rules store of a Node, by what is documented and not by the code that does it.
 fn is_stored(rules: &Rules, name: &str, keep: Option<&str>) -> bool {
     let keep = keep.and_then(|list| list.parse::<Patterns>().ok());
-    match Kept::parse(name).expect("a name") {
-        Kept::Label(key) => {
+    match Item::parse(name).expect("a name") {
+        Item::Label(key) => {
             keep.as_ref().unwrap_or(&rules.labels.include).matches(key) && !rules.labels.exclude.matches(key)
         }
-        Kept::Annotation("label-storage/keep") => true,
-        Kept::Annotation("csi.volume.kubernetes.io/nodeid") => false,
-        Kept::Annotation(key) => rules.annotations.selects(key),
-        Kept::Taint { key: "node.kubernetes.io/not-ready", .. } => false,
-        Kept::Taint { key, .. } => rules.taints.selects(key),
-        Kept::Cordon => rules.cordon,
+        Item::Annotation("label-storage/keep") => true,
+        Item::Annotation("csi.volume.kubernetes.io/nodeid") => false,
+        Item::Annotation(key) => rules.annotations.selects(key),
+        Item::Taint { key: "node.kubernetes.io/not-ready", .. } => false,
+        Item::Taint { key, .. } => rules.taints.selects(key),
+        Item::Cordon => rules.cordon,
     }
 }
 
@@ -119,7 +119,7 @@ fn check(world: &World, storable: &Storable, done: &Done) {
     }
     let (after, record) = (world.node.as_ref().expect("a node"), world.record().expect("a record"));
     for (name, value, _) in record.all() {
-        let kept = Kept::parse(name).expect("a name");
+        let kept = Item::parse(name).expect("a name");
         let had = before.value_of(kept).is_some();
         assert!(had || after.value_of(kept) == Some(value), "{name} did not come back");
     }

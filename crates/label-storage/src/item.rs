@@ -29,7 +29,7 @@ const CORDON: &str = "cordon";
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept<'a> {
+pub enum Item<'a> {
     /// A label of this key.
     Label(&'a str),
     /// An annotation of this key.
@@ -45,7 +45,7 @@ pub enum Kept<'a> {
     Cordon,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Item<'a> {
     /// What a name stands for, if anything.
     pub fn parse(name: &'a str) -> Option<Self> {
         let Some((kind, rest)) = name.split_once(':') else {
@@ -87,7 +87,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-impl fmt::Display for Kept<'_> {
+impl fmt::Display for Item<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label(key) => f.write_str(key),
@@ -100,15 +100,15 @@ impl fmt::Display for Kept<'_> {
 
 impl Node {
     /// The value of something that may be kept, as this Node has it.
-    pub fn value_of(&self, kept: Kept<'_>) -> Option<&str> {
+    pub fn value_of(&self, kept: Item<'_>) -> Option<&str> {
         match kept {
-            Kept::Label(key) => self.labels.get(key).map(String::as_str),
-            Kept::Annotation(key) => self.extras.annotations.get(key).map(String::as_str),
-            Kept::Taint { effect, key } => {
+            Item::Label(key) => self.labels.get(key).map(String::as_str),
+            Item::Annotation(key) => self.extras.annotations.get(key).map(String::as_str),
+            Item::Taint { effect, key } => {
                 let same = |taint: &&Taint| taint.effect == effect && taint.key == key;
                 self.extras.taints.iter().find(same).map(|taint| taint.value.as_str())
             }
-            Kept::Cordon => self.extras.is_unschedulable.then_some("true"),
+            Item::Cordon => self.extras.is_unschedulable.then_some("true"),
         }
     }
 }
@@ -120,15 +120,15 @@ mod tests {
     #[test]
     fn a_name_stands_for_what_it_says() {
         for (name, kept) in [
-            ("example.com/pool", Kept::Label("example.com/pool")),
-            ("annotation", Kept::Label("annotation")),
-            ("cordon", Kept::Label("cordon")),
-            ("annotation:example.com/owner", Kept::Annotation("example.com/owner")),
-            ("annotation:Example.com/owner", Kept::Annotation("Example.com/owner")),
-            ("taint:NoExecute:a/b", Kept::Taint { effect: "NoExecute", key: "a/b" }),
-            ("cordon:", Kept::Cordon),
+            ("example.com/pool", Item::Label("example.com/pool")),
+            ("annotation", Item::Label("annotation")),
+            ("cordon", Item::Label("cordon")),
+            ("annotation:example.com/owner", Item::Annotation("example.com/owner")),
+            ("annotation:Example.com/owner", Item::Annotation("Example.com/owner")),
+            ("taint:NoExecute:a/b", Item::Taint { effect: "NoExecute", key: "a/b" }),
+            ("cordon:", Item::Cordon),
         ] {
-            assert_eq!(Kept::parse(name), Some(kept), "{name}");
+            assert_eq!(Item::parse(name), Some(kept), "{name}");
             assert_eq!(kept.to_string(), name);
         }
         for name in [
@@ -143,14 +143,14 @@ mod tests {
             "cordon:x",
             "history:7",
         ] {
-            assert_eq!(Kept::parse(name), None, "{name}");
+            assert_eq!(Item::parse(name), None, "{name}");
         }
     }
 
     #[test]
     fn what_the_api_server_would_refuse_is_no_value() {
         let too_long = "x".repeat(MAX_ANNOTATIONS);
-        let takes = |name: &str, value: &str| Kept::parse(name).expect("a name").takes(value);
+        let takes = |name: &str, value: &str| Item::parse(name).expect("a name").takes(value);
         assert!(takes("a", "b") && takes("a", "") && !takes("a", "b c"));
         assert!(takes("taint:NoSchedule:a", "") && !takes("taint:NoSchedule:a", "b c"));
         assert!(takes("annotation:a", "any text\n{}") && !takes("annotation:a", &too_long));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn only_labels_that_kubelets_can_not_set_are_trusted() {
-        let is_trust = |name| Kept::parse(name).expect("a name").is_trust();
+        let is_trust = |name| Item::parse(name).expect("a name").is_trust();
         for name in ["node-restriction.kubernetes.io/tier", "example.com.node-restriction.kubernetes.io/fips"]
         {
             assert!(is_trust(name), "{name}");

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::Rules;
-use super::amount::Written;
 use super::patterns::{Patterns, Selection};
+use super::units::Written;
 
 impl fmt::Display for Rules {
     /// The differences from the defaults, as YAML that [`Rules::from_yaml`] reads.
