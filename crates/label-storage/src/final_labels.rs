@@ -1,48 +1,60 @@
-//! Final labels: what a Node had when it was deleted. The event of the deletion is the only place that has them, so a storer keeps them
-//! until they are stored.
+//! Final labels: what a Node had when it was deleted. Only the event of the deletion has them, so they are kept until they are stored.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::{Node, ResourceVersion};
+use crate::{Node, RecordKey, ResourceVersion};
 
-/// This many are kept, of all names together. There are only more where nothing can be stored.
+/// The most that are kept, of all keys together. There are only more if nothing can be stored.
 const MOST: usize = 4096;
 
-/// Final labels that are to be stored, by what their record is filed under, the oldest first.
-#[derive(Debug, Default)]
+/// Final labels that are not stored yet, by the key of their record, the oldest first.
+#[derive(Debug)]
 pub struct FinalLabels {
-    pending: HashMap<Arc<str>, VecDeque<Node>>,
+    pending: HashMap<RecordKey, VecDeque<(Node, Instant)>>,
     len: usize,
+    lifetime: Duration,
 }
 
 impl FinalLabels {
+    /// Keeps final labels until they are stored, but not for longer than `lifetime`.
+    pub fn new(lifetime: Duration) -> Self {
+        Self { pending: HashMap::new(), len: 0, lifetime }
+    }
+
     /// True if there are some to be stored in this record.
     pub fn contains(&self, key: &str) -> bool {
         self.pending.contains_key(key)
     }
 
-    /// Those that are to be stored in this record next.
+    /// The final labels that are stored in this record next.
     pub fn first(&self, key: &str) -> Option<&Node> {
-        self.pending.get(key)?.front()
+        self.pending.get(key)?.front().map(|(last, _)| last)
+    }
+
+    /// The final labels of the last deletion, unless their lifetime is over.
+    pub fn latest(&self, key: &str, now: Instant) -> Option<&Node> {
+        let (last, since) = self.pending.get(key)?.back()?;
+        (now.duration_since(*since) < self.lifetime).then_some(last)
     }
 
     /// Keeps the final labels of a Node. If there are too many, it drops some of the same key that add nothing, or else gives up the oldest of
     /// all, and returns the key of those.
-    pub fn push(&mut self, key: &Arc<str>, last: Node) -> Option<Arc<str>> {
-        let pending = self.pending.entry(Arc::clone(key)).or_default();
-        pending.push_back(last);
+    pub fn push(&mut self, key: &RecordKey, last: Node, now: Instant) -> Option<RecordKey> {
+        let pending = self.pending.entry(key.clone()).or_default();
+        pending.push_back((last, now));
         self.len += 1;
         if self.len <= MOST {
             return None;
         }
-        if let Some(at) = (1..pending.len()).rev().find(|&at| adds_nothing(&pending[at], &pending[at - 1])) {
+        let adds_nothing = |at: &usize| adds_nothing(&pending[*at].0, &pending[at - 1].0);
+        if let Some(at) = (1..pending.len()).rev().find(adds_nothing) {
             pending.remove(at);
             self.len -= 1;
             return None;
         }
-        let oldest = self.pending.iter().min_by_key(|(_, pending)| pending.front().map(|last| last.version));
-        let oldest = oldest.map(|(key, _)| Arc::clone(key))?;
+        let first = |(_, pending): &(_, &VecDeque<(Node, _)>)| pending.front().map(|(last, _)| last.version);
+        let oldest = self.pending.iter().min_by_key(first).map(|(key, _)| key.clone())?;
         self.pop(&oldest);
         Some(oldest)
     }
@@ -62,19 +74,29 @@ impl FinalLabels {
         }
     }
 
-    /// How many there are.
+    /// Drops all whose lifetime is over.
+    pub fn expire(&mut self, now: Instant) {
+        let lifetime = self.lifetime;
+        self.pending.retain(|_, pending| {
+            pending.retain(|(_, since)| now.duration_since(*since) < lifetime);
+            !pending.is_empty()
+        });
+        self.len = self.pending.values().map(VecDeque::len).sum();
+    }
+
+    /// The number of final labels.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if all are stored.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The keys of all that are to be stored, each with the version of its first deletion.
-    pub fn unstored(&self) -> impl Iterator<Item = (&Arc<str>, ResourceVersion)> {
-        self.pending.iter().filter_map(|(key, pending)| Some((key, pending.front()?.version)))
+    pub fn unstored(&self) -> impl Iterator<Item = (&RecordKey, ResourceVersion)> {
+        self.pending.iter().filter_map(|(key, pending)| Some((key, pending.front()?.0.version)))
     }
 }
 
@@ -94,8 +116,8 @@ mod tests {
         node("a").incarnation(&format!("u{number}")).at(number as u64)
     }
 
-    fn push(labels: &mut FinalLabels, key: &str, last: Node) -> Option<Arc<str>> {
-        labels.push(&Arc::from(key), last)
+    fn push(labels: &mut FinalLabels, key: &str, last: Node) -> Option<RecordKey> {
+        labels.push(&RecordKey::from(key), last, Instant::now())
     }
 
     fn versions(labels: &mut FinalLabels, key: &str) -> Vec<u64> {
@@ -109,7 +131,7 @@ mod tests {
 
     #[test]
     fn bare_incarnations_do_not_push_out_the_labels_that_matter() {
-        let mut labels = FinalLabels::default();
+        let mut labels = FinalLabels::new(Duration::MAX);
         push(&mut labels, "other", incarnation(1).label("pool", "silver"));
         push(&mut labels, "a", incarnation(2).label("pool", "gold").label("zone", "a"));
         for number in 3..MOST * 2 {
@@ -125,7 +147,7 @@ mod tests {
 
     #[test]
     fn beyond_a_bound_the_oldest_are_given_up() {
-        let mut labels = FinalLabels::default();
+        let mut labels = FinalLabels::new(Duration::MAX);
         for number in 0..MOST {
             let last = incarnation(number + 1).label("k", "v");
             assert_eq!(push(&mut labels, &format!("n{number}"), last), None);
@@ -142,5 +164,20 @@ mod tests {
         let labelled = incarnation(MOST + 3).label("k", "v");
         assert_eq!(push(&mut labels, "another", labelled).as_deref(), Some("n2"));
         assert_eq!(labels.unstored().map(|(_, version)| version.0).min(), Some(4));
+    }
+
+    #[test]
+    fn they_are_dropped_when_their_lifetime_is_over() {
+        let (mut labels, now) = (FinalLabels::new(Duration::from_secs(20)), Instant::now());
+        let key = RecordKey::from("a");
+        labels.push(&key, incarnation(1), now);
+        labels.push(&key, incarnation(2), now + Duration::from_secs(10));
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(labels.latest("a", at(29)).map(|last| last.version.0), Some(2));
+        assert_eq!(labels.latest("a", at(30)), None);
+        labels.expire(at(29));
+        assert_eq!(labels.unstored().map(|(_, version)| version.0).collect::<Vec<_>>(), [2]);
+        labels.expire(at(30));
+        assert!(labels.is_empty());
     }
 }

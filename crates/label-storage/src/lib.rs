@@ -24,6 +24,7 @@
 
 #![warn(missing_docs)]
 
+pub mod decision;
 pub mod final_labels;
 #[cfg(test)]
 mod fixtures;
@@ -36,6 +37,7 @@ pub mod node;
 pub mod node_state;
 pub mod position;
 pub mod record;
+pub mod record_key;
 pub mod restore;
 pub mod rules;
 mod seen;
@@ -46,12 +48,14 @@ pub mod summary;
 mod tests {
     mod protocol_sim;
 }
+pub mod watch_lag;
 pub mod watch_progress;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};
 pub use position::Position;
 pub use record::Record;
+pub use record_key::{NodeName, RecordKey};
 pub use restore::plan_restore;
 pub use rules::Rules;
 pub use seen::Filing;

@@ -1,5 +1,8 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
+mod schedule;
+
+pub use self::schedule::{View, awaits, decide_contested, will_await};
 use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
 use crate::rules::{Trust, Winner, builtin_exclusions};

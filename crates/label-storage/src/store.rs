@@ -1,12 +1,16 @@
 //! The storer's decision: what becomes of a record, given its Node.
 
+pub mod in_doubt;
 mod reason;
+mod schedule;
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::in_doubt::InDoubt;
 pub use self::reason::Reason;
+pub use self::schedule::View;
 use crate::summary::{LabelsDigest, NodeSummary, RecordSummary, UidDigest};
 use crate::{Node, Record, ResourceVersion, Rules};
 
@@ -252,6 +256,42 @@ pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> boo
     }
 }
 
+/// True if the storer keeps the final labels of a Node that was deleted. If a write of the record may be under way, nobody knows what the record
+/// will have.
+pub fn keeps_final_labels(last: NodeSummary, stored: Stored<RecordSummary>, writes: Writes) -> bool {
+    let is_unsettled = writes.is_in_flight || writes.has_failed || writes.is_in_doubt;
+    is_unsettled || is_worth_keeping(last, stored)
+}
+
+/// The writes of one record that may be under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Writes {
+    /// An attempt has begun.
+    pub is_in_flight: bool,
+    /// The last attempt has failed.
+    pub has_failed: bool,
+    /// See [`InDoubt`].
+    pub is_in_doubt: bool,
+}
+
+/// The sighting that is stored, if this is the Node by name and `last` its final labels. Final labels come first, as long as nobody has stored
+/// them. Returns `None` if the API server still has the Node whose deletion it has reported: its answer is stale, unless it stays so
+/// (`is_believed`).
+pub fn sighting<'a>(
+    live: Option<&'a Node>,
+    last: Option<&'a Node>,
+    stored: Stored<RecordSummary>,
+    is_believed: bool,
+) -> Option<Sighting<&'a Node>> {
+    let is_history = |last: &&Node| is_history(&last.summary(), live.map(Node::summary), stored);
+    match (live, last.filter(|last| !is_history(last))) {
+        (Some(live), Some(last)) if live.uid == last.uid => is_believed.then_some(Sighting::Live(live)),
+        (_, Some(last)) => Some(Sighting::Deleted(last)),
+        (Some(live), None) => Some(Sighting::Live(live)),
+        (None, None) => Some(Sighting::Gone),
+    }
+}
+
 fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason {
     let (same_incarnation, restored) = (record.is_of(node), record.is_restored_to(node));
     let is_older = record.node_version.is_some_and(|version| node.version < version);
@@ -309,7 +349,7 @@ fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
         _ if record.is_empty => tombstone(at),
         None => Reason::Departed,
         Some(_) if accounted_for(record, at) > record.node_version => Reason::Departed,
-        Some(departed_at) if is_over(departed_at, at) => Reason::RetentionOver,
+        Some(departed_at) if is_over(departed_at.into(), at) => Reason::RetentionOver,
         Some(_) => Reason::Away,
     }
 }

@@ -3,7 +3,7 @@
 //! Labels and uids are only ever compared with each other, so 128 bits stand for them. Two that differ have the same
 //! digest about as often as two machines make up the same UUID.
 
-use std::num::{NonZeroU64, NonZeroU128};
+use std::num::{NonZeroI64, NonZeroU64};
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_128;
@@ -12,45 +12,49 @@ use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UidDigest(NonZeroU128);
+pub struct UidDigest {
+    high: NonZeroU64,
+    low: u64,
+}
 
 impl UidDigest {
-    /// For keeping it somewhere else.
-    pub fn to_bits(self) -> u128 {
-        self.0.get()
+    fn new(bits: u128) -> Self {
+        // The upper half of a UUID that is zero is nobody's.
+        Self { high: NonZeroU64::new((bits >> 64) as u64).unwrap_or(NonZeroU64::MAX), low: bits as u64 }
     }
 
-    /// The uid that it stands for, where that is a UUID, as those of the API server are.
+    /// The uid that it stands for, if that is a UUID, as those of the API server are.
     pub fn to_uuid(self) -> String {
-        let hex = format!("{:032x}", self.0);
+        let hex = format!("{:016x}{:016x}", self.high, self.low);
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-    }
-
-    /// What [`to_bits`](Self::to_bits) was given, if anything gave these.
-    pub fn from_bits(bits: u128) -> Option<Self> {
-        NonZeroU128::new(bits).map(Self)
     }
 }
 
-/// Stands for the uid of a ConfigMap. It is only compared with what one Node's marker names, so 64 bits are enough.
+/// Stands for the uid of a ConfigMap. It is only compared with the one that a Node's marker names, so 64 bits are enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordId(NonZeroU64);
 
 impl RecordId {
-    /// For a ConfigMap of this uid.
+    /// The id of a ConfigMap with this uid.
     pub fn of(uid: &Uid) -> Self {
-        let bits = uid.digest().to_bits();
-        Self(NonZeroU64::new(bits as u64 ^ (bits >> 64) as u64).unwrap_or(NonZeroU64::MAX))
+        let UidDigest { high, low } = uid.digest();
+        Self(NonZeroU64::new(low ^ high.get()).unwrap_or(NonZeroU64::MAX))
     }
+}
 
-    /// For keeping it somewhere else.
-    pub fn to_bits(self) -> u64 {
-        self.0.get()
+/// A time of day in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Second(NonZeroI64);
+
+impl From<Timestamp> for Second {
+    fn from(time: Timestamp) -> Self {
+        Self(NonZeroI64::new(time.as_second()).unwrap_or(NonZeroI64::MAX))
     }
+}
 
-    /// The id that these are the bits of; `None` for zero, which no id has.
-    pub fn from_bits(bits: u64) -> Option<Self> {
-        NonZeroU64::new(bits).map(Self)
+impl From<Second> for Timestamp {
+    fn from(Second(second): Second) -> Self {
+        Self::from_second(second.get()).unwrap_or(Self::MAX)
     }
 }
 
@@ -65,23 +69,13 @@ pub struct RestoredFrom {
 
 /// Stands for a set of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LabelsDigest(u128);
+pub struct LabelsDigest([u64; 2]);
 
 impl LabelsDigest {
     /// No labels.
-    pub const EMPTY: Self = Self(0);
+    pub const EMPTY: Self = Self([0; 2]);
 
-    /// For keeping it somewhere else.
-    pub fn to_bits(self) -> u128 {
-        self.0
-    }
-
-    /// What [`to_bits`](Self::to_bits) was given.
-    pub fn from_bits(bits: u128) -> Self {
-        Self(bits)
-    }
-
-    /// Whether it stands for no labels.
+    /// True if it stands for no labels.
     pub fn is_empty(self) -> bool {
         self == Self::EMPTY
     }
@@ -100,6 +94,20 @@ pub struct NodeSummary {
     pub restored_from: Option<RestoredFrom>,
     /// What else counts.
     pub traits: Traits,
+}
+
+impl NodeSummary {
+    /// A Node of which only the version is known.
+    pub const fn unknown(version: ResourceVersion) -> Self {
+        let uid = UidDigest { high: NonZeroU64::MAX, low: u64::MAX };
+        let traits = Traits {
+            is_ignored: false,
+            is_unselected: false,
+            is_unidentified: false,
+            has_startup_taint: false,
+        };
+        Self { uid, version, labels: LabelsDigest::EMPTY, restored_from: None, traits }
+    }
 }
 
 /// What a Node is, beside what it has.
@@ -125,9 +133,9 @@ pub struct RecordSummary {
     /// The version of the Node that the labels were read from.
     pub node_version: Option<ResourceVersion>,
     /// The generation in which the labels last changed.
-    pub labels_generation: Option<u64>,
+    pub labels_generation: Option<NonZeroU64>,
     /// Since when the Node is gone.
-    pub departed_at: Option<Timestamp>,
+    pub departed_at: Option<Second>,
     /// What comes back with the Node.
     pub labels: LabelsDigest,
     /// Whether nothing is left in it that anyone could miss.
@@ -144,7 +152,8 @@ impl RecordSummary {
     /// older generation was made from what the record held before: labels may have been stored since.
     pub fn is_restored_to(&self, node: &NodeSummary) -> bool {
         node.restored_from.is_some_and(|from| {
-            from.record == self.id && self.labels_generation.is_none_or(|labels| from.generation >= labels)
+            from.record == self.id
+                && self.labels_generation.is_none_or(|labels| from.generation >= labels.get())
         })
     }
 }
@@ -153,8 +162,7 @@ impl Uid {
     /// 16 bytes to compare instead.
     pub fn digest(&self) -> UidDigest {
         let bits = uuid_bits(self.as_str()).unwrap_or_else(|| xxh3_128(self.as_str().as_bytes()));
-        // The one UUID that is zero is nobody's.
-        UidDigest(NonZeroU128::new(bits).unwrap_or(NonZeroU128::MAX))
+        UidDigest::new(bits)
     }
 }
 
@@ -186,7 +194,7 @@ pub fn digest(labels: &Labels) -> LabelsDigest {
         entry.extend_from_slice(value.as_bytes());
         sum.wrapping_add(xxh3_128(&entry))
     });
-    LabelsDigest(sum)
+    LabelsDigest([sum as u64, (sum >> 64) as u64])
 }
 
 impl Node {
@@ -214,8 +222,8 @@ impl Record {
             id: self.config_map.as_ref().map(RecordId::of),
             uid: self.uid.as_ref().map(Uid::digest),
             node_version: self.node_version,
-            labels_generation: self.labels_generation,
-            departed_at: self.departed_at,
+            labels_generation: self.labels_generation.and_then(NonZeroU64::new),
+            departed_at: self.departed_at.map(Second::from),
             labels: digest(&self.labels),
             is_empty: self.is_empty(),
         }
@@ -231,9 +239,13 @@ mod tests {
 
     mod bits;
 
+    fn bits(UidDigest { high, low }: UidDigest) -> u128 {
+        u128::from(high.get()) << 64 | u128::from(low)
+    }
+
     #[test]
     fn a_uuid_is_its_own_digest_and_any_other_text_has_one_too() {
-        let bits = |text: &str| uid(text).digest().0.get();
+        let bits = |text: &str| bits(uid(text).digest());
         assert_eq!(bits("189fb836-0000-4000-8000-0123456789ab"), 0x189f_b836_0000_4000_8000_0123_4567_89ab);
         for uuid in ["189fb836-0000-4000-8000-0123456789ab", "00000000-0000-4000-8000-000000000001"] {
             assert_eq!(uid(uuid).digest().to_uuid(), uuid);

@@ -9,12 +9,11 @@ use label_storage::restore::{self, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
-use label_storage::{Node, Rules, plan_restore};
+use label_storage::{Node, RecordKey, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::records::Found;
 
 use tokio::time::Instant;

@@ -7,9 +7,7 @@
 //!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
 //! ```
 //!
-//! - `planner`: which Nodes are to be restored.
-//! - `apply`: the one place that writes.
-//! - `counts`: what is counted; `taints`: for how long pods are kept away.
+//! `planner` decides when, `apply` is the one place that writes, `taints` knows how long pods are kept away.
 
 mod apply;
 mod metrics;
@@ -20,13 +18,14 @@ mod task;
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::cache::Cache;
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
 pub use crate::metrics::RestorerMetrics;
-use crate::planner::RestorePlanner;
+use crate::planner::{PATIENCE, RestorePlanner};
 
 /// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
 ///
@@ -56,9 +55,9 @@ impl Daemon for Args {
     const DETAIL: Detail = Detail::WhatIsThere;
 
     async fn run(&self, replica: ShardContext, counts: Arc<RestorerMetrics>) {
-        let planner = RestorePlanner::new(Arc::clone(&replica.rules), self.common.dry_run);
         let apply = Apply { replica, counts };
-        engine::run(&apply.replica, planner, &apply).await;
+        let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules));
+        engine::run(&apply.replica, Cache::new(PATIENCE), planner, &apply).await;
     }
 }
 

@@ -11,9 +11,6 @@ pub(crate) const WOULD_RESTORE: &str = "would-restore";
 /// The outcome where the rules forbid it.
 pub(crate) const FENCED: &str = "fenced";
 
-/// A dry run logs a Node again if one of these changes: its incarnation, and the version of its record.
-pub(crate) type News = (UidDigest, ResourceVersion);
-
 /// A Node that is another machine is refused again only if one of these changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
@@ -23,7 +20,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+    pub(crate) fn of(entry: &Entry<'_>) -> Option<Self> {
         let node = entry.node()?;
         Some(Self { uid: node.uid, version: node.version, record_version: entry.record_version() })
     }
@@ -40,7 +37,6 @@ pub(crate) struct RestoreTask {
     pub(crate) view: Option<(Node, Instant)>,
     /// The versions in the cache: an older answer is stale.
     pub(crate) known: Known,
-    pub(crate) news: Option<News>,
     /// Remembered if the Node is another machine.
     pub(crate) refused: Option<Refused>,
 }

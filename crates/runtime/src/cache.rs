@@ -1,168 +1,89 @@
-//! The newest summary of each Node of the shard and of its record.
+//! The newest summary of each Node of the shard, the newest of each record, and the final labels of deleted Nodes.
 //!
 //! Lists, watches and answers arrive in any order. Each comes with its resourceVersion, and only a newer one counts. The versions of a Node and
 //! of a ConfigMap are never compared.
+//!
+//! Nodes are found by name, records by key. [`Cache::get`] joins them: an [`Entry`] is a key with the Nodes that have it, and its record.
 
+mod entry;
 mod freshness;
-mod key_owners;
-mod node_index;
-mod packed;
 
-use std::time::Instant;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use hashbrown::HashTable;
-use label_storage::ResourceVersion;
-use label_storage::store::{LastSeen, Stored};
+use indexmap::IndexMap;
+use label_storage::final_labels::FinalLabels;
+use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
-use xxhash_rust::xxh3::xxh3_64;
+use label_storage::{NodeName, RecordKey, ResourceVersion};
 
-use self::key_owners::KeyOwners;
-use self::node_index::NodeIndex;
-use self::packed::{PackedNode, PackedRecord};
-use crate::record_key::{Filed, RecordKey};
+use crate::record_key::Filed;
 
+pub use self::entry::Entry;
 pub use self::freshness::{Known, STALE};
-pub(crate) use self::node_index::Elsewhere;
 
-/// One Node and its record: the newest of each, or its absence at that version.
 #[derive(Debug)]
-pub struct Entry {
-    key: RecordKey,
-    node: PackedNode,
-    record: PackedRecord,
-    node_version: ResourceVersion,
-    record_version: ResourceVersion,
-    /// The last lists that had them.
-    node_list: u32,
-    record_list: u32,
-    /// Since when this process has seen the record unchanged.
-    record_since: Instant,
-    /// True if the Node is gone for certain: a watch reported its deletion, a read by name answered 404, or an accepted list lacked it.
-    is_surely_gone: bool,
-    /// With identities: the Nodes that claim this key. `node` is the first of them.
-    claims: Option<Box<KeyOwners>>,
-}
-
-impl Entry {
-    fn new(key: RecordKey) -> Self {
-        Self {
-            key,
-            node: PackedNode::default(),
-            record: PackedRecord::default(),
-            node_version: ResourceVersion(0),
-            record_version: ResourceVersion(0),
-            node_list: 0,
-            record_list: 0,
-            record_since: Instant::now(),
-            is_surely_gone: false,
-            claims: None,
-        }
-    }
-
-    pub fn key(&self) -> &RecordKey {
-        &self.key
-    }
-
-    /// The Node, if it exists.
-    pub fn node(&self) -> Option<NodeSummary> {
-        self.node.unpack(self.node_version)
-    }
-
-    pub fn stored(&self) -> Stored<RecordSummary> {
-        self.record.unpack()
-    }
-
-    /// The version of the ConfigMap.
-    pub fn record_version(&self) -> ResourceVersion {
-        self.record_version
-    }
-
-    /// The versions of Node and record.
-    pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
-        (self.node_version, self.record_version)
-    }
-
-    /// Since when this process has seen the record unchanged.
-    pub fn record_since(&self) -> Instant {
-        self.record_since
-    }
-
-    /// The Node as it was last seen, if it is gone.
-    pub fn last_seen(&self) -> Option<LastSeen> {
-        self.node.last_seen(self.node_version)
-    }
-
-    /// True if the Node is gone for certain.
-    pub fn is_surely_gone(&self) -> bool {
-        self.is_surely_gone && !self.node.is_there()
-    }
-
-    fn see_node(&mut self, node: NodeSummary) -> bool {
-        let is_news = is_news(node.version, self.node_version, self.node.is_there());
-        if is_news {
-            (self.node_version, self.node) = (node.version, PackedNode::pack(&node));
-        }
-        is_news
-    }
-
-    fn lose_node(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
-        let is_news = version >= self.node_version && self.node.is_there();
-        if is_news {
-            self.node = self.node.gone();
-            self.is_surely_gone = is_sure;
-        }
-        // The next list may have the Node again at the same version, so a list does not raise the version.
-        if is_sure {
-            self.node_version = self.node_version.max(version);
-        }
-        self.is_surely_gone |= is_sure && !self.node.is_there();
-        is_news
-    }
-
-    fn see_record(&mut self, version: ResourceVersion, record: Stored<RecordSummary>) -> bool {
-        let is_news = is_news(version, self.record_version, self.record.is_there());
-        if is_news {
-            (self.record_version, self.record) = (version, PackedRecord::pack(record));
-            self.record_since = Instant::now();
-        }
-        is_news
-    }
-
-    fn lose_record(&mut self, version: ResourceVersion, is_sure: bool) -> bool {
-        let is_news = version >= self.record_version && self.record.is_there();
-        if is_news {
-            self.record = PackedRecord::default();
-        }
-        // As with Nodes.
-        if is_sure {
-            self.record_version = self.record_version.max(version);
-        }
-        is_news
-    }
-
-    /// True if a list lacked the Node, and it is not certain that it is gone.
-    fn is_missing(&self) -> bool {
-        !self.node.is_there() && !self.is_surely_gone
-    }
-
-    /// True if there is a record with labels whose Node is not departed.
-    fn expects_node(&self) -> bool {
-        matches!(self.stored(), Stored::Record(record) if record.departed_at.is_none() && !record.is_empty)
-    }
-}
-
-/// All entries, by key.
-///
-/// An index of numbers beside a vector, rather than a map of entries: a map of 100,000 entries is half empty, and exists twice while it grows.
-#[derive(Debug, Default)]
 pub struct Cache {
-    index: HashTable<u32>,
-    entries: Vec<Entry>,
+    nodes: IndexMap<NodeName, CachedNode>,
+    records: IndexMap<RecordKey, CachedRecord>,
+    /// The Nodes whose key is not their name, by key.
+    identities: HashMap<RecordKey, Identity>,
+    /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
+    left: Vec<RecordKey>,
     /// The number of the last list.
     lists: u32,
-    /// With identities: the key of each Node.
-    places: Option<Box<NodeIndex>>,
+    /// Times are kept in seconds since then.
+    epoch: Instant,
+    pub final_labels: FinalLabels,
 }
+
+#[derive(Debug)]
+struct CachedNode {
+    /// The key of its record, if that is not its name.
+    identity: Option<RecordKey>,
+    presence: Presence,
+    /// The last list that had it.
+    list: u32,
+    /// The Node as it was last seen. Its version is that of the deletion, if one was reported.
+    last: NodeSummary,
+    /// False if only its version is known.
+    is_seen: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Live,
+    /// A list lacked it.
+    Missing,
+    /// A watch reported its deletion, a read by name answered 404, or an accepted list lacked it.
+    Gone,
+    /// Its key is of another shard, or not known.
+    Elsewhere,
+}
+
+#[derive(Debug)]
+struct CachedRecord {
+    stored: Stored<RecordSummary>,
+    version: ResourceVersion,
+    /// The last list that had it.
+    list: u32,
+    /// Since when this process has seen it unchanged, rounded up.
+    since: u32,
+    /// True if it is certain that no Node has the key, unless the cache has one.
+    has_no_node: bool,
+}
+
+/// A key that is not a Node's name.
+#[derive(Debug, Default)]
+struct Identity {
+    /// The Nodes that have it, or had it last, in the order in which they got it.
+    nodes: Vec<(NodeName, Since)>,
+    /// The Node that the record was made from.
+    recorded: Option<NodeName>,
+}
+
+/// The version at which an incarnation was first seen with its key.
+type Since = ResourceVersion;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
@@ -181,82 +102,166 @@ pub struct Missing {
     pub known: usize,
 }
 
+impl Default for Cache {
+    fn default() -> Self {
+        Self::new(Duration::MAX)
+    }
+}
+
 impl Cache {
-    /// An empty cache of the same kind.
-    pub(crate) fn emptied(&self) -> Self {
-        if self.places.is_some() { Self::by_identity() } else { Self::default() }
-    }
-
-    pub fn get(&self, under: &str) -> Option<&Entry> {
-        self.find(under).map(|at| &self.entries[at])
-    }
-
-    fn find(&self, under: &str) -> Option<usize> {
-        let found = self.index.find(hash(under), |&at| *self.entries[at as usize].key == *under);
-        found.map(|&at| at as usize)
-    }
-
-    /// The entry of a key, created if there is none.
-    fn entry(&mut self, under: &str) -> &mut Entry {
-        let at = match self.find(under) {
-            Some(at) => at,
-            None => self.add(under),
-        };
-        &mut self.entries[at]
-    }
-
-    fn add(&mut self, under: &str) -> usize {
-        if self.entries.len() == self.entries.capacity() {
-            // By an eighth, not by double: entries are most of a daemon's memory.
-            self.entries.reserve_exact(64 + self.entries.len() / 8);
+    /// An empty cache that keeps final labels for this long, unless they are stored before.
+    pub fn new(lifetime: Duration) -> Self {
+        Self {
+            nodes: IndexMap::new(),
+            records: IndexMap::new(),
+            identities: HashMap::new(),
+            left: Vec::new(),
+            lists: 0,
+            epoch: Instant::now(),
+            final_labels: FinalLabels::new(lifetime),
         }
-        let at = self.entries.len();
-        self.entries.push(Entry::new(RecordKey::from(under)));
-        let entries = &self.entries;
-        let number = u32::try_from(at).unwrap_or(u32::MAX);
-        self.index.insert_unique(hash(under), number, |&at| hash(&entries[at as usize].key));
-        at
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter()
-    }
-
-    pub fn count(&self) -> Count {
-        let mut count = Count::default();
-        for entry in &self.entries {
-            count.nodes += entry.nodes();
-            count.records += usize::from(entry.record.is_there());
-            count.unreadable += usize::from(entry.stored() == Stored::Unreadable);
-        }
-        count
+    /// Forgets everything but final labels: nothing else has them.
+    pub(crate) fn start_over(&mut self) {
+        let final_labels = std::mem::replace(&mut self.final_labels, FinalLabels::new(Duration::ZERO));
+        *self = Self { final_labels, ..Self::default() };
+        let keys: Vec<_> = self.final_labels.unstored().map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| _ = self.record(key));
     }
 
     /// Sees a Node. Returns true if that is newer.
     pub fn see_node<'a>(&mut self, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
-        let filed = filed.into();
-        match self.places {
-            None => self.entry(filed.under).see_node(node),
-            Some(_) => self.place(None, filed, &node),
+        self.note_node(None, filed.into(), node)
+    }
+
+    /// Sees a Node in a list.
+    pub fn list_node<'a>(&mut self, list: u32, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
+        self.note_node(Some(list), filed.into(), node)
+    }
+
+    fn note_node(&mut self, list: Option<u32>, filed: Filed<'_>, node: NodeSummary) -> bool {
+        let (name, cached) = self.node(filed.name);
+        cached.list = list.unwrap_or(cached.list);
+        let was_live = cached.presence == Presence::Live;
+        if !is_news(node.version, cached.last.version, was_live) {
+            return false;
         }
+        let had_key = was_live && cached.has_key(filed.under, filed.name);
+        let is_same = had_key && cached.last.uid == node.uid;
+        (cached.last, cached.presence, cached.is_seen) = (node, Presence::Live, true);
+        if !had_key {
+            self.give_key(&name, filed.under, was_live, node.version);
+        } else if let (false, Some(identity)) = (is_same, self.identities.get_mut(filed.under)) {
+            let same = identity.nodes.iter_mut().find(|(other, _)| *other == name);
+            same.into_iter().for_each(|(_, since)| *since = node.version);
+        }
+        true
     }
 
     /// Sees that a Node was gone at this version, for certain.
     pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
         let filed = filed.into();
-        match self.places {
-            None => self.entry(filed.under).lose_node(version, true),
-            Some(_) => self.displace(filed, version),
+        let (name, cached) = self.node(filed.name);
+        let was_live = cached.presence == Presence::Live;
+        let has_key = cached.has_key(filed.under, filed.name);
+        if version < cached.last.version {
+            // The Node has been re-created since, perhaps with another key.
+            if !has_key {
+                self.record(filed.under).has_no_node = true;
+            }
+            return false;
         }
+        (cached.last.version, cached.presence) = (version, Presence::Gone);
+        if !has_key {
+            self.give_key(&name, filed.under, was_live, version);
+        }
+        was_live
     }
 
     /// Sees that a read by name found no Node. Only call this if nothing was seen of the Node since that read.
-    pub fn miss_node(&mut self, under: &str) {
-        if self.places.is_some() {
-            return self.miss_placed(under);
+    pub fn miss_node(&mut self, key: &str) {
+        let first = self.owners(key).find(|(_, node)| node.presence == Presence::Live);
+        let lost: Vec<_> = match first {
+            Some((name, _)) => vec![name.clone()],
+            None => self.owners(key).map(|(name, _)| name.clone()).collect(),
+        };
+        if lost.is_empty() {
+            self.record(key).has_no_node = true;
         }
-        let entry = self.entry(under);
-        entry.lose_node(entry.node_version, true);
+        for name in lost {
+            self.node(&name).1.presence = Presence::Gone;
+        }
+    }
+
+    /// Sees a Node that is in another shard. `may_be_listed`: a list runs that may still have the Node as it was before.
+    pub(crate) fn see_elsewhere(&mut self, name: &str, version: ResourceVersion, may_be_listed: bool) {
+        self.note_elsewhere(None, name, version, may_be_listed);
+    }
+
+    /// Sees a Node that is in another shard in a list.
+    pub(crate) fn list_elsewhere(&mut self, list: u32, name: &str, version: ResourceVersion) {
+        self.note_elsewhere(Some(list), name, version, false);
+    }
+
+    fn note_elsewhere(
+        &mut self,
+        list: Option<u32>,
+        name: &str,
+        version: ResourceVersion,
+        may_be_listed: bool,
+    ) {
+        // Most Nodes of a cluster are in other shards, and are not kept.
+        if !may_be_listed && !self.nodes.contains_key(name) {
+            return;
+        }
+        let (name, cached) = self.node(name);
+        cached.list = list.unwrap_or(cached.list);
+        let was_live = cached.presence == Presence::Live;
+        if !is_news(version, cached.last.version, was_live) {
+            return;
+        }
+        cached.last.version = version;
+        if was_live {
+            cached.presence = Presence::Elsewhere;
+            self.take_key(&name, true);
+        }
+    }
+
+    /// A Node, created if it is not known, and its name.
+    fn node(&mut self, name: &str) -> (NodeName, &mut CachedNode) {
+        let at = match self.nodes.get_index_of(name) {
+            Some(at) => at,
+            None => self.nodes.insert_full(NodeName::from(name), CachedNode::unknown()).0,
+        };
+        let (name, node) = self.nodes.get_index_mut(at).unwrap_or_else(|| unreachable!("it was just found"));
+        (name.clone(), node)
+    }
+
+    /// Gives a Node another key.
+    fn give_key(&mut self, name: &NodeName, key: &str, was_live: bool, since: Since) {
+        self.take_key(name, was_live);
+        if &**name != key {
+            let key = self.records.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone());
+            self.identities.entry(key.clone()).or_default().nodes.push((name.clone(), since));
+            self.node(name).1.identity = Some(key);
+        }
+    }
+
+    fn take_key(&mut self, name: &NodeName, was_live: bool) {
+        let identity = self.node(name).1.identity.take();
+        let nodes = identity.as_ref().and_then(|key| self.identities.get_mut(key));
+        nodes.into_iter().for_each(|identity| identity.nodes.retain(|(other, _)| other != name));
+        let key = identity.unwrap_or_else(|| name.into());
+        if was_live {
+            self.record(&key).has_no_node = true;
+            self.left.push(key);
+        }
+    }
+
+    /// The keys that Nodes have left since this was last asked.
+    pub(crate) fn take_left(&mut self) -> Vec<RecordKey> {
+        std::mem::take(&mut self.left)
     }
 
     /// Sees a record. Returns true if that is newer.
@@ -264,47 +269,9 @@ impl Cache {
         &mut self,
         filed: impl Into<Filed<'a>>,
         version: ResourceVersion,
-        record: Stored<RecordSummary>,
+        stored: Stored<RecordSummary>,
     ) -> bool {
-        self.recorded(filed.into()).see_record(version, record)
-    }
-
-    /// The entry of a record, after it was told the Node's name.
-    fn recorded(&mut self, filed: Filed<'_>) -> &mut Entry {
-        let names_the_node = self.places.is_some() && filed.names_the_node();
-        let entry = self.entry(filed.under);
-        if names_the_node {
-            entry.recorded(filed.name);
-        }
-        entry
-    }
-
-    /// Sees that there was no record at this version.
-    pub fn lose_record(&mut self, under: &str, version: ResourceVersion) -> bool {
-        self.entry(under).lose_record(version, true)
-    }
-
-    /// Sees that there is no record. Only call this if nothing was seen of it since the read.
-    pub fn miss_record(&mut self, under: &str) {
-        let entry = self.entry(under);
-        entry.lose_record(entry.record_version, true);
-    }
-
-    /// Begins a list, and returns its number.
-    pub fn begin_list(&mut self) -> u32 {
-        self.lists = self.lists.wrapping_add(1);
-        self.lists
-    }
-
-    /// Sees a Node in a list.
-    pub fn list_node<'a>(&mut self, list: u32, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
-        let filed = filed.into();
-        if self.places.is_some() {
-            return self.place(Some(list), filed, &node);
-        }
-        let entry = self.entry(filed.under);
-        entry.node_list = list;
-        entry.see_node(node)
+        self.note_record(None, filed.into(), version, stored)
     }
 
     /// Sees a record in a list.
@@ -313,72 +280,163 @@ impl Cache {
         list: u32,
         filed: impl Into<Filed<'a>>,
         version: ResourceVersion,
-        record: Stored<RecordSummary>,
+        stored: Stored<RecordSummary>,
     ) -> bool {
-        let entry = self.recorded(filed.into());
-        entry.record_list = list;
-        entry.see_record(version, record)
+        self.note_record(Some(list), filed.into(), version, stored)
     }
 
-    /// Ends a complete list of Nodes. Returns true if it lacked a known Node.
-    pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
-        if self.places.is_some() {
-            return self.end_list_of_placed(list, version);
+    fn note_record(
+        &mut self,
+        list: Option<u32>,
+        filed: Filed<'_>,
+        version: ResourceVersion,
+        stored: Stored<RecordSummary>,
+    ) -> bool {
+        let now = u32::try_from(self.epoch.elapsed().as_secs() + 1).unwrap_or(u32::MAX);
+        if filed.names_the_node() {
+            let identity = self.identities.entry(filed.under.into()).or_default();
+            identity.recorded = Some(filed.name.into());
         }
-        let lacking = self.entries.iter_mut().filter(|entry| entry.node_list != list);
-        lacking.filter_map(|entry| entry.lose_node(version, false).then_some(())).count() > 0
+        let record = self.record(filed.under);
+        record.list = list.unwrap_or(record.list);
+        let is_news = is_news(version, record.version, record.is_there());
+        if is_news {
+            (record.stored, record.version, record.since) = (stored, version, now);
+        }
+        is_news
+    }
+
+    /// Sees that there was no record at this version.
+    pub fn lose_record(&mut self, key: &str, version: ResourceVersion) -> bool {
+        let record = self.record(key);
+        let is_news = version >= record.version && record.is_there();
+        if is_news {
+            record.stored = Stored::Nothing;
+        }
+        record.version = record.version.max(version);
+        is_news
+    }
+
+    /// Sees that there is no record. Only call this if nothing was seen of it since the read.
+    pub fn miss_record(&mut self, key: &str) {
+        self.record(key).stored = Stored::Nothing;
+    }
+
+    /// The record of a key, created if it is not known.
+    fn record(&mut self, key: &str) -> &mut CachedRecord {
+        let at = match self.records.get_index_of(key) {
+            Some(at) => at,
+            None => {
+                // A key that is the name of a Node shares its memory.
+                let name = self.nodes.get_key_value(key).map(|(name, _)| RecordKey::from(name));
+                self.records.insert_full(name.unwrap_or_else(|| key.into()), CachedRecord::UNKNOWN).0
+            }
+        };
+        &mut self.records[at]
+    }
+
+    /// Begins a list, and returns its number.
+    pub fn begin_list(&mut self) -> u32 {
+        self.lists = self.lists.wrapping_add(1);
+        self.lists
+    }
+
+    /// Ends a complete list of Nodes. Returns true if it lacked a known Node. The next list may have the Node again at the same version.
+    pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
+        let is_lacking = |node: &&mut CachedNode| {
+            node.presence == Presence::Live && node.list != list && version >= node.last.version
+        };
+        let lacking = self.nodes.values_mut().filter(is_lacking);
+        lacking.map(|node| node.presence = Presence::Missing).count() > 0
     }
 
     /// Ends a complete list of records. Returns true if it lacked a known record.
     pub fn end_list_of_records(&mut self, list: u32, version: ResourceVersion) -> bool {
-        let lacking = self.entries.iter_mut().filter(|entry| entry.record_list != list);
-        lacking.filter_map(|entry| entry.lose_record(version, false).then_some(())).count() > 0
-    }
-
-    /// Forgets entries without Node, record or work.
-    pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
-        self.forget_places(&has_work);
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.node.is_there() || entry.record.is_there() || has_work(&entry.key));
-        if self.entries.len() == before {
-            return;
-        }
-        self.index.clear();
-        for (at, entry) in self.entries.iter().enumerate() {
-            let number = u32::try_from(at).unwrap_or(u32::MAX);
-            self.index.insert_unique(hash(&entry.key), number, |&at| hash(&self.entries[at as usize].key));
-        }
-    }
-
-    pub fn missing(&self) -> Missing {
-        let mut missing = Missing { nodes: 0, known: 0 };
-        for entry in self.expecting() {
-            missing.known += 1;
-            missing.nodes += usize::from(entry.is_missing());
-        }
-        missing
-    }
-
-    /// The entries that should have a Node.
-    fn expecting(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.expects_node() && self.could_know_node(entry))
+        let is_lacking = |record: &&mut CachedRecord| {
+            record.is_there() && record.list != list && version >= record.version
+        };
+        let lacking = self.records.values_mut().filter(is_lacking);
+        lacking.map(|record| record.stored = Stored::Nothing).count() > 0
     }
 
     /// Takes all Nodes that lists lacked for gone.
     pub fn believe_absence(&mut self) {
-        for entry in self.entries.iter_mut().filter(|entry| !entry.node.is_there()) {
-            entry.is_surely_gone = true;
+        let missing = self.nodes.values_mut().filter(|node| node.presence == Presence::Missing);
+        missing.for_each(|node| node.presence = Presence::Gone);
+        self.records.values_mut().for_each(|record| record.has_no_node = true);
+    }
+
+    /// Forgets Nodes and records that are not there, unless there is work to do for their key.
+    pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
+        let records = &self.records;
+        let has_record =
+            |key: &RecordKey| records.get(key).is_some_and(CachedRecord::is_there) || has_work(key);
+        self.nodes.retain(|name, node| {
+            let is_needed = || node.key(name).is_some_and(|key| has_record(&key));
+            node.presence == Presence::Live || is_needed()
+        });
+        let nodes = &self.nodes;
+        self.identities.retain(|key, identity| {
+            identity.nodes.retain(|(name, _)| nodes.contains_key(name));
+            !identity.nodes.is_empty() || has_record(key)
+        });
+        self.records.retain(|key, record| record.is_there() || has_work(key));
+    }
+
+    pub fn count(&self) -> Count {
+        let is_unreadable = |record: &&CachedRecord| record.stored == Stored::Unreadable;
+        Count {
+            nodes: self.nodes.values().filter(|node| node.presence == Presence::Live).count(),
+            records: self.records.values().filter(|record| record.is_there()).count(),
+            unreadable: self.records.values().filter(is_unreadable).count(),
         }
+    }
+
+    /// The Nodes that lists lacked, of those with such a key.
+    pub fn missing(&self, concerns: impl Fn(&RecordKey) -> bool) -> Missing {
+        let mut missing = Missing { nodes: 0, known: 0 };
+        for (key, _) in self.records.iter().filter(|(key, record)| record.expects_node() && concerns(key)) {
+            missing.known += 1;
+            missing.nodes += usize::from(self.get(key).is_some_and(|entry| entry.is_missing()));
+        }
+        missing
+    }
+}
+
+impl CachedNode {
+    fn unknown() -> Self {
+        let last = NodeSummary::unknown(ResourceVersion(0));
+        Self { identity: None, presence: Presence::Elsewhere, list: 0, last, is_seen: false }
+    }
+
+    /// The key of its record; `None` if that is of another shard, or not known.
+    fn key(&self, name: &NodeName) -> Option<RecordKey> {
+        let key = self.identity.clone().unwrap_or_else(|| name.into());
+        (self.presence != Presence::Elsewhere).then_some(key)
+    }
+
+    fn has_key(&self, key: &str, name: &str) -> bool {
+        self.presence != Presence::Elsewhere && self.identity.as_deref().unwrap_or(name) == key
+    }
+}
+
+impl CachedRecord {
+    const UNKNOWN: Self =
+        Self { stored: Stored::Nothing, version: ResourceVersion(0), list: 0, since: 0, has_no_node: false };
+
+    fn is_there(&self) -> bool {
+        self.stored != Stored::Nothing
+    }
+
+    /// True if there are labels in it, and its Node is not departed.
+    fn expects_node(&self) -> bool {
+        matches!(self.stored, Stored::Record(record) if record.departed_at.is_none() && !record.is_empty)
     }
 }
 
 /// True if a version is news: newer, or the same version of an object that was thought to be gone.
 fn is_news(version: ResourceVersion, known: ResourceVersion, is_there: bool) -> bool {
     version > known || version == known && !is_there
-}
-
-fn hash(under: &str) -> u64 {
-    xxh3_64(under.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! When to list all objects, and what is watched between two lists.
+//! When to list all objects, and how each resource is watched between two lists.
 //!
 //! A list has all that a watch has missed. While both watches work, lists are rare; while one does not, they come every `--interval`.
 
@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
+use label_storage::final_labels::FinalLabels;
+use label_storage::watch_progress::WatchProgress;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::api_source::{ApiSource, Listed, Resource};
@@ -13,6 +15,7 @@ use crate::backoff::{self, Pace};
 use crate::cache::{Cache, Count};
 use crate::call::{self, Error};
 use crate::list_watch::{self, Audience};
+use crate::position::Publisher;
 use crate::shard_context::ShardContext;
 
 /// The lists and watches of one shard. They end when it is dropped.
@@ -20,29 +23,28 @@ pub(crate) struct Informers<'a> {
     replica: &'a ShardContext,
     audience: Audience,
     tasks: JoinSet<()>,
-    nodes: Followed,
-    records: Followed,
-    state: State,
+    nodes: Informer,
+    records: Informer,
+    /// How far the watch of Nodes has come.
+    progress: WatchProgress,
+    publisher: Publisher,
+    /// While a list runs, the time that the lists of this round took so far.
+    listing: Option<Duration>,
     due: Instant,
-    /// When records are listed again, even without a watch.
-    audit_due: Instant,
-    has_listed_records: bool,
-    /// True if a list lacked an object whose deletion no watch has told of: another list has to tell.
-    pub(crate) is_surprised: bool,
-    /// The end of the last list of Nodes.
-    last: Option<Instant>,
     /// After a failed list, the next one does not begin before this.
     not_before: Option<Instant>,
-    /// True if the last list left nothing open that only another list can tell.
+    /// False if only another list can tell what the last one left open.
     is_settled: bool,
+    /// True if a list of records lacked one whose deletion no watch has reported.
+    is_surprised: bool,
     pace: Pace,
     /// Failed lists in a row.
     failures: u32,
 }
 
-/// How one resource is followed.
+/// The state of one resource.
 #[derive(Debug)]
-struct Followed {
+struct Informer {
     watching: Watching,
     /// Ends the watch.
     watch: Option<AbortHandle>,
@@ -50,10 +52,8 @@ struct Followed {
     latest: ResourceVersion,
     /// Lists in a row that were older than one before.
     older: u32,
-}
-
-impl Followed {
-    const NOT_YET: Self = Self { watching: Watching::Off, watch: None, latest: ResourceVersion(0), older: 0 };
+    /// The end of the last list.
+    listed_at: Option<Instant>,
 }
 
 /// The state of a watch.
@@ -66,29 +66,26 @@ enum Watching {
     On,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Resting,
-    Listing { so_far: Duration },
+impl Informer {
+    const NEW: Self =
+        Self { watching: Watching::Off, watch: None, latest: ResourceVersion(0), older: 0, listed_at: None };
 }
 
 impl<'a> Informers<'a> {
     pub(crate) fn new(replica: &'a ShardContext, audience: Audience) -> Self {
-        let now = Instant::now();
         let mut informers = Self {
             replica,
             audience,
             tasks: JoinSet::new(),
-            nodes: Followed::NOT_YET,
-            records: Followed::NOT_YET,
-            state: State::Resting,
-            due: now,
-            audit_due: now,
-            has_listed_records: false,
-            is_surprised: false,
-            last: None,
+            nodes: Informer::NEW,
+            records: Informer::NEW,
+            progress: WatchProgress::new(&replica.resume),
+            publisher: Publisher::new(&replica.position),
+            listing: None,
+            due: Instant::now(),
             not_before: None,
             is_settled: true,
+            is_surprised: false,
             pace: Pace::default(),
             failures: 0,
         };
@@ -100,36 +97,23 @@ impl<'a> Informers<'a> {
     }
 
     pub(crate) fn due(&self) -> Instant {
-        match self.state {
-            State::Resting => self.due,
-            // The end of the list wakes the loop.
-            State::Listing { .. } => Instant::now() + Duration::from_secs(60),
-        }
+        // The end of a list wakes the loop.
+        self.listing.map_or(self.due, |_| Instant::now() + Duration::from_secs(60))
     }
 
     /// True while a list runs: it may still have objects whose deletion a watch has reported.
     pub(crate) fn is_listing(&self) -> bool {
-        self.state != State::Resting
+        self.listing.is_some()
     }
 
-    /// True once a list of all records is complete.
-    pub(crate) fn has_listed_records(&self) -> bool {
-        self.has_listed_records
-    }
-
-    /// True once a list of all Nodes is complete.
-    pub(crate) fn has_listed_nodes(&self) -> bool {
-        self.last.is_some()
+    /// True once a list of this resource is complete.
+    pub(crate) fn has_listed(&self, kind: Resource) -> bool {
+        self.of(kind).listed_at.is_some()
     }
 
     /// True if the watch of this resource works.
     pub(crate) fn is_watching(&self, kind: Resource) -> bool {
         self.of(kind).watching == Watching::On
-    }
-
-    /// True if the watch of this resource works, or will be resumed.
-    pub(crate) fn is_following(&self, kind: Resource) -> bool {
-        self.of(kind).watching != Watching::Off
     }
 
     fn watches_all(&self) -> bool {
@@ -139,25 +123,36 @@ impl<'a> Informers<'a> {
     /// True if the cache has all records up to now.
     pub(crate) fn knows_records(&self) -> bool {
         // The first list of Nodes follows the list of records at once; before a later list, records may have changed.
-        self.is_watching(Resource::Records) || self.last.is_none()
+        self.is_watching(Resource::Records) || !self.has_listed(Resource::Nodes)
+    }
+
+    /// How far the watch of Nodes has come; `None` if there is no watch.
+    pub(crate) fn heard(&self) -> Option<ResourceVersion> {
+        (self.nodes.watching != Watching::Off).then_some(self.progress.seen())
+    }
+
+    /// True if the holder before has stored this deletion.
+    pub(crate) fn is_stored(&self, key: &str, deleted_at: ResourceVersion) -> bool {
+        self.progress.is_settled(key, deleted_at)
     }
 
     /// Begins a list if one is due. Records come first if they are due, too: then each Node can be decided upon as it is read.
     pub(crate) fn begin_if_due(&mut self, cache: &mut Cache) {
         let now = Instant::now();
-        if self.state != State::Resting || now < self.due {
+        if self.listing.is_some() || now < self.due {
             return;
         }
-        let is_blind = self.replica.args.watch && !self.is_watching(Resource::Records);
-        let is_due = !self.has_listed_records || now >= self.audit_due;
+        let args = &self.replica.args;
+        let is_blind = args.watch && !self.is_watching(Resource::Records);
+        let is_due = self.records.listed_at.is_none_or(|at| now >= at + args.audit_interval);
         // A Node in the first list may have got its record after the first list of records.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
-        self.state = State::Listing { so_far: Duration::ZERO };
+        self.listing = Some(Duration::ZERO);
         while self.tasks.try_join_next().is_some() {}
         let lists = [records.then_some(Resource::Records), Some(Resource::Nodes)].into_iter().flatten();
         let lists: Vec<_> = lists.map(|kind| (self.source(kind), cache.begin_list())).collect();
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
-        let needs_records = !self.has_listed_records;
+        let needs_records = !self.has_listed(Resource::Records);
         self.tasks.spawn(async move {
             for (source, list) in lists {
                 let is_complete = list_watch::list(source, share.clone(), list, audience.clone()).await;
@@ -168,56 +163,6 @@ impl<'a> Informers<'a> {
         });
     }
 
-    /// A list has ended: the watch begins there.
-    pub(crate) fn ended(
-        &mut self,
-        kind: Resource,
-        outcome: Result<Listed, Error>,
-        took: Duration,
-        is_settled: bool,
-        cache: &Cache,
-    ) {
-        let State::Listing { so_far } = self.state else { return };
-        self.replica.metrics.listed(kind, outcome.as_ref(), took);
-        let took = so_far + took;
-        let listed = match outcome {
-            Ok(listed) => listed,
-            // Records that were listed once are known well enough, because each is read before it is written. Nodes do not wait for them.
-            Err(error) if kind == Resource::Records && self.has_listed_records => {
-                tracing::warn!(%error, "a list of records failed");
-                self.state = State::Listing { so_far: took };
-                return;
-            }
-            Err(error) => return self.failed(&error, took),
-        };
-        tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
-        self.watch_from(kind, listed.version);
-        if kind == Resource::Records {
-            self.has_listed_records = true;
-            self.audit_due = Instant::now() + self.replica.args.audit_interval;
-            self.state = State::Listing { so_far: took };
-            return;
-        }
-        if self.last.is_none() || self.failures > 0 {
-            let Count { nodes, records, .. } = cache.count();
-            let failures = self.failures;
-            tracing::info!(
-                all_nodes = listed.items,
-                nodes,
-                records,
-                ?took,
-                failures,
-                "listed all nodes and records"
-            );
-        }
-        (self.state, self.failures) = (State::Resting, 0);
-        self.last = Some(Instant::now());
-        self.replica.health.listed();
-        self.pace.note(took);
-        (self.not_before, self.is_settled) = (self.last, is_settled);
-        self.schedule();
-    }
-
     /// Refuses a list that is older than one before: it comes from a server that lags.
     pub(crate) fn require_newer(
         &mut self,
@@ -225,14 +170,14 @@ impl<'a> Informers<'a> {
         outcome: Result<Listed, Error>,
     ) -> Result<Listed, Error> {
         let listed = outcome?;
-        let followed = self.followed(kind);
-        if listed.version < followed.latest {
-            followed.older += 1;
+        let informer = self.informer(kind);
+        if listed.version < informer.latest {
+            informer.older += 1;
             let message =
-                format!("it is at version {}, and one before was at {}", listed.version, followed.latest);
+                format!("it is at version {}, and one before was at {}", listed.version, informer.latest);
             return Err(Error::unclear("believe a list", message));
         }
-        (followed.latest, followed.older) = (listed.version, 0);
+        (informer.latest, informer.older) = (listed.version, 0);
         Ok(listed)
     }
 
@@ -244,12 +189,21 @@ impl<'a> Informers<'a> {
     /// Forgets everything, ends all watches and lists again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
-        (self.nodes, self.records, self.state) = (Followed::NOT_YET, Followed::NOT_YET, State::Resting);
-        (self.has_listed_records, self.last) = (false, None);
+        (self.nodes, self.records, self.listing) = (Informer::NEW, Informer::NEW, None);
+        self.progress = WatchProgress::new(&[]);
         self.due = Instant::now() + backoff::jittered(self.replica.args.interval);
     }
 
-    fn failed(&mut self, error: &Error, took: Duration) {
+    /// A list has failed. Records that were listed once are known well enough, because each is read before it is written.
+    pub(crate) fn list_failed(&mut self, kind: Resource, error: &Error, took: Duration) {
+        let Some(so_far) = self.listing else { return };
+        self.replica.metrics.listed(kind, Err(error), took);
+        let took = so_far + took;
+        if kind == Resource::Records && self.has_listed(Resource::Records) {
+            tracing::warn!(%error, "a list of records failed");
+            self.listing = Some(took);
+            return;
+        }
         // Not much longer than the interval: a failed list costs the server no more than another.
         const LONGEST: Duration = Duration::from_secs(10);
         self.failures = self.failures.saturating_add(1);
@@ -261,13 +215,92 @@ impl<'a> Informers<'a> {
             .max(error.retry_after().map(backoff::a_little_more).unwrap_or_default())
             .max(rest);
         tracing::warn!(%error, failures = self.failures, ?pause, "a list failed");
-        (self.state, self.due) = (State::Resting, Instant::now() + pause);
+        (self.listing, self.due) = (None, Instant::now() + pause);
         self.not_before = Some(self.due);
+    }
+
+    /// A list of records is complete. `lacked`: it lacked a known record.
+    pub(crate) fn listed_records(&mut self, listed: &Listed, took: Duration, lacked: bool) {
+        // Only the next list shows what the first one lacked, so it has to come soon.
+        self.is_surprised =
+            !self.has_listed(Resource::Records) || lacked && self.is_watching(Resource::Records);
+        let _ = self.listed(Resource::Records, listed, took);
+    }
+
+    /// A list of Nodes is complete. `lacked`: it lacked a known Node. `is_used`: it is believed.
+    pub(crate) fn listed_nodes(
+        &mut self,
+        listed: &Listed,
+        took: Duration,
+        lacked: bool,
+        is_used: bool,
+        cache: &Cache,
+    ) {
+        // Watched objects do not just disappear.
+        let is_surprised =
+            lacked && self.is_watching(Resource::Nodes) || std::mem::take(&mut self.is_surprised);
+        let is_first = !self.has_listed(Resource::Nodes);
+        let Some(took) = self.listed(Resource::Nodes, listed, took) else { return };
+        if is_first || self.failures > 0 {
+            let (Count { nodes, records, .. }, failures) = (cache.count(), self.failures);
+            let all_nodes = listed.items;
+            tracing::info!(all_nodes, nodes, records, ?took, failures, "listed all nodes and records");
+        }
+        (self.listing, self.failures) = (None, 0);
+        self.replica.health.listed();
+        self.pace.note(took);
+        (self.not_before, self.is_settled) = (self.nodes.listed_at, is_used && !is_surprised);
+        self.schedule();
+    }
+
+    /// Returns the time that all lists of this round took, or `None` if the list was given up meanwhile.
+    fn listed(&mut self, kind: Resource, listed: &Listed, took: Duration) -> Option<Duration> {
+        let took = self.listing? + took;
+        self.replica.metrics.listed(kind, Ok(listed), took);
+        tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
+        self.watch_from(kind, listed.version);
+        self.informer(kind).listed_at = Some(Instant::now());
+        self.listing = Some(took);
+        self.listing
+    }
+
+    /// Compares the position that the watch of Nodes was resumed from with the version of a list. Without a watch to resume, the watch begins
+    /// at the list.
+    pub(crate) fn check_position(&mut self, listed: ResourceVersion) {
+        if let Some(dropped) = self.progress.check(listed) {
+            let from = self.progress.seen();
+            tracing::warn!(
+                position = dropped.version.0,
+                list = listed.0,
+                from = from.0,
+                "the position in the lease is ahead of the cluster, and is dropped"
+            );
+            self.watch_instead(Resource::Nodes, from);
+        }
+        if self.nodes.watching == Watching::Off {
+            self.progress.begin(listed);
+        }
+    }
+
+    /// The watch of a resource has come to this version.
+    pub(crate) fn advance(&mut self, kind: Resource, at: ResourceVersion, final_labels: &FinalLabels) {
+        if kind == Resource::Nodes {
+            self.progress.advance(at, self.has_listed(Resource::Nodes));
+            self.publish_position(final_labels);
+        }
+    }
+
+    /// Publishes the resume position: just before the oldest deletion that is neither stored nor named.
+    pub(crate) fn publish_position(&mut self, final_labels: &FinalLabels) {
+        if self.publisher.is_due(final_labels.len()) {
+            let pending = final_labels.unstored().map(|(key, version)| (&**key, version));
+            self.progress.position(pending).into_iter().for_each(|position| self.publisher.publish(position));
+        }
     }
 
     /// Schedules the next list: later while all is watched, and not before the server has rested from the last one.
     fn schedule(&mut self) {
-        let Some(last) = self.last else { return };
+        let Some(last) = self.nodes.listed_at else { return };
         let args = &self.replica.args;
         let has_time = self.watches_all() && self.is_settled;
         let interval = if has_time { args.audit_interval } else { args.interval };
@@ -275,40 +308,43 @@ impl<'a> Informers<'a> {
     }
 
     fn watch_from(&mut self, kind: Resource, version: ResourceVersion) {
-        if !self.replica.args.watch || self.followed(kind).watching != Watching::Off {
+        if !self.replica.args.watch || self.of(kind).watching != Watching::Off {
             return;
         }
-        self.followed(kind).watching = Watching::Broken;
-        let (source, share, audience) =
-            (self.source(kind), self.replica.share.clone(), self.audience.clone());
-        let watch = self.tasks.spawn(list_watch::watch(source, share, version, audience));
-        self.followed(kind).watch = Some(watch);
+        let (share, audience) = (self.replica.share.clone(), self.audience.clone());
+        let watch = self.tasks.spawn(list_watch::watch(self.source(kind), share, version, audience));
+        let informer = self.informer(kind);
+        (informer.watching, informer.watch) = (Watching::Broken, Some(watch));
     }
 
     /// Replaces a watch by one from this version.
-    pub(crate) fn watch_instead(&mut self, kind: Resource, version: ResourceVersion) {
-        if let Some(watch) = self.followed(kind).watch.take() {
+    fn watch_instead(&mut self, kind: Resource, version: ResourceVersion) {
+        if let Some(watch) = self.informer(kind).watch.take() {
             watch.abort();
         }
-        self.followed(kind).watching = Watching::Off;
+        self.informer(kind).watching = Watching::Off;
         self.replica.metrics.history_lost.inc();
         self.watch_from(kind, version);
     }
 
+    /// The watch of a resource was answered.
     pub(crate) fn watching(&mut self, kind: Resource) {
-        if self.followed(kind).watching != Watching::On {
-            self.followed(kind).watching = Watching::On;
+        if kind == Resource::Nodes {
+            self.progress.watching();
+        }
+        if self.of(kind).watching != Watching::On {
+            self.informer(kind).watching = Watching::On;
             tracing::info!(?kind, "watching");
             self.schedule();
         }
     }
 
     pub(crate) fn not_watching(&mut self, kind: Resource, error: &Error) {
-        if self.followed(kind).watching == Watching::On {
+        if self.of(kind).watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
             self.replica.metrics.failed(error);
             self.replica.metrics.watch_broke(kind);
-            self.followed(kind).watching = Watching::Broken;
+            self.informer(kind).watching = Watching::Broken;
             self.hurry();
         }
     }
@@ -329,10 +365,16 @@ impl<'a> Informers<'a> {
         self.hurry();
     }
 
-    /// A watch can't be resumed: a list has to come first.
+    /// A watch can't be resumed. If it was resumed from before pending deletions, it can be without these; otherwise a list has to come first.
     pub(crate) fn expired(&mut self, kind: Resource) {
-        self.followed(kind).watching = Watching::Off;
-        self.skipped(kind);
+        let pending = if kind == Resource::Nodes { self.progress.give_up_pending() } else { None };
+        if let Some(pending) = pending {
+            tracing::warn!(?pending, "the API server has forgotten deletions that were not stored");
+            self.watch_instead(Resource::Nodes, self.progress.seen());
+        } else {
+            self.informer(kind).watching = Watching::Off;
+            self.skipped(kind);
+        }
     }
 
     /// Brings the next list forward, at a random time: not all replicas at once.
@@ -343,14 +385,14 @@ impl<'a> Informers<'a> {
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
     }
 
-    fn of(&self, kind: Resource) -> &Followed {
+    fn of(&self, kind: Resource) -> &Informer {
         match kind {
             Resource::Nodes => &self.nodes,
             Resource::Records => &self.records,
         }
     }
 
-    fn followed(&mut self, kind: Resource) -> &mut Followed {
+    fn informer(&mut self, kind: Resource) -> &mut Informer {
         match kind {
             Resource::Nodes => &mut self.nodes,
             Resource::Records => &mut self.records,
@@ -367,6 +409,10 @@ impl<'a> Informers<'a> {
 
 #[cfg(test)]
 impl Informers<'_> {
+    pub(crate) fn seen(&self) -> ResourceVersion {
+        self.progress.seen()
+    }
+
     /// Begins a list at once.
     pub(crate) fn begin_now(&mut self, cache: &mut Cache) {
         self.due = Instant::now();

@@ -50,7 +50,6 @@ mod shard_context;
 mod shard_manager;
 pub mod shutdown;
 mod stateful_set;
-pub mod watch_lag;
 pub mod work_queue;
 
 pub use daemon::{Daemon, main};

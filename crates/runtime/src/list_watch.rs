@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use crate::api_source::{ApiSource, Listed, Resource};
 use crate::args::Share;
 use crate::backoff;
-use crate::cache::Elsewhere;
 use crate::call::Error;
 use crate::projection::Projection;
 use crate::record_key::Filed;
@@ -24,7 +23,7 @@ pub(crate) enum Observed {
     Listed {
         list: u32,
         /// Objects of this shard.
-        items: Vec<Item>,
+        items: Vec<Update>,
     },
     /// A list has ended.
     ListEnded {
@@ -35,9 +34,9 @@ pub(crate) enum Observed {
         took: Duration,
     },
     /// An object was created or changed.
-    Changed(Item),
+    Changed(Update),
     /// An object was deleted, and looked like this just before.
-    Deleted(Item),
+    Deleted(Update),
     /// A watch works, from this version on.
     Watching(Resource, ResourceVersion),
     /// A watch has come to this version: all earlier events were sent.
@@ -51,23 +50,14 @@ pub(crate) enum Observed {
 }
 
 /// An object of this shard, or a Node that may have been.
-pub(crate) enum Item {
+pub(crate) enum Update {
     Node(Node),
     /// A Node of another shard. Sent only if a Node can change its shard while it lives.
-    Other(OtherNode),
+    Elsewhere {
+        name: String,
+        version: ResourceVersion,
+    },
     Record(SeenRecord),
-}
-
-/// A Node of another shard.
-pub(crate) struct OtherNode {
-    pub(crate) name: String,
-    pub(crate) version: ResourceVersion,
-}
-
-impl OtherNode {
-    pub(crate) fn as_elsewhere(&self) -> Elsewhere<'_> {
-        Elsewhere { name: &self.name, version: self.version }
-    }
 }
 
 /// A ConfigMap that is a record, or should be.
@@ -92,18 +82,18 @@ impl SeenRecord {
 
 pub(crate) type Audience = mpsc::Sender<Observed>;
 
-/// The number of items in one message.
-const BATCH: usize = 256;
+/// The number of items in one message. Few messages fit into the channel, so that a list takes little memory.
+const BATCH: usize = 64;
 
 /// Sends the items of a list in batches.
 struct Batches {
     list: u32,
-    items: Vec<Item>,
+    items: Vec<Update>,
     audience: Audience,
 }
 
 impl Batches {
-    fn push(&mut self, item: Item) {
+    fn push(&mut self, item: Update) {
         self.items.push(item);
         if self.items.len() >= BATCH {
             self.tell();
@@ -228,18 +218,18 @@ async fn follow(
 }
 
 /// The item for an object, if this shard needs it.
-fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Item> {
+fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Update> {
     match kind {
         Resource::Nodes if projection.files_by_name() && !share.includes(&object.name) => None,
         Resource::Nodes => match projection.node(object) {
-            Ok(node) if share.includes(&node) => Some(Item::Node(node)),
-            Ok(node) => Some(Item::Other(OtherNode { name: node.name, version: node.version })),
+            Ok(node) if share.includes(&node) => Some(Update::Node(node)),
+            Ok(node) => Some(Update::Elsewhere { name: node.name, version: node.version }),
             Err(error) => {
                 tracing::warn!(%error, "skipping a node");
                 None
             }
         },
-        Resource::Records => record(share, &projection.rules, object).map(Item::Record),
+        Resource::Records => record(share, &projection.rules, object).map(Update::Record),
     }
 }
 
@@ -280,8 +270,10 @@ mod tests {
             };
             shares.clone().map(|share| match item(Resource::Nodes, &share, &projection, object.clone()) {
                 None => "nothing",
-                Some(Item::Node(_)) => "ours",
-                Some(Item::Other(node)) if (&*node.name, node.version.0) == ("node-1", 7) => "another's",
+                Some(Update::Node(_)) => "ours",
+                Some(Update::Elsewhere { name, version }) if (&*name, version.0) == ("node-1", 7) => {
+                    "another's"
+                }
                 Some(_) => "something else",
             })
         };

@@ -1,14 +1,7 @@
 //! The key of a record: the Node's name or, by the rules, another identity of the Node.
 
-use std::sync::Arc;
-
 use label_storage::Node;
-
-/// The key of a record, shared by all who refer to it.
-pub type RecordKey = Arc<str>;
-
-/// The name of a Node.
-pub type NodeName = Arc<str>;
+pub use label_storage::{NodeName, RecordKey};
 
 /// Which entry something belongs to, and which Node it is, or was, about. By default these are one and the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +25,8 @@ impl<'a> From<&'a String> for Filed<'a> {
     }
 }
 
-impl<'a> From<&'a Arc<str>> for Filed<'a> {
-    fn from(name: &'a Arc<str>) -> Self {
+impl<'a> From<&'a RecordKey> for Filed<'a> {
+    fn from(name: &'a RecordKey) -> Self {
         (&**name).into()
     }
 }
@@ -49,9 +42,4 @@ impl Filed<'_> {
     pub(crate) fn names_the_node(&self) -> bool {
         self.under != self.name
     }
-}
-
-/// Whether a row's key is a Node's name, which has no `=`.
-pub(crate) fn is_name(key: &str) -> bool {
-    !key.contains('=')
 }

@@ -4,21 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::backoff;
-use crate::record_key::RecordKey;
+use label_storage::RecordKey;
+use label_storage::decision::Urgency;
+use label_storage::store::Writes;
 
-/// The more urgent Nodes go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// Final labels would be lost.
-    Urgent,
-    /// The Node has changed just now.
-    Soon,
-    /// The Node has been due for a while.
-    Routine,
-    /// The write only makes the record tidier. Few at a time.
-    Tidy,
-}
+use crate::backoff;
 
 const URGENCIES: usize = 4;
 
@@ -125,19 +115,29 @@ impl WorkQueue {
         self.failures.values().copied()
     }
 
-    /// True if a write for this Node may be in flight: an attempt is, or one has failed and its outcome is not known.
-    pub fn is_unsettled(&self, node: &str) -> bool {
-        matches!(self.states.get(node), Some(State::InFlight { .. })) || self.failures.contains_key(node)
+    /// The writes for this key that may be under way.
+    pub fn writes(&self, key: &str) -> Writes {
+        let is_in_flight = matches!(self.states.get(key), Some(State::InFlight { .. }));
+        Writes { is_in_flight, has_failed: self.failures.contains_key(key), is_in_doubt: false }
+    }
+
+    /// A key that is ready waits until then, unless it is urgent.
+    pub fn postpone(&mut self, key: &RecordKey, until: Instant) {
+        if let Some(State::Ready(urgency)) = self.states.get(key).copied()
+            && urgency != Urgency::Urgent
+        {
+            self.wait(key, State::Waiting { until, urgency, why: Why::NotDue }, until);
+        }
     }
 
     fn make_ready(&mut self, node: &RecordKey, urgency: Urgency) {
-        self.states.insert(RecordKey::clone(node), State::Ready(urgency));
-        self.ready[urgency as usize].push_back(RecordKey::clone(node));
+        self.states.insert(node.clone(), State::Ready(urgency));
+        self.ready[urgency as usize].push_back(node.clone());
     }
 
     fn wait(&mut self, node: &RecordKey, state: State, until: Instant) {
-        self.states.insert(RecordKey::clone(node), state);
-        self.waiting.push(Reverse((until, RecordKey::clone(node))));
+        self.states.insert(node.clone(), state);
+        self.waiting.push(Reverse((until, node.clone())));
     }
 
     /// The next Node that is due and at least this urgent.
@@ -153,7 +153,7 @@ impl WorkQueue {
             while let Some(node) = self.ready[urgency as usize].pop_front() {
                 if self.states.get(&node) == Some(&State::Ready(urgency)) {
                     let is_urgent = urgency == Urgency::Urgent;
-                    self.states.insert(RecordKey::clone(&node), State::InFlight { urgency, is_urgent });
+                    self.states.insert(node.clone(), State::InFlight { urgency, is_urgent });
                     self.in_flight += 1;
                     self.tidying += usize::from(urgency == Urgency::Tidy);
                     return Some(node);
@@ -197,7 +197,7 @@ impl WorkQueue {
         }
         let is_waiting = |state: &State| matches!(state, State::Waiting { why: Why::HeldBack, .. });
         let waiting = self.states.iter().filter(|(_, state)| is_waiting(state));
-        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| RecordKey::clone(node)).collect();
+        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| node.clone()).collect();
         self.has_held_back = released.len() == RELEASED;
         for node in released {
             if let Some(State::Waiting { urgency, .. }) = self.states.get(&node) {
@@ -223,7 +223,7 @@ impl WorkQueue {
             _ => (Urgency::Soon, LONGEST_WAIT),
         };
         self.land(node);
-        let times = self.failures.entry(RecordKey::clone(node)).or_default();
+        let times = self.failures.entry(node.clone()).or_default();
         *times = times.saturating_add(1);
         let pause = backoff::exponential(Duration::from_secs(1), *times, longest);
         let is_bad_luck = *times < AGAIN_AND_AGAIN;
@@ -278,6 +278,11 @@ mod tests {
         std::iter::from_fn(|| queue.pop(Urgency::Tidy, now)).map(|node| node.to_string()).collect()
     }
 
+    /// True if a write for this key may be under way.
+    fn is_unsettled(queue: &WorkQueue, key: &str) -> bool {
+        queue.writes(key) != Writes::default()
+    }
+
     #[test]
     fn the_more_urgent_go_first_and_else_the_earlier() {
         let mut queue = WorkQueue::default();
@@ -314,7 +319,7 @@ mod tests {
     fn a_node_that_is_being_worked_on_is_not_begun_again() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
-        assert!(queue.pop(Urgency::Tidy, now).is_some() && queue.is_unsettled("a"));
+        assert!(queue.pop(Urgency::Tidy, now).is_some() && is_unsettled(&queue, "a"));
         queue.push(&name("a"), Urgency::Urgent, None);
         queue.remove("a");
         assert_eq!((queue.pop(Urgency::Tidy, now), queue.in_flight()), (None, 1));
@@ -329,7 +334,7 @@ mod tests {
             queue.failed(&name("a"), None, now);
             queue.push(&name("a"), Urgency::Soon, None);
             queue.remove("a");
-            assert!(queue.is_unsettled("a"));
+            assert!(is_unsettled(&queue, "a"));
             let due = queue.next_due().expect("waits");
             assert!(due - now >= SECOND.mul_f64(least), "{:?}", due - now);
             assert_eq!(queue.pop(Urgency::Tidy, due - Duration::from_millis(1)), None);
@@ -377,14 +382,14 @@ mod tests {
         assert!(queue.pop(Urgency::Tidy, due).is_some());
         queue.put_back(&name("a"), Some(due + SECOND));
         queue.remove("a");
-        assert_eq!((queue.failures("a"), queue.is_unsettled("a"), queue.in_flight()), (1, true, 0));
+        assert_eq!((queue.failures("a"), is_unsettled(&queue, "a"), queue.in_flight()), (1, true, 0));
         assert_eq!(pop_all(&mut queue, due + SECOND), ["a"]);
         queue.put_back(&name("a"), None);
-        assert!(!queue.contains("a") && queue.is_unsettled("a"));
+        assert!(!queue.contains("a") && is_unsettled(&queue, "a"));
         queue.push(&name("a"), Urgency::Soon, None);
         assert!(queue.pop(Urgency::Tidy, due).is_some());
         queue.done(&name("a"));
-        assert!(!queue.is_unsettled("a"));
+        assert!(!is_unsettled(&queue, "a"));
     }
 
     #[test]

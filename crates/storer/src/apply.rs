@@ -6,18 +6,18 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
+use label_storage::store::in_doubt::Answer;
 use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
-use label_storage::{Node, Record, ResourceVersion, plan_store};
+use label_storage::{Record, RecordKey, ResourceVersion, plan_store};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::record_key::RecordKey;
 use label_storage_runtime::records::{Found, Recorded};
 
 use tokio::time::Instant;
 
-use crate::in_doubt::InDoubt;
+use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
 use crate::task::{StoreTask, WOULD_WRITE};
 
@@ -31,7 +31,7 @@ const ENCODE: &str = "encode the record";
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
     pub(crate) counts: Arc<StorerMetrics>,
-    pub(crate) in_doubt: Arc<InDoubt>,
+    pub(crate) in_doubt: Arc<WritesInDoubt>,
 }
 
 impl Worker<StoreTask> for Apply {
@@ -45,23 +45,24 @@ impl Worker<StoreTask> for Apply {
         let found = if is_unread { None } else { self.replica.records.get(filed).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
-            if let (Some(uid), Some(node), Some(what)) =
-                (task.uid, &task.node, found.as_ref().and_then(Found::complaint))
-            {
-                self.replica.events.unreadable(node, uid, &what);
+            if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
+                self.replica.events.unreadable(&task.node, uid, &what);
             }
             return Err(Error::refused("read the record", unreadable));
         }
         if task.is_contested {
             return self.say_not_gone(filed, found).await;
         }
-        let node = node_name(filed, task, found.as_ref());
-        let read_at = Instant::now();
-        let live = self.replica.nodes.get(&node).await?;
+        let (node, read_at) = (&task.node, Instant::now());
+        let live = self.replica.nodes.get(node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
         // It may be known by something else by now, and have another record.
         let live = live.filter(|live| live.filed_under() == &**filed);
-        let sighting = sighting(live.as_ref(), task.final_labels.as_ref(), found.as_ref(), tries)?;
+        let stored = Found::stored(found.as_ref()).map(Record::summary);
+        let last = task.final_labels.as_ref();
+        let sighting = store::sighting(live.as_ref(), last, stored, tries >= STALE).ok_or_else(|| {
+            Error::refused("get node", "the API server still has a node that it told us it has deleted")
+        })?;
         // What the record would not have been given is none of its business, and what the Node's own list says comes first: that of
         // the very Node whose labels are stored, which may be another than the one that is there by now.
         let seen = match sighting {
@@ -92,9 +93,9 @@ impl Worker<StoreTask> for Apply {
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
         let (outcome, record) = if self.replica.args.dry_run {
-            (self.say(&node, &plan).await?, before)
+            (self.say(node, &plan).await?, before)
         } else {
-            match self.write(filed, &node, plan, found, before).await {
+            match self.write(filed, node, plan, found, before).await {
                 Ok(written) => written,
                 // They will never fit: nobody can shorten them any more.
                 Err(error) if error.what == ENCODE && task.final_labels.is_some() => {
@@ -107,39 +108,6 @@ impl Worker<StoreTask> for Apply {
         };
         let node = live.as_ref().map_or(Reading::Absent, |live| Reading::Present(live.summary()));
         Ok(Done { outcome, node, record })
-    }
-}
-
-/// The name to ask for a Node by: its own, or what its record says it was, where it is not filed under that.
-fn node_name(filed: &str, task: &StoreTask, found: Option<&Found>) -> String {
-    let recorded = match Found::stored(found) {
-        Stored::Record(record) => Some(record.node.as_str()),
-        Stored::Nothing | Stored::Unreadable => None,
-    };
-    let last = task.final_labels.as_ref().map(|last| last.name.as_str());
-    task.node.as_deref().or(last).or(recorded).unwrap_or(filed).to_owned()
-}
-
-/// What was seen of a Node: what it last said comes first, as long as nobody has stored it.
-fn sighting<'a>(
-    live: Option<&'a Node>,
-    final_labels: Option<&'a Node>,
-    found: Option<&Found>,
-    tries: u32,
-) -> Result<Sighting<&'a Node>, Error> {
-    // A deletion is the last that happens to a Node, so an answer that still has it is from before; unless it stays so.
-    let is_history = |last: &&Node| {
-        let stored = Found::stored(found).map(Record::summary);
-        store::is_history(&last.summary(), live.map(Node::summary), stored)
-    };
-    match (live, final_labels.filter(|last| !is_history(last))) {
-        (Some(live), Some(last)) if live.uid == last.uid && tries < STALE => {
-            Err(Error::refused("get node", "the API server still has a node that it told us it has deleted"))
-        }
-        (Some(live), Some(last)) if live.uid == last.uid => Ok(Sighting::Live(live)),
-        (_, Some(last)) => Ok(Sighting::Deleted(last)),
-        (Some(live), None) => Ok(Sighting::Live(live)),
-        (None, None) => Ok(Sighting::Gone),
     }
 }
 
@@ -161,8 +129,8 @@ impl Apply {
 
     fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
-        let is_unchanged = version == Some(task.unchanged.version);
-        let unchanged_for = if is_unchanged { task.unchanged.since.elapsed() } else { Duration::ZERO };
+        let is_unchanged = version == Some(task.record_version);
+        let unchanged_for = if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO };
         Circumstances {
             now: self.replica.clock.now(),
             unchanged_for,
@@ -207,11 +175,11 @@ impl Apply {
     ) -> Result<T, Error> {
         let sent = self.in_doubt.sent(filed, found);
         let answer = call::one(what, write).await;
-        match &answer {
-            Ok(_) => sent.succeeded(),
-            Err(error) if error.may_have_effect() => (),
-            Err(_) => sent.refused(),
-        }
+        sent.answered(match &answer {
+            Ok(_) => Answer::Done,
+            Err(error) if error.may_have_effect() => Answer::Unknown,
+            Err(_) => Answer::Refused,
+        });
         answer
     }
 

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use label_storage::RecordKey;
 use label_storage::rules::Percentage;
-use label_storage_runtime::record_key::RecordKey;
 
 use crate::metrics::StorerMetrics;
 
@@ -47,9 +47,13 @@ impl DeletionBudget {
         if self.share.is_whole() {
             return None;
         }
-        let in_an_hour = self.share.of(self.records.max(1));
+        // The records were not counted yet.
+        if self.records == 0 {
+            return Some(Duration::from_secs(1));
+        }
+        let in_an_hour = self.share.of(self.records);
         let pause = HOUR / u32::try_from(in_an_hour).unwrap_or(u32::MAX);
-        let turn = self.turns.entry(RecordKey::clone(name)).or_insert_with(|| {
+        let turn = self.turns.entry(name.clone()).or_insert_with(|| {
             let at = self.last.map_or(now, |last| last.max(now)) + pause;
             self.last = Some(at);
             self.counts.cleanups_held_back.inc();
@@ -71,6 +75,11 @@ impl DeletionBudget {
             );
         }
         Some(wait)
+    }
+
+    /// True if a record may be deleted now.
+    pub(crate) fn is_its_turn(&self, key: &str, now: Instant) -> bool {
+        self.share.is_whole() || self.turns.get(key).is_some_and(|turn| turn.at <= now)
     }
 
     /// A deletion came to its end, or to nothing.
@@ -111,7 +120,7 @@ mod tests {
     }
 
     fn name(number: usize) -> RecordKey {
-        RecordKey::from(format!("n{number}"))
+        RecordKey::from(format!("n{number}").as_str())
     }
 
     #[test]

@@ -7,10 +7,7 @@
 //!                     GET record, GET Node, plan_store, guarded write     (apply)
 //! ```
 //!
-//! - `planner`: what is to be stored, and how urgently; it keeps the last labels of Nodes that were deleted.
-//! - `apply`: the one place that writes; `in_doubt`: writes whose outcome is not known.
-//! - `counts`: what is counted.
-//! - `cleanup`: how many records may be deleted in an hour.
+//! `planner` decides when, `apply` is the one place that writes.
 
 mod apply;
 mod deletion_budget;
@@ -22,6 +19,7 @@ mod task;
 use std::sync::Arc;
 
 use label_storage_runtime::args::{Common, STYLES};
+use label_storage_runtime::cache::Cache;
 use label_storage_runtime::preflight::Right;
 use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{Daemon, ShardContext, engine};
@@ -62,12 +60,13 @@ impl Daemon for Args {
     const DETAIL: Detail = Detail::WhatIsKept;
 
     async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
-        let in_doubt = Arc::clone(&counts.in_doubt);
-        let apply = Apply { replica, counts, in_doubt };
-        let (rules, clock) = (Arc::clone(&apply.replica.rules), Arc::clone(&apply.replica.clock));
-        let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
-        let planner = StorePlanner::new(rules, self.common.dry_run, clock, in_doubt, counts);
-        engine::run(&apply.replica, planner, &apply).await;
+        let apply = Apply { replica, in_doubt: Arc::clone(&counts.in_doubt), counts };
+        let planner = || {
+            let ShardContext { rules, clock, .. } = &apply.replica;
+            let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
+            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, counts)
+        };
+        engine::run(&apply.replica, Cache::default(), planner, &apply).await;
     }
 }
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::in_doubt::InDoubt;
+use crate::in_doubt::WritesInDoubt;
 
 /// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct StorerMetrics {
     /// Final labels that are lost, because there were too many to keep, or they fit into no record.
     pub(crate) final_labels_given_up: Counter,
     /// Not counted, but as lasting: a shard may be handed over and come back before a write arrives.
-    pub(crate) in_doubt: Arc<InDoubt>,
+    pub(crate) in_doubt: Arc<WritesInDoubt>,
 }
 
 impl StorerMetrics {

@@ -63,10 +63,11 @@ impl World {
         cache.see_node("a", returned.summary());
         cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
         let entry = cache.get("a").expect("an entry");
-        let mut planner = RestorePlanner::new(Arc::default(), false);
-        let look = Look { entry, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
+        let mut planner = RestorePlanner::new(Arc::default());
+        let look =
+            Look { entry: &entry, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
         planner.decide(look);
-        let task = planner.task(look).expect("its turn");
+        let task = planner.begin(look).expect("its turn");
         assert!(task.view.is_some());
         Self { apply: Apply { replica, counts: Arc::default() }, calls, task }
     }

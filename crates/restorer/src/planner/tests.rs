@@ -2,7 +2,7 @@
 
 use label_storage::node::IGNORE;
 use label_storage::rules::Selection;
-use label_storage::{Record, Uid};
+use label_storage::{Record, ResourceVersion, Uid};
 use label_storage_runtime::reconciler::Reading;
 
 use super::*;
@@ -21,30 +21,32 @@ fn node(name: &str, uid: &str, version: u64) -> Node {
 }
 
 fn when(planner: &mut RestorePlanner, cache: &Cache, node: &Node, is_unsure: bool) -> When {
-    let entry = cache.get(&node.name).expect("an entry");
+    let entry = &cache.get(&node.name).expect("an entry");
     planner.decide(Look { entry, view: Some(node), is_event: true, is_unsure, heard: None }).when
 }
 
 /// Whether the turn of a node has come, where so much was heard.
 fn has_turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> bool {
-    let (entry, heard) = (cache.get("a").expect("an entry"), heard.map(ResourceVersion));
+    let (entry, heard) = (&cache.get("a").expect("an entry"), heard.map(ResourceVersion));
     let look = Look { entry, view: None, is_event: false, is_unsure: false, heard };
-    planner.task(look).is_ok()
+    planner.begin(look).is_ok()
 }
 
-fn settle(planner: &mut RestorePlanner, cache: &Cache, node: &str, succeeds: bool) -> Option<Node> {
-    let entry = cache.get(node).expect("an entry");
+fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds: bool) -> Option<Node> {
+    let entry = &cache.get(node).expect("an entry");
     let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
-    let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
+    let (name, task) = (entry.key().clone(), planner.begin(look).expect("its turn"));
     let view = task.view.clone().map(|(node, _)| node);
     let done = Done { outcome: None, node: Reading::None, record: Reading::None };
-    planner.done(&name, task, succeeds.then_some(&done));
+    if succeeds {
+        planner.done(cache, &name, task, &done);
+    }
     view
 }
 
 #[test]
 fn a_new_incarnation_is_restored_as_it_was_last_seen() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node("a", node("a", "u1", 5).summary());
@@ -54,8 +56,8 @@ fn a_new_incarnation_is_restored_as_it_was_last_seen() {
         let soon = When::Now(Urgency::Soon);
         assert_eq!(when(&mut planner, &cache, &node("a", "u2", version), false), soon);
     }
-    assert_eq!(settle(&mut planner, &cache, "a", true), Some(node("a", "u2", 9)));
-    assert_eq!(settle(&mut planner, &cache, "a", true), None);
+    assert_eq!(settle(&mut planner, &mut cache, "a", true), Some(node("a", "u2", 9)));
+    assert_eq!(settle(&mut planner, &mut cache, "a", true), None);
 }
 
 #[test]
@@ -74,14 +76,14 @@ fn what_a_node_said_last_is_waited_for() {
         (&bare, false),
         (&ignored, false),
     ] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
         let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
         cache.see_record("a", ResourceVersion(6), record(&first));
         cache.see_node("a", first.summary());
         cache.lose_node("a", last.version);
-        planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
+        planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
         cache.see_node("a", back.summary());
-        let pending: Vec<_> = planner.pending_deletions().into_iter().map(|(_, version)| version).collect();
+        let pending: Vec<_> = cache.final_labels.unstored().map(|(_, version)| version).collect();
         assert_eq!(pending.first().copied(), is_awaited.then_some(last.version), "whoever comes after, too");
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         cache.see_record("a", ResourceVersion(10), record(last));
@@ -91,10 +93,10 @@ fn what_a_node_said_last_is_waited_for() {
 
 #[test]
 fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
     cache.lose_node("a", changed.version);
-    planner.deleted(changed, cache.get("a").expect("an entry"), false);
+    planner.deleted(&mut cache, &RecordKey::from("a"), changed, Writes::default());
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node("a", node("a", "u2", 9).summary());
@@ -116,11 +118,11 @@ fn what_no_storer_keeps_is_not_waited_for() {
     // Whether the record holds none of it, or what was stored before it was excluded.
     for record in [stored(first.clone()), stored(host(first.clone(), "old"))] {
         for (last, is_awaited) in [(&last, false), (&host(changed.clone(), "new"), true)] {
-            let mut planner = RestorePlanner::new(Arc::clone(&rules), false);
+            let mut planner = RestorePlanner::new(Arc::clone(&rules));
             let mut cache = Cache::default();
             cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
             cache.lose_node("a", last.version);
-            planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
+            planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
             cache.see_node("a", node("a", "u2", 9).summary());
             assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         }
@@ -134,19 +136,19 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
     let record = Record::of(&first, jiff::Timestamp::now()).summary();
     // Where the record was written meanwhile, it may not be kept out any more.
     for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
         cache.see_record("a", ResourceVersion(6), Stored::Record(record));
         cache.see_node("a", other.summary());
         let entry = cache.get("a").expect("an entry");
-        let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: None };
-        let (name, task) = (RecordKey::clone(entry.key()), planner.task(look).expect("its turn"));
+        let look = Look { entry: &entry, view: None, is_event: false, is_unsure: false, heard: None };
+        let (name, task) = (entry.key().clone(), planner.begin(look).expect("its turn"));
         let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
-        planner.done(&name, task, Some(&done));
+        planner.done(&mut cache, &name, task, &done);
         if is_rewritten {
             cache.see_record("a", ResourceVersion(7), Stored::Record(record));
         }
         cache.lose_node("a", last.version);
-        planner.deleted(last.clone(), cache.get("a").expect("an entry"), false);
+        planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
         cache.see_node("a", back.summary());
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
     }
@@ -154,7 +156,7 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
 
 #[test]
 fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     let back = node("a", "u2", 9);
@@ -165,31 +167,31 @@ fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
 
 #[test]
 fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     cache.see_node("a", node("a", "u1", 5).summary());
     let soon = When::Now(Urgency::Soon);
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), true), soon);
-    settle(&mut planner, &cache, "a", false);
+    settle(&mut planner, &mut cache, "a", false);
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), soon, "until it was read");
-    settle(&mut planner, &cache, "a", true);
+    settle(&mut planner, &mut cache, "a", true);
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), When::Never);
 }
 
 #[test]
 fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
     cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node("a", back.summary());
     assert_eq!(when(&mut planner, &cache, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
-    planner.decide_contested(cache.get("a").expect("an entry"));
+    planner.decide_contested(&cache.get("a").expect("an entry"));
     assert!(planner.views.is_empty(), "it may be restored to another");
 }
 
 #[test]
 fn only_so_many_views_are_kept() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     for number in 0..MOST_VIEWS + 10 {
         let node = node(&format!("n{number}"), "u2", 8);

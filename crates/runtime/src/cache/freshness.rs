@@ -1,15 +1,15 @@
-//! Whether an answer can be true, given what was heard before.
+//! Refuses stale answers.
 //!
-//! A server that lags, or a cache before it, answers with what was true once. A write that follows from that is refused
-//! where the object itself has changed since; but a record that still has a label which was removed long ago would be
-//! restored to a Node that has not changed at all.
+//! A server that lags, or a cache in front of it, answers with an old state. The API server refuses a write that follows from an old state of
+//! the same object. But an old record may still have a label that was removed long ago, and its Node may not have changed since.
 
+use label_storage::store::Stored;
 use label_storage::{Node, ResourceVersion};
 
 use super::Entry;
 use crate::call::{Error, FailureKind};
 
-/// What was known of a Node and its record before they are read.
+/// The state of a Node and its record in the cache, before they are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     node: Seen,
@@ -18,35 +18,33 @@ pub struct Known {
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// The latest that was heard of.
     version: ResourceVersion,
     is_there: bool,
 }
 
-/// So often an answer is not believed that is older than another: what stays so is true, as when etcd is restored from a
-/// backup.
+/// An answer that stays old for this many tries is true, as when etcd is restored from a backup.
 pub const STALE: u32 = 20;
 
-/// So often something has to be absent that was there. Deletions are ordinary, so it is not often.
+/// An object that was there is gone if this many tries in a row do not find it.
 const ABSENT: u32 = 3;
 
-impl Entry {
-    /// What is known, for a look at what there is.
+impl Entry<'_> {
+    /// The versions that an answer must not be older than.
     pub fn known(&self) -> Known {
         Known {
-            node: Seen { version: self.node_version, is_there: self.node.is_there() },
-            record: Seen { version: self.record_version, is_there: self.record.is_there() },
+            node: Seen { version: self.node_version(), is_there: self.node().is_some() },
+            record: Seen { version: self.record_version(), is_there: self.stored() != Stored::Nothing },
         }
     }
 }
 
 impl Known {
-    /// Refuses what was read of the Node if it is older than what was known. `tries` counts the failures in a row before it.
+    /// Refuses a Node that is older than the one in the cache. `tries` counts the failures in a row before it.
     pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
         self.node.require_newer("get node", read.map(|node| node.version), tries)
     }
 
-    /// The same for the record.
+    /// Refuses a record that is older than the one in the cache.
     pub fn require_newer_record(
         &self,
         read: Option<Option<ResourceVersion>>,

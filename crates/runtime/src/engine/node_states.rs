@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use label_storage::RecordKey;
 use label_storage::node_state::NodeState;
 
 use crate::api_source::Resource;
 use crate::cache::{Cache, Count, Entry};
 use crate::informer::Informers;
 use crate::metrics::node_gauges::{ShardGauges, Snapshot};
-use crate::record_key::RecordKey;
 use crate::work_queue::WorkQueue;
 
 /// So many failures in a row are more than bad luck.
@@ -39,7 +39,7 @@ impl NodeStates {
     }
 
     /// Takes note of how a Node stands now.
-    pub(super) fn note(&mut self, entry: &Entry, state: NodeState) {
+    pub(super) fn note(&mut self, entry: &Entry<'_>, state: NodeState) {
         self.changed();
         let (name, is_there) = (entry.key(), entry.node().is_some());
         if state == NodeState::Settled {
@@ -50,7 +50,7 @@ impl NodeStates {
             Some(known) if known.state == state => known.is_there = is_there,
             _ => {
                 let exception = Exception { state, since: Instant::now(), is_there };
-                self.exceptions.insert(RecordKey::clone(name), exception);
+                self.exceptions.insert(name.clone(), exception);
             }
         }
     }

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use label_storage::ResourceVersion;
 use label_storage::store::Stored;
 use label_storage::summary::UidDigest;
+use label_storage::{NodeName, RecordKey, ResourceVersion};
 
 use crate::cache::{Cache, Entry};
 use crate::list_watch::SeenRecord;
-use crate::record_key::RecordKey;
 use crate::recorder::EventRecorder;
 
 /// Among this many claimants every change is reported at once. More than that share something that is no identity, such as a zone: a list
@@ -21,7 +20,7 @@ const NAMED: usize = 5;
 pub(super) struct Reports {
     events: EventRecorder,
     /// The claimants that were last reported, by key.
-    contested: HashMap<RecordKey, Vec<(RecordKey, UidDigest)>>,
+    contested: HashMap<RecordKey, Vec<(NodeName, UidDigest)>>,
     /// By key: the complaint, and the incarnation of the Node that it was reported for.
     unreadable: HashMap<RecordKey, (String, Option<UidDigest>)>,
 }
@@ -33,15 +32,15 @@ impl Reports {
 
     /// Reports what is new about an entry that is decided upon. `heard`: how far the watch of Nodes has come. A claimant beyond that may have
     /// followed upon another that is gone, so it is not reported yet. Returns true if the key was contested until now.
-    pub(super) fn decided(&mut self, entry: &Entry, heard: Option<ResourceVersion>) -> bool {
+    pub(super) fn decided(&mut self, entry: &Entry<'_>, heard: Option<ResourceVersion>) -> bool {
         if !entry.is_contested() {
             let was_contested = self.settle(entry.key());
             self.report_unreadable(entry);
             return was_contested;
         }
-        let told = self.contested.entry(RecordKey::clone(entry.key())).or_default();
+        let told = self.contested.entry(entry.key().clone()).or_default();
         let is_seen = |version| heard.is_some_and(|heard| version <= heard);
-        if entry.nodes() <= FEW && entry.claimants().all(|(_, _, version)| is_seen(version)) {
+        if entry.claimants().nth(FEW).is_none() && entry.claimants().all(|(_, node)| is_seen(node.version)) {
             tell(entry, told, &self.events);
         }
         false
@@ -55,7 +54,7 @@ impl Reports {
         told.is_some()
     }
 
-    fn report_unreadable(&mut self, entry: &Entry) {
+    fn report_unreadable(&mut self, entry: &Entry<'_>) {
         if let (Some(node), Some((complaint, told))) = (entry.node(), self.unreadable.get_mut(entry.key()))
             && *told != Some(node.uid)
         {
@@ -79,7 +78,7 @@ impl Reports {
     /// A list of all Nodes is complete.
     pub(super) fn listed(&mut self, cache: &Cache) {
         self.contested.retain(|key, told| {
-            let entry = cache.get(key).filter(|entry| entry.is_contested());
+            let entry = cache.get(key).filter(Entry::is_contested);
             entry.inspect(|entry| tell(entry, told, &self.events)).is_some()
         });
         self.unreadable
@@ -92,8 +91,8 @@ impl Reports {
 }
 
 /// Tells all claimants of each other, unless that was done.
-fn tell(entry: &Entry, told: &mut Vec<(RecordKey, UidDigest)>, events: &EventRecorder) {
-    let mut present: Vec<_> = entry.claimants().map(|(name, uid, _)| (RecordKey::clone(name), uid)).collect();
+fn tell(entry: &Entry<'_>, told: &mut Vec<(NodeName, UidDigest)>, events: &EventRecorder) {
+    let mut present: Vec<_> = entry.claimants().map(|(name, node)| (name.clone(), node.uid)).collect();
     present.sort_by(|(one, _), (other, _)| one.cmp(other));
     if *told == present {
         return;

@@ -1,14 +1,15 @@
 //! The engine by itself: what it makes of what it is told, without a cluster.
 
 use clap::Parser;
+use label_storage::decision::Decision;
 use label_storage::node_state::{NodeState, Skip};
+use label_storage::store::Writes;
 use label_storage::{Position, Uid};
 use tower::service_fn;
 
 use super::*;
 use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
-use crate::reconciler::Decision;
 use crate::shutdown::Shutdown;
 
 mod identity;
@@ -48,54 +49,61 @@ impl Planner for Everything {
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
         if look.entry.is_contested() {
-            self.contested.push(RecordKey::clone(look.entry.key()));
-            return Decision { when: When::Never, state: NodeState::Skipped(Skip::Contested) };
+            self.contested.push(look.entry.key().clone());
+            return Decision {
+                reason: "test",
+                when: When::Never,
+                state: NodeState::Skipped(Skip::Contested),
+            };
         }
         if look.is_unsure {
-            self.unsure.push(RecordKey::clone(look.entry.key()));
+            self.unsure.push(look.entry.key().clone());
         }
         let is_there = look.entry.node().is_some();
         let state = if is_there { NodeState::Due } else { NodeState::Settled };
-        let when = if self.deleted.iter().any(|node| node.filed_under() == &**look.entry.key()) {
+        let when = if look.entry.final_labels().is_some() {
             When::Now(Urgency::Urgent)
         } else if is_there {
             When::Now(Urgency::Soon)
         } else {
             When::Never
         };
-        Decision { when, state }
+        Decision { reason: "test", when, state }
     }
 
-    fn deleted(&mut self, last: Node, _: &Entry, is_unsettled: bool) {
-        self.unsettled.push(is_unsettled);
+    fn deleted(&mut self, cache: &mut Cache, key: &RecordKey, last: Node, writes: Writes) {
+        self.unsettled.push(writes.is_in_flight || writes.has_failed);
+        cache.final_labels.push(key, last.clone(), Instant::now());
         self.deleted.push(last);
     }
 
-    fn task(&mut self, look: Look<'_>) -> Result<(), NotYet> {
+    fn begin(&mut self, look: Look<'_>) -> Result<(), Option<Duration>> {
         if look.entry.is_contested() {
-            Err(NotYet::UntilChanged)
+            Err(None)
         } else if self.is_too_early {
-            Err(NotYet::After(Duration::from_secs(1)))
+            Err(Some(Duration::from_secs(1)))
         } else {
             Ok(())
         }
     }
 
-    fn done(&mut self, node: &RecordKey, (): (), done: Option<&Done>) {
-        if done.is_some() {
-            self.deleted.retain(|deleted| deleted.filed_under() != &**node);
+    fn done(&mut self, cache: &mut Cache, key: &RecordKey, (): (), _: &Done) {
+        while let Some(last) = cache.final_labels.first(key).cloned() {
+            cache.final_labels.stored(key, &last);
         }
-    }
-
-    fn pending_deletions(&self) -> Vec<(RecordKey, ResourceVersion)> {
-        self.deleted.iter().map(|node| (RecordKey::from(node.filed_under()), node.version)).collect()
+        self.deleted.retain(|deleted| deleted.filed_under() != &**key);
     }
 
     fn listed(&mut self, _: &mut Cache) -> bool {
         true
     }
+}
 
-    fn start_over(&mut self) {}
+type TestEngine<'a> = Engine<'a, Everything, fn() -> Everything>;
+
+fn new_engine(replica: &ShardContext) -> TestEngine<'_> {
+    let (audience, _) = mpsc::channel(64);
+    Engine::new(replica, Cache::default(), Everything::default, audience)
 }
 
 fn node(uid: &str, version: u64) -> Node {
@@ -112,12 +120,12 @@ fn node(uid: &str, version: u64) -> Node {
 }
 
 fn seen(node: Node) -> Observed {
-    Observed::Changed(Item::Node(node))
+    Observed::Changed(Update::Node(node))
 }
 
 const NOTHING: Done = Done { outcome: None, node: Reading::None, record: Reading::None };
 
-impl<P: Planner> Engine<'_, P> {
+impl TestEngine<'_> {
     /// A list of this kind, without anything in it.
     fn list_nothing(&mut self, kind: Resource, version: u64) {
         let list = self.cache.begin_list();
@@ -125,20 +133,19 @@ impl<P: Planner> Engine<'_, P> {
         self.observe(Observed::ListEnded { kind, list, outcome, took: Duration::ZERO });
     }
 
-    fn take(&mut self) -> Option<Ticket<P::Task>> {
+    fn take(&mut self) -> Option<Ticket<()>> {
         self.next(Urgency::Tidy, Instant::now())
     }
 }
 
 /// An engine that has seen that there is nothing.
-fn engine(replica: &ShardContext) -> Engine<'_, Everything> {
+fn engine(replica: &ShardContext) -> TestEngine<'_> {
     engine_after(replica, 1)
 }
 
 /// The same, in lists at this version.
-fn engine_after(replica: &ShardContext, version: u64) -> Engine<'_, Everything> {
-    let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(replica, Everything::default(), Informers::new(replica, audience));
+fn engine_after(replica: &ShardContext, version: u64) -> TestEngine<'_> {
+    let mut engine = new_engine(replica);
     engine.informers.begin_if_due(&mut engine.cache);
     engine.list_nothing(Resource::Records, version);
     engine.list_nothing(Resource::Nodes, version);
@@ -153,7 +160,7 @@ async fn an_absence_does_not_hide_what_was_seen_meanwhile() {
     let ticket = engine.take().expect("work");
     engine.observe(seen(node("u2", 20)));
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
-    assert_eq!(engine.cache.get("a").and_then(Entry::node), Some(node("u2", 20).summary()));
+    assert_eq!(engine.cache.get("a").and_then(|entry| entry.node()), Some(node("u2", 20).summary()));
 }
 
 #[tokio::test]
@@ -163,7 +170,7 @@ async fn an_absence_counts_where_nothing_was_seen_meanwhile() {
     engine.observe(seen(node("u1", 5)));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
-    assert!(engine.cache.get("a").is_some_and(Entry::is_surely_gone));
+    assert!(engine.cache.get("a").is_some_and(|entry| entry.is_surely_gone()));
     assert!(engine.take().is_none());
 }
 
@@ -190,7 +197,7 @@ async fn what_a_list_lacks_and_no_watch_has_told_of_is_looked_for_soon() {
 async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
     let replica = replica();
     let mut engine = engine(&replica);
-    let watching = |engine: &mut Engine<'_, _>, version| {
+    let watching = |engine: &mut TestEngine<'_>, version| {
         for kind in [Resource::Nodes, Resource::Records] {
             engine.observe(Observed::Watching(kind, ResourceVersion(version)));
         }
@@ -210,7 +217,7 @@ async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
 async fn what_is_left_to_do_survives_a_list_that_has_nothing_of_it() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.observe(Observed::Deleted(Item::Node(node("u1", 5))));
+    engine.observe(Observed::Deleted(Update::Node(node("u1", 5))));
     engine.list_nothing(Resource::Nodes, 9);
     let ticket = engine.take().expect("still there");
     engine.finish(ticket, Instant::now(), Err(Error::unclear("try", "lost")));
@@ -250,7 +257,7 @@ async fn a_list_that_is_older_than_one_before_proves_nothing_unless_it_stays_so(
     }
     engine.list_nothing(Resource::Nodes, 60);
     assert!(engine.cache.get("a").is_none(), "another cluster: everything is seen anew");
-    assert!(!engine.informers.has_listed_records());
+    assert!(!engine.informers.has_listed(Resource::Records));
 }
 
 fn position(version: u64, pending: &[(&str, u64)]) -> Position {
@@ -259,11 +266,11 @@ fn position(version: u64, pending: &[(&str, u64)]) -> Position {
 }
 
 fn deletion(name: &str, version: u64) -> Observed {
-    Observed::Deleted(Item::Node(Node { name: name.to_owned(), ..node("u1", version) }))
+    Observed::Deleted(Update::Node(Node { name: name.to_owned(), ..node("u1", version) }))
 }
 
 /// Whose deletions are to be dealt with.
-fn pending<'a>(engine: &'a Engine<'_, Everything>) -> Vec<(&'a str, u64)> {
+fn pending<'a>(engine: &'a TestEngine<'_>) -> Vec<(&'a str, u64)> {
     engine.planner.deleted.iter().map(|node| (node.name.as_str(), node.version.0)).collect()
 }
 
@@ -313,12 +320,12 @@ async fn a_pending_deletion_that_is_forgotten_does_not_cost_the_later_ones() {
     replica.resume = vec![position(20, &[("y", 10)])];
     let mut engine = engine_after(&replica, 30);
     engine.observe(Observed::Expired(Resource::Nodes));
-    assert_eq!(engine.watch.seen(), ResourceVersion(20));
-    assert!(engine.informers.is_following(Resource::Nodes), "from where the replica before was");
+    assert_eq!(engine.informers.seen(), ResourceVersion(20));
+    assert!(engine.informers.heard().is_some(), "from where the replica before was");
     engine.observe(deletion("x", 25));
     assert_eq!(pending(&engine), [("x", 25)]);
     engine.observe(Observed::Expired(Resource::Nodes));
-    assert!(!engine.informers.is_following(Resource::Nodes), "that is forgotten, too");
+    assert!(engine.informers.heard().is_none(), "that is forgotten, too");
 }
 
 #[tokio::test]
@@ -330,8 +337,8 @@ async fn final_labels_of_another_history_are_still_stored() {
         engine.informers.begin_now(&mut engine.cache);
         engine.list_nothing(Resource::Nodes, 60);
     }
-    assert!(!engine.informers.has_listed_records(), "another cluster");
-    assert_eq!(engine.take().map(|ticket| ticket.node.to_string()).as_deref(), Some("a"));
+    assert!(!engine.informers.has_listed(Resource::Records), "another cluster");
+    assert_eq!(engine.take().map(|ticket| ticket.key.to_string()).as_deref(), Some("a"));
 }
 
 #[tokio::test]
@@ -344,14 +351,13 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
     ] {
         let mut replica = replica();
         replica.resume = resume.clone();
-        let (audience, _) = mpsc::channel(64);
-        let mut engine = Engine::new(&replica, Everything::default(), Informers::new(&replica, audience));
+        let mut engine = new_engine(&replica);
         // The API server answers such a watch with success, and then with silence.
-        engine.observe(Observed::Watching(Resource::Nodes, engine.watch.seen()));
+        engine.observe(Observed::Watching(Resource::Nodes, engine.informers.seen()));
         engine.informers.begin_if_due(&mut engine.cache);
         engine.list_nothing(Resource::Records, 30);
         engine.list_nothing(Resource::Nodes, 30);
-        assert_eq!(engine.watch.seen(), ResourceVersion(from), "{resume:?}");
+        assert_eq!(engine.informers.seen(), ResourceVersion(from), "{resume:?}");
         // Nothing is taken for dealt with because of it.
         engine.observe(deletion("x", 31));
         assert_eq!(pending(&engine), [("x", 31)]);
@@ -387,7 +393,7 @@ async fn a_turn_that_comes_too_early_is_no_success() {
     engine.planner.is_too_early = true;
     let later = Instant::now() + Duration::from_secs(60);
     assert!(engine.next(Urgency::Tidy, later).is_none());
-    assert_eq!((engine.queue.failures("a"), engine.queue.is_unsettled("a")), (1, true));
+    assert_eq!((engine.queue.failures("a"), engine.queue.writes("a").has_failed), (1, true));
     engine.planner.is_too_early = false;
     let ticket = engine.next(Urgency::Tidy, later + Duration::from_secs(60)).expect("its turn");
     assert_eq!(ticket.earlier_tries, 1);

@@ -1,6 +1,6 @@
 //! The storer, where a server is slow, behind or does not answer.
 
-use label_storage::{Labels, ResourceVersion, Uid};
+use label_storage::{Labels, Node, ResourceVersion, Uid};
 use label_storage_runtime::cache::Cache;
 use label_storage_runtime::fixtures::{self, Calls, Reply};
 use label_storage_runtime::reconciler::{Look, Planner};
@@ -46,11 +46,11 @@ impl World {
         let apply = Apply { replica, counts: Arc::default(), in_doubt: Arc::default() };
         let mut cache = Cache::default();
         cache.see_node("a", seen.summary());
-        let entry = cache.get("a").expect("an entry");
+        let entry = &cache.get("a").expect("an entry");
         let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.in_doubt));
         let mut planner = StorePlanner::new(rules, false, clock, in_doubt, Arc::default());
         let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };
-        let task = planner.task(look).expect("its turn");
+        let task = planner.begin(look).expect("its turn");
         Self { apply, calls, task }
     }
 
@@ -108,7 +108,8 @@ fn saw<'a>(
     found: Option<&Found>,
     tries: u32,
 ) -> Option<Sighting<&'a Node>> {
-    sighting(live, Some(last), found, tries).ok()
+    let stored = Found::stored(found).map(Record::summary);
+    store::sighting(live, Some(last), stored, tries >= STALE)
 }
 
 #[test]

@@ -1,8 +1,12 @@
 use jiff::Timestamp;
-use label_storage::{Record, Uid};
+use label_storage::decision::Urgency;
+use label_storage::{Record, ResourceVersion, Uid};
 use label_storage_runtime::reconciler::Reading;
 
 use super::*;
+
+const TIDY: Duration = Duration::from_secs(2);
+const UNRESTORED: Duration = Duration::from_secs(30);
 
 /// One Node, its record, and a planner.
 struct World {
@@ -41,26 +45,22 @@ impl World {
         self.cache.see_record("a", ResourceVersion(version), Stored::Record(record));
     }
 
-    fn entry(&self) -> &Entry {
-        self.cache.get("a").expect("an entry")
-    }
-
     fn when(&mut self, is_event: bool) -> When {
-        let entry = self.cache.get("a").expect("an entry");
+        let entry = &self.cache.get("a").expect("an entry");
         self.planner.decide(Look { entry, view: None, is_event, is_unsure: false, heard: self.heard }).when
     }
 
     fn delete(&mut self, last: Node, is_unsettled: bool) -> When {
         self.cache.lose_node("a", last.version);
-        let entry = self.cache.get("a").expect("an entry");
-        self.planner.deleted(last, entry, is_unsettled);
+        let writes = Writes { is_in_flight: is_unsettled, ..Writes::default() };
+        self.planner.deleted(&mut self.cache, &RecordKey::from("a"), last, writes);
         self.when(true)
     }
 
-    fn task(&mut self) -> Result<StoreTask, NotYet> {
-        let entry = self.cache.get("a").expect("an entry");
+    fn task(&mut self) -> Result<StoreTask, Option<Duration>> {
+        let entry = &self.cache.get("a").expect("an entry");
         let look = Look { entry, view: None, is_event: false, is_unsure: false, heard: self.heard };
-        self.planner.task(look)
+        self.planner.begin(look)
     }
 
     /// The turn of the Node comes, and goes like this. Returns the last labels that were to be stored.
@@ -68,7 +68,9 @@ impl World {
         let (name, task) = (RecordKey::from("a"), self.task().expect("its turn"));
         let final_labels = task.final_labels.clone();
         let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
-        self.planner.done(&name, task, succeeds.then_some(&done));
+        if succeeds {
+            self.planner.done(&mut self.cache, &name, task, &done);
+        }
         final_labels
     }
 }
@@ -101,12 +103,12 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
     let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
     world.cache.see_node("a", restored.summary());
     world.heard = Some(ResourceVersion(6));
-    assert_eq!(world.task().err(), Some(NotYet::After(LOOK_AGAIN)));
+    assert_eq!(world.task().err(), Some(Some(LOOK_AGAIN)));
     // There it is: what the one before it said last.
     let last = node("u1", 8, "silver");
     assert_eq!(world.delete(last.clone(), false), When::Now(Urgency::Urgent));
     assert_eq!(world.work(true), Some(last));
-    assert_eq!(world.task().err(), Some(NotYet::After(LOOK_AGAIN)));
+    assert_eq!(world.task().err(), Some(Some(LOOK_AGAIN)));
     world.heard = Some(ResourceVersion(9));
     assert!(world.task().is_ok());
     // Nobody waits for what is not watched, nor with what is the record's own.
@@ -141,16 +143,16 @@ fn labels_that_a_write_without_an_answer_may_change_are_kept() {
 fn what_had_to_be_given_up_is_counted() {
     let mut world = World::new();
     let mut deletions = 0;
-    while world.planner.counts.final_labels_given_up.get() < 3 {
+    while world.planner.metrics.final_labels_given_up.get() < 3 {
         deletions += 1;
         let mut last = node(&format!("u{deletions}"), 10 + deletions, "silver");
         last.name = format!("n{deletions}");
         world.cache.lose_node(last.name.as_str(), last.version);
-        let entry = world.cache.get(&last.name).expect("an entry");
-        world.planner.deleted(last.clone(), entry, false);
+        let key = RecordKey::from(last.name.as_str());
+        world.planner.deleted(&mut world.cache, &key, last, Writes::default());
     }
-    assert_eq!(world.planner.final_labels.len() as u64, deletions - 3);
-    assert!(!world.planner.final_labels.contains("n1") && world.planner.final_labels.contains("n4"));
+    assert_eq!(world.cache.final_labels.len() as u64, deletions - 3);
+    assert!(!world.cache.final_labels.contains("n1") && world.cache.final_labels.contains("n4"));
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along(
         world.delete(node(&format!("u{version}"), version, "silver"), false);
     }
     let done = Done { outcome: Some("stored"), node: Reading::None, record: Reading::None };
-    world.planner.done(&name, task, Some(&done));
+    world.planner.done(&mut world.cache, &name, task, &done);
     let versions: Vec<_> = std::iter::from_fn(|| world.work(true)).map(|node| node.version.0).collect();
     assert_eq!(versions, [11, 12, 13, 14]);
 }
@@ -184,7 +186,7 @@ fn a_node_that_is_back_is_not_hurried() {
     world.cache.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
     world.cache.see_node("a", node("u2", 9, "gold").summary());
     assert_eq!(world.when(true), When::After(UNRESTORED, Urgency::Tidy));
-    assert!(!world.entry().is_surely_gone());
+    assert!(!world.cache.get("a").is_some_and(|entry| entry.is_surely_gone()));
 }
 
 #[test]

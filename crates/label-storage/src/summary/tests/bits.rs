@@ -1,25 +1,11 @@
-//! Digests that are kept somewhere else.
+//! The bits of digests.
 
 use super::*;
 
 #[test]
-fn a_digest_survives_being_kept_as_bits() {
-    for text in ["189fb836-0000-4000-8000-0123456789ab", "u1"] {
-        let digest = uid(text).digest();
-        assert_eq!(UidDigest::from_bits(digest.to_bits()), Some(digest));
-    }
-    assert_eq!(UidDigest::from_bits(0), None, "no uid has these");
-    let labels = |value: &str| digest(&Labels::from([("pool".to_owned(), value.to_owned())]));
-    for digest in [labels("gold"), labels("silver"), LabelsDigest::EMPTY] {
-        assert_eq!(LabelsDigest::from_bits(digest.to_bits()), digest);
-    }
-    assert_ne!(labels("gold").to_bits(), labels("silver").to_bits());
-}
-
-#[test]
 fn a_uuid_is_told_by_its_bits() {
     let digest = uid("00000000-0000-4000-8000-0000000000a7").digest();
-    assert_eq!(digest.to_bits(), 0x4000_8000_0000_0000_00a7);
+    assert_eq!(bits(digest), 0x4000_8000_0000_0000_00a7);
     assert_eq!(uid("u1").digest(), uid("u1").digest());
 }
 
@@ -44,7 +30,7 @@ fn what_is_almost_a_uuid_is_told_by_all_of_its_text() {
         "189fb83600004000800000123456789ab",
     ];
     for other in others {
-        assert_eq!(uid(other).digest().to_bits(), xxh3_128(other.as_bytes()), "{other}");
+        assert_eq!(bits(uid(other).digest()), xxh3_128(other.as_bytes()), "{other}");
         assert_ne!(uid(other).digest(), uid(uuid).digest());
     }
 }
@@ -52,9 +38,20 @@ fn what_is_almost_a_uuid_is_told_by_all_of_its_text() {
 #[test]
 fn both_halves_of_a_uid_tell_one_config_map_from_another() {
     let id = |text: &str| RecordId::of(&uid(text));
-    assert_eq!(id("00000000-0000-0001-0000-000000000003").to_bits(), 2);
-    assert_eq!(id("00000000-0000-0003-0000-000000000003").to_bits(), u64::MAX, "zero is no id");
-    let one = id("189fb836-0000-4000-8000-0123456789ab");
-    assert_eq!(RecordId::from_bits(one.to_bits()), Some(one));
-    assert_eq!(RecordId::from_bits(0), None);
+    assert_eq!(id("00000000-0000-0001-0000-000000000003").0.get(), 2);
+    assert_eq!(id("00000000-0000-0003-0000-000000000003").0.get(), u64::MAX, "zero is no id");
+}
+
+#[test]
+fn a_departure_is_known_to_the_second() {
+    for second in [1, -1, 1_700_000_000] {
+        let time = Timestamp::from_second(second).expect("a time");
+        assert_eq!(Timestamp::from(Second::from(time)), time);
+    }
+    assert_eq!(Timestamp::from(Second::from(Timestamp::UNIX_EPOCH)), Timestamp::MAX, "nobody departed then");
+}
+
+#[test]
+fn a_summary_is_small() {
+    assert_eq!((size_of::<NodeSummary>(), size_of::<RecordSummary>()), (72, 80));
 }

@@ -24,27 +24,27 @@ fn see(cache: &mut Cache, under: &str, name: &str, at: u64) -> bool {
     cache.see_node(filed(under, name), named(name, at))
 }
 
-fn elsewhere(name: &str, at: u64) -> Elsewhere<'_> {
-    Elsewhere { name, version: version(at) }
-}
-
 /// Who claims an entry, in the order of their names.
 fn claimants(cache: &Cache, under: &str) -> Vec<(String, u64)> {
     let entry = cache.get(under);
-    let all = entry.iter().flat_map(|entry| entry.claimants());
-    let mut all: Vec<_> = all.map(|(name, _, version)| (name.to_string(), version.0)).collect();
+    let all = entry.iter().flat_map(Entry::claimants);
+    let mut all: Vec<_> = all.map(|(name, node)| (name.to_string(), node.version.0)).collect();
     all.sort();
     all
 }
 
 /// Whose Node an entry shows, and at which version.
-fn shown<'a>(cache: &'a Cache, under: &str) -> Option<(&'a str, u64)> {
+fn shown(cache: &Cache, under: &str) -> Option<(String, u64)> {
     let entry = cache.get(under)?;
-    entry.node().map(|node| (entry.node_name(), node.version.0))
+    entry.node().map(|node| (entry.node_name().to_owned(), node.version.0))
+}
+
+fn at(name: &str, version: u64) -> Option<(String, u64)> {
+    Some((name.to_owned(), version))
 }
 
 fn is_contested(cache: &Cache, under: &str) -> bool {
-    cache.get(under).is_some_and(Entry::is_contested)
+    cache.get(under).is_some_and(|entry| entry.is_contested())
 }
 
 fn left(cache: &mut Cache) -> Vec<String> {
@@ -53,20 +53,19 @@ fn left(cache: &mut Cache) -> Vec<String> {
 
 #[test]
 fn a_row_knows_the_name_of_its_node() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     assert!(see(&mut cache, K, "a", 5));
-    assert_eq!(shown(&cache, K), Some(("a", 5)));
+    assert_eq!(shown(&cache, K), at("a", 5));
     assert_eq!(cache.get(K).map(|entry| entry.key().to_string()).as_deref(), Some(K));
     assert!(cache.get("a").is_none());
     let mut by_name = Cache::default();
     by_name.see_node("a", named("a", 5));
-    assert_eq!(shown(&by_name, "a"), Some(("a", 5)));
-    assert_eq!(by_name.get("a").and_then(Entry::asked_for), None);
+    assert_eq!(shown(&by_name, "a"), at("a", 5));
 }
 
 #[test]
 fn a_row_without_a_node_knows_whom_to_ask_for() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     let name = |cache: &Cache| cache.get(K).map(|entry| entry.node_name().to_owned());
     cache.see_record(filed(K, "stored"), version(3), record());
     assert_eq!(name(&cache).as_deref(), Some("stored"));
@@ -81,44 +80,44 @@ fn a_row_without_a_node_knows_whom_to_ask_for() {
 
 #[test]
 fn a_node_that_changes_its_identity_leaves_its_row_for_certain() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     assert!(see(&mut cache, L, "a", 7));
-    assert_eq!((shown(&cache, K), shown(&cache, L)), (None, Some(("a", 7))));
-    assert!(cache.get(K).is_some_and(Entry::is_surely_gone));
+    assert_eq!((shown(&cache, K), shown(&cache, L)), (None, at("a", 7)));
+    assert!(cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
     assert_eq!(left(&mut cache), [K]);
     assert_eq!(left(&mut cache), [""; 0]);
     assert!(!see(&mut cache, K, "a", 6), "it was there before");
-    assert_eq!((shown(&cache, K), shown(&cache, L)), (None, Some(("a", 7))));
+    assert_eq!((shown(&cache, K), shown(&cache, L)), (None, at("a", 7)));
     // To another shard, and back.
-    cache.see_elsewhere(elsewhere("a", 6), false);
-    assert_eq!(shown(&cache, L), Some(("a", 7)), "that was before");
-    cache.see_elsewhere(elsewhere("a", 8), false);
+    cache.see_elsewhere("a", version(6), false);
+    assert_eq!(shown(&cache, L), at("a", 7), "that was before");
+    cache.see_elsewhere("a", version(8), false);
     assert_eq!(left(&mut cache), [L]);
     assert_eq!(shown(&cache, L), None);
-    assert!(cache.get(L).is_some_and(Entry::is_surely_gone));
+    assert!(cache.get(L).is_some_and(|entry| entry.is_surely_gone()));
     assert!(!see(&mut cache, L, "a", 7));
     assert!(see(&mut cache, L, "a", 9));
 }
 
 #[test]
 fn a_list_tells_of_nodes_that_went_to_another_shard() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     let list = cache.begin_list();
-    cache.list_elsewhere(list, elsewhere("a", 7));
-    cache.list_elsewhere(list, elsewhere("never-ours", 6));
+    cache.list_elsewhere(list, "a", version(7));
+    cache.list_elsewhere(list, "never-ours", version(6));
     assert!(!cache.end_list_of_nodes(list, version(9)), "nothing is missing");
-    assert!(cache.get(K).is_some_and(Entry::is_surely_gone));
+    assert!(cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
     assert_eq!(left(&mut cache), [K]);
 }
 
 #[test]
 fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
     for may_be_listed in [true, false] {
-        let mut cache = Cache::by_identity();
+        let mut cache = Cache::default();
         let list = cache.begin_list();
-        cache.see_elsewhere(elsewhere("a", 7), may_be_listed);
+        cache.see_elsewhere("a", version(7), may_be_listed);
         let is_news = cache.list_node(list, filed(K, "a"), named("a", 5));
         assert_eq!(is_news, !may_be_listed);
         cache.end_list_of_nodes(list, version(6));
@@ -129,19 +128,19 @@ fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
 
 #[test]
 fn a_node_that_is_given_an_identity_late_leaves_the_row_of_its_name() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, "a", "a", 5);
-    assert_eq!((shown(&cache, "a"), count(&cache).0), (Some(("a", 5)), 1));
+    assert_eq!((shown(&cache, "a"), count(&cache).0), (at("a", 5), 1));
     assert!(see(&mut cache, K, "a", 6));
-    assert_eq!((shown(&cache, "a"), shown(&cache, K)), (None, Some(("a", 6))));
+    assert_eq!((shown(&cache, "a"), shown(&cache, K)), (None, at("a", 6)));
     assert_eq!((left(&mut cache), count(&cache).0), (vec!["a".to_owned()], 1));
     assert!(see(&mut cache, "a", "a", 7), "and it may lose it again");
-    assert!(cache.get(K).is_some_and(Entry::is_surely_gone));
+    assert!(cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
 }
 
 #[test]
 fn a_row_is_contested_until_one_is_deleted() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     assert!(!is_contested(&cache, K));
     assert!(see(&mut cache, K, "b", 3), "it is news, though it is older");
@@ -150,7 +149,7 @@ fn a_row_is_contested_until_one_is_deleted() {
     assert_eq!(count(&cache).0, 2);
     assert!(cache.lose_node(filed(K, "a"), version(9)));
     assert!(!is_contested(&cache, K));
-    assert_eq!(shown(&cache, K), Some(("b", 3)));
+    assert_eq!(shown(&cache, K), at("b", 3));
     let entry = cache.get(K).expect("an entry");
     assert_eq!((entry.is_surely_gone(), entry.versions().0), (false, version(3)), "it is the other's");
     assert_eq!(left(&mut cache), [""; 0]);
@@ -158,13 +157,13 @@ fn a_row_is_contested_until_one_is_deleted() {
 
 #[test]
 fn a_row_is_contested_until_a_list_lacks_one() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     see(&mut cache, K, "b", 6);
     let list = cache.begin_list();
     cache.list_node(list, filed(K, "b"), named("b", 6));
     assert!(cache.end_list_of_nodes(list, version(9)));
-    assert_eq!((is_contested(&cache, K), shown(&cache, K)), (false, Some(("b", 6))));
+    assert_eq!((is_contested(&cache, K), shown(&cache, K)), (false, at("b", 6)));
     let list = cache.begin_list();
     for name in ["a", "b"] {
         cache.list_node(list, filed(K, name), named(name, if name == "a" { 5 } else { 6 }));
@@ -179,23 +178,23 @@ fn a_row_is_contested_until_a_list_lacks_one() {
 
 #[test]
 fn a_row_is_contested_until_one_changes_its_identity() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     see(&mut cache, K, "b", 6);
     see(&mut cache, L, "a", 7);
-    assert_eq!((shown(&cache, K), shown(&cache, L)), (Some(("b", 6)), Some(("a", 7))));
+    assert_eq!((shown(&cache, K), shown(&cache, L)), (at("b", 6), at("a", 7)));
     assert!(!is_contested(&cache, K) && !is_contested(&cache, L));
     assert_eq!(left(&mut cache), [K]);
     // And until one is asked for and not found.
     see(&mut cache, L, "b", 8);
-    assert_eq!(shown(&cache, L), Some(("a", 7)), "who came first is shown");
+    assert_eq!(shown(&cache, L), at("a", 7), "who came first is shown");
     cache.miss_node(L);
     assert_eq!(claimants(&cache, L), [("b".to_owned(), 8)]);
 }
 
 #[test]
 fn a_deletion_tells_whether_others_claimed_the_same_then() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     see(&mut cache, K, "b", 20);
     let had_others =
@@ -213,26 +212,17 @@ fn a_deletion_tells_whether_others_claimed_the_same_then() {
 
 #[test]
 fn what_is_filed_otherwise_than_the_rules_ask_for_is_not_missing_a_node() {
-    let mut by_identity = Cache::by_identity();
-    let mut by_name = Cache::default();
-    for cache in [&mut by_identity, &mut by_name] {
-        cache.see_record(filed(K, "a"), version(1), record());
-        cache.see_record("b", version(2), record());
-    }
-    let missing = |cache: &Cache| cache.expecting().map(|entry| entry.key().to_string()).collect::<Vec<_>>();
-    assert_eq!(
-        (by_identity.missing(), missing(&by_identity)),
-        (Missing { nodes: 1, known: 1 }, vec![K.to_owned()])
-    );
-    assert_eq!(
-        (by_name.missing(), missing(&by_name)),
-        (Missing { nodes: 1, known: 1 }, vec!["b".to_owned()])
-    );
+    let mut cache = Cache::default();
+    cache.see_record(filed(K, "a"), version(1), record());
+    cache.see_record("b", version(2), record());
+    cache.see_node("b", named("b", 3));
+    assert_eq!(cache.missing(RecordKey::is_identity), Missing { nodes: 1, known: 1 });
+    assert_eq!(cache.missing(|key| !key.is_identity()), Missing { nodes: 0, known: 1 });
 }
 
 #[test]
 fn a_node_that_somebody_may_still_have_seen_is_remembered() {
-    let mut cache = Cache::by_identity();
+    let mut cache = Cache::default();
     for has_work in [true, false] {
         see(&mut cache, K, "a", 5);
         cache.lose_node(filed(K, "a"), version(7));
@@ -296,7 +286,7 @@ impl Newest {
 proptest! {
     #[test]
     fn a_row_shows_those_who_claim_it_whatever_is_told(all in proptest::collection::vec(told(), 1..30)) {
-        let (mut cache, mut model) = (Cache::by_identity(), [Newest::default(); 3]);
+        let (mut cache, mut model) = (Cache::default(), [Newest::default(); 3]);
         for told in &all {
             match told {
                 Told::Seen { name, under, at } => {
@@ -304,7 +294,7 @@ proptest! {
                     model[*name].see(Some(*under), *at);
                 }
                 Told::Elsewhere { name, at } => {
-                    cache.see_elsewhere(elsewhere(NAMES[*name], *at), false);
+                    cache.see_elsewhere(NAMES[*name], version(*at), false);
                     model[*name].see(None, *at);
                 }
                 Told::Deleted { name, under, at } => {
@@ -325,7 +315,7 @@ proptest! {
                             Some(under) => {
                                 cache.list_node(list, filed(KEYS[*under], NAMES[*name]), named(NAMES[*name], *at));
                             }
-                            None => cache.list_elsewhere(list, elsewhere(NAMES[*name], *at)),
+                            None => cache.list_elsewhere(list, NAMES[*name], version(*at)),
                         }
                         model[*name].see(*under, *at);
                     }
@@ -342,7 +332,7 @@ proptest! {
                 let expected: Vec<_> = expected.map(|(newest, name)| (name.to_owned(), newest.at)).collect();
                 prop_assert_eq!(claimants(&cache, key), expected.clone(), "{}", key);
                 prop_assert_eq!(is_contested(&cache, key), expected.len() > 1);
-                let shown = shown(&cache, key).map(|(name, at)| (name.to_owned(), at));
+                let shown = shown(&cache, key);
                 prop_assert_eq!(shown.is_some(), !expected.is_empty());
                 prop_assert!(shown.is_none_or(|shown| expected.contains(&shown)));
             }

@@ -3,14 +3,13 @@
 use label_storage::store::Stored;
 
 use super::*;
-use crate::list_watch::OtherNode;
 use crate::recorder::tests::Overheard;
 
 const K: &str = "providerID=k";
 const L: &str = "providerID=l";
 
 /// An engine that has seen that there is nothing, and watches.
-fn engine(replica: &ShardContext) -> Engine<'_, Everything> {
+fn engine(replica: &ShardContext) -> TestEngine<'_> {
     let mut engine = polling(replica);
     for kind in [Resource::Nodes, Resource::Records] {
         engine.observe(Observed::Watching(kind, ResourceVersion(1)));
@@ -19,10 +18,8 @@ fn engine(replica: &ShardContext) -> Engine<'_, Everything> {
 }
 
 /// One that does not watch.
-fn polling(replica: &ShardContext) -> Engine<'_, Everything> {
-    let mut engine = super::engine(replica);
-    engine.cache = Cache::by_identity();
-    engine
+fn polling(replica: &ShardContext) -> TestEngine<'_> {
+    super::engine(replica)
 }
 
 fn uid(name: &str) -> String {
@@ -36,28 +33,29 @@ fn named(name: &str, under: &str, version: u64) -> Node {
     node
 }
 
-fn other(name: &str, version: u64) -> Item {
-    Item::Other(OtherNode { name: name.to_owned(), version: ResourceVersion(version) })
+fn other(name: &str, version: u64) -> Update {
+    Update::Elsewhere { name: name.to_owned(), version: ResourceVersion(version) }
 }
 
 fn deleted(node: Node) -> Observed {
-    Observed::Deleted(Item::Node(node))
+    Observed::Deleted(Update::Node(node))
 }
 
-impl<P: Planner> Engine<'_, P> {
+impl TestEngine<'_> {
     /// A list of Nodes.
     fn list_nodes(&mut self, nodes: &[Node], version: u64) {
         self.informers.begin_now(&mut self.cache);
         let (list, items) = (self.cache.begin_list(), nodes.len());
         for node in nodes {
-            self.observe(Observed::Listed { list, items: vec![Item::Node(node.clone())] });
+            self.observe(Observed::Listed { list, items: vec![Update::Node(node.clone())] });
         }
         let outcome = Ok(Listed { version: ResourceVersion(version), items, bytes: 0 });
         self.observe(Observed::ListEnded { kind: Resource::Nodes, list, outcome, took: Duration::ZERO });
     }
 
-    fn shown(&self, under: &str) -> Option<&str> {
-        self.cache.get(under).filter(|entry| entry.node().is_some()).map(Entry::node_name)
+    fn shown(&self, under: &str) -> Option<String> {
+        let entry = self.cache.get(under).filter(|entry| entry.node().is_some())?;
+        Some(entry.node_name().to_owned())
     }
 
     fn told(&mut self, replica: &ShardContext) -> crate::metrics::node_gauges::Snapshot {
@@ -73,11 +71,11 @@ async fn a_node_that_changes_its_identity_is_no_deletion() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
-    assert_eq!((engine.shown(K), engine.shown(L)), (None, Some("a")));
-    assert!(engine.cache.get(K).is_some_and(Entry::is_surely_gone));
+    assert_eq!((engine.shown(K).as_deref(), engine.shown(L).as_deref()), (None, Some("a")));
+    assert!(engine.cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
     assert!(engine.planner.deleted.is_empty());
     assert!(!engine.queue.contains(K), "the entry that it left was decided upon");
-    assert_eq!(engine.take().map(|ticket| ticket.node), Some(RecordKey::from(L)));
+    assert_eq!(engine.take().map(|ticket| ticket.key), Some(RecordKey::from(L)));
     assert!(engine.take().is_none());
 }
 
@@ -89,9 +87,9 @@ async fn a_node_that_another_shard_has_now_leaves_its_row() {
         engine.observe(seen(named("a", K, 5)));
         let item = other("a", 9);
         engine.observe(if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) });
-        assert!(engine.cache.get(K).is_some_and(Entry::is_surely_gone));
+        assert!(engine.cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
         assert!(engine.planner.deleted.is_empty() && engine.take().is_none());
-        assert_eq!(engine.watch.seen(), ResourceVersion(9), "the watch has come so far");
+        assert_eq!(engine.informers.seen(), ResourceVersion(9), "the watch has come so far");
     }
 }
 
@@ -102,7 +100,7 @@ async fn a_deletion_counts_for_what_the_node_was_filed_under_at_last() {
     engine.observe(seen(named("a", K, 5)));
     // The change from K to L was missed.
     engine.observe(deleted(named("a", L, 9)));
-    assert_eq!((engine.shown(K), engine.shown(L)), (None, None));
+    assert_eq!((engine.shown(K).as_deref(), engine.shown(L).as_deref()), (None, None));
     assert_eq!(engine.planner.deleted, [named("a", L, 9)]);
     assert!(engine.queue.contains(L) && !engine.queue.contains(K));
 }
@@ -111,16 +109,14 @@ async fn a_deletion_counts_for_what_the_node_was_filed_under_at_last() {
 async fn nothing_is_decided_before_all_nodes_are_known_that_may_have_the_same_identity() {
     let mut replica = replica();
     replica.resume = vec![position(4, &[])];
-    let (audience, _) = mpsc::channel(64);
-    let mut engine = Engine::new(&replica, Everything::default(), Informers::new(&replica, audience));
-    engine.cache = Cache::by_identity();
+    let mut engine = new_engine(&replica);
     engine.informers.begin_if_due(&mut engine.cache);
     engine.list_nothing(Resource::Records, 9);
     engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(4)));
     engine.observe(seen(named("a", K, 5)));
     assert!(engine.take().is_none(), "another one may have it, too");
     engine.list_nodes(&[named("a", K, 5), named("bb", K, 6), named("ccc", L, 7)], 9);
-    let tasks: Vec<_> = std::iter::from_fn(|| engine.take()).map(|ticket| ticket.node.to_string()).collect();
+    let tasks: Vec<_> = std::iter::from_fn(|| engine.take()).map(|ticket| ticket.key.to_string()).collect();
     assert_eq!(tasks, [L]);
 }
 
@@ -155,7 +151,7 @@ async fn nothing_is_done_for_nodes_that_have_one_identity() {
 #[tokio::test]
 async fn work_goes_on_when_one_is_left() {
     let (a, b) = (named("a", K, 5), named("bb", K, 6));
-    type Resolve = fn(&mut Engine<'_, Everything>);
+    type Resolve = fn(&mut TestEngine<'_>);
     let resolve: [(&str, Resolve); 4] = [
         ("deleted", |engine| engine.observe(deleted(named("a", K, 9)))),
         ("another identity", |engine| engine.observe(seen(named("a", L, 9)))),
@@ -169,10 +165,10 @@ async fn work_goes_on_when_one_is_left() {
         engine.observe(seen(b.clone()));
         assert!(engine.take().is_none(), "{how}");
         resolve(&mut engine);
-        assert_eq!(engine.shown(K), Some("bb"), "{how}");
+        assert_eq!(engine.shown(K).as_deref(), Some("bb"), "{how}");
         assert!(engine.planner.deleted.is_empty(), "{how}: nobody knows whose labels they are");
-        let ticket = std::iter::from_fn(|| engine.take()).find(|ticket| &*ticket.node == K);
-        assert_eq!(ticket.and_then(|ticket| ticket.asked_for), Some(RecordKey::from("bb")), "{how}");
+        let ticket = std::iter::from_fn(|| engine.take()).find(|ticket| &*ticket.key == K);
+        assert_eq!(ticket.map(|ticket| ticket.node).as_deref(), Some("bb"), "{how}");
         assert_eq!(engine.told(&replica).skipped.get("identity-contested"), None, "{how}");
     }
 }
@@ -197,10 +193,10 @@ async fn last_labels_are_kept_where_the_other_came_after() {
     engine.observe(seen(named("a", K, 5)));
     // A list is ahead of the watch.
     let list = engine.cache.begin_list();
-    engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 20))] });
+    engine.observe(Observed::Listed { list, items: vec![Update::Node(named("bb", K, 20))] });
     engine.observe(deleted(named("a", K, 10)));
     assert_eq!(engine.planner.deleted, [named("a", K, 10)]);
-    assert_eq!(engine.shown(K), Some("bb"));
+    assert_eq!(engine.shown(K).as_deref(), Some("bb"));
 }
 
 #[tokio::test]
@@ -210,11 +206,11 @@ async fn nothing_is_said_of_a_claim_that_may_be_over() {
     for mut engine in [engine(&replica), polling(&replica)] {
         engine.list_nodes(&[named("a", K, 5)], 5);
         let list = engine.cache.begin_list();
-        engine.observe(Observed::Listed { list, items: vec![Item::Node(named("bb", K, 9))] });
-        assert!(engine.cache.get(K).is_some_and(Entry::is_contested));
+        engine.observe(Observed::Listed { list, items: vec![Update::Node(named("bb", K, 9))] });
+        assert!(engine.cache.get(K).is_some_and(|entry| entry.is_contested()));
         let outcome = Ok(Listed { version: ResourceVersion(10), items: 1, bytes: 0 });
         engine.observe(Observed::ListEnded { kind: Resource::Nodes, list, outcome, took: Duration::ZERO });
-        assert_eq!((engine.shown(K), overheard.take()), (Some("bb"), vec![]), "the other is gone");
+        assert_eq!((engine.shown(K).as_deref(), overheard.take()), (Some("bb"), vec![]), "the other is gone");
         engine.list_nodes(&[named("a", K, 11), named("bb", K, 9)], 12);
         assert_eq!(overheard.take().len(), 2, "both were in one list");
     }
@@ -246,17 +242,17 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     let ticket = engine.take().expect("work");
-    assert_eq!(ticket.asked_for, Some(RecordKey::from("a")));
+    assert_eq!(ticket.node, "a");
     let read = named("a", K, 8).summary();
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Present(read), ..NOTHING }));
-    assert_eq!(engine.cache.get(K).and_then(Entry::node), Some(read));
-    assert!(!engine.cache.get(K).is_some_and(Entry::is_contested));
+    assert_eq!(engine.cache.get(K).and_then(|entry| entry.node()), Some(read));
+    assert!(!engine.cache.get(K).is_some_and(|entry| entry.is_contested()));
     // One that became contested meanwhile, and one that is not there.
     let later = Instant::now() + Duration::from_secs(600);
     let ticket = engine.next(Urgency::Tidy, later).expect("work");
     engine.observe(seen(named("bb", K, 9)));
     engine.finish(ticket, Instant::now(), Ok(Done { node: Reading::Absent, ..NOTHING }));
-    assert_eq!(engine.shown(K), Some("bb"));
+    assert_eq!(engine.shown(K).as_deref(), Some("bb"));
     assert!(engine.queue.contains(K));
 }
 
@@ -265,11 +261,13 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let replica = replica();
     let mut engine = engine(&replica);
     engine.cache.see_record(K, ResourceVersion(3), Stored::Unreadable);
-    let (node, versions) = (RecordKey::from(K), engine.cache.get(K).expect("an entry").versions());
-    let ticket = Ticket { node, asked_for: None, task: (), earlier_tries: 0, versions, due_since: None };
+    let entry = engine.cache.get(K).expect("an entry");
+    let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
+    assert_eq!(node, K);
+    let ticket = Ticket { key, node, task: (), earlier_tries: 0, versions, due_since: None };
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
-    assert_eq!(engine.shown(K), None);
+    assert_eq!(engine.shown(K).as_deref(), None);
 }
 
 #[tokio::test]
@@ -278,14 +276,15 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
+    engine.cache.see_record(Filed { under: K, name: "bb" }, ResourceVersion(3), Stored::Unreadable);
     let entry = engine.cache.get(K).expect("an entry");
-    let (node, asked_for, versions) = (RecordKey::from(K), entry.asked_for().cloned(), entry.versions());
-    assert_eq!(asked_for, Some(RecordKey::from("a")));
-    let ticket = Ticket { node, asked_for, task: (), earlier_tries: 0, versions, due_since: None };
+    let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
+    assert_eq!(node, "bb");
+    let ticket = Ticket { key, node, task: (), earlier_tries: 0, versions, due_since: None };
     // The record names another, which was asked for, and has just come back.
     let read = Reading::Present(named("bb", K, 9).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
-    assert_eq!((engine.shown(K), engine.shown(L)), (None, Some("a")));
+    assert_eq!((engine.shown(K).as_deref(), engine.shown(L).as_deref()), (None, Some("a")));
     engine.observe(seen(named("bb", K, 9)));
-    assert_eq!(engine.shown(K), Some("bb"));
+    assert_eq!(engine.shown(K).as_deref(), Some("bb"));
 }

@@ -1,4 +1,4 @@
-use label_storage::summary::{NodeSummary, UidDigest};
+use label_storage::summary::NodeSummary;
 use label_storage::{Labels, ResourceVersion, summary};
 
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 fn waiting(standing: Standing, seconds: i64, number: u128) -> Waiting {
     let labels = Labels::from([("pool".to_owned(), number.to_string())]);
     let summary = NodeSummary {
-        uid: UidDigest::from_bits(number).expect("not zero"),
+        uid: label_storage::Uid::new(format!("u{number}")).expect("a uid").digest(),
         version: ResourceVersion(7),
         labels: summary::digest(&labels),
         restored_from: None,

@@ -1,0 +1,75 @@
+//! When the restorer reconciles a key.
+
+use std::time::Duration;
+
+use super::decide;
+use crate::decision::{Decision, Urgency, When};
+use crate::node_state::{NodeState, Skip};
+use crate::store::{self, Stored};
+use crate::summary::{NodeSummary, RecordSummary};
+
+const SOON: When = When::Now(Urgency::Soon);
+
+/// Everything that the cache has of one key.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    /// The Node, if it exists.
+    pub node: Option<NodeSummary>,
+    /// The record.
+    pub stored: Stored<RecordSummary>,
+    /// True if the record may have changed unseen.
+    pub is_unsure: bool,
+    /// True if this Node was found to be another machine than its record's, and the rules have a fence.
+    pub is_fenced: bool,
+    /// How long the Node may still have the start-up taint; `None` if it has none.
+    pub taint_left: Option<Duration>,
+}
+
+impl View {
+    /// Decides when to reconcile the key.
+    pub fn decide(&self) -> Decision {
+        let Some(node) = self.node else { return Decision::nothing("no-node") };
+        let reason = decide(&node, self.stored);
+        let state = match reason.state() {
+            NodeState::Due if self.is_fenced => NodeState::Skipped(Skip::OtherMachine),
+            state => state,
+        };
+        let when = match self.taint_left {
+            _ if state == NodeState::Due || self.is_unsure => SOON,
+            None => When::Never,
+            // There is nothing to restore, so the start-up taint can come off.
+            Some(left) if reason.is_final() || left.is_zero() => SOON,
+            Some(left) => When::After(left, Urgency::Soon),
+        };
+        Decision { reason: reason.as_str(), when, state }
+    }
+}
+
+/// Decides about a key that several Nodes have: only the start-up taint of one of them has to come off in time.
+pub fn decide_contested(taint_left: Option<Duration>) -> Decision {
+    let when = taint_left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
+    Decision { reason: "identity-contested", when, state: NodeState::Skipped(Skip::Contested) }
+}
+
+/// True if the storer is about to store these final labels, and the record does not have them yet. A Node that returns is not restored
+/// before: a label that was restored is never overwritten.
+pub fn awaits(last: &NodeSummary, stored: Stored<RecordSummary>) -> bool {
+    let Stored::Record(record) = stored else { return false };
+    record.node_version.is_some_and(|version| version < last.version) && record.labels != last.labels
+}
+
+/// True if the final labels of a Node that was just deleted are to be waited for.
+pub fn will_await(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
+    match stored {
+        // Final labels that no storer stores are not waited for.
+        stored if !store::is_worth_keeping(last, stored) => false,
+        Stored::Record(record) => {
+            let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
+            // An incarnation that was not restored only adds labels of its own.
+            (is_its_word || !last.labels.is_empty()) && awaits(&last, stored)
+        }
+        // The record may not have been seen yet: the first event may be a deletion that an earlier holder left.
+        Stored::Nothing => !last.labels.is_empty(),
+        Stored::Unreadable => false,
+    }
+}

@@ -1,0 +1,153 @@
+//! A key, with the Nodes that have it and its record.
+
+use std::time::{Duration, Instant};
+
+use label_storage::store::{LastSeen, Stored};
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
+use label_storage::{Node, NodeName, RecordKey, ResourceVersion};
+
+use super::{Cache, CachedNode, CachedRecord, Presence};
+
+/// Everything that the cache has of one key.
+#[derive(Debug, Clone)]
+pub struct Entry<'a> {
+    cache: &'a Cache,
+    key: RecordKey,
+    /// The first of the Nodes that have this key. If there is none, the one that had it last.
+    node: Option<(&'a NodeName, &'a CachedNode)>,
+    record: Option<&'a CachedRecord>,
+}
+
+impl Cache {
+    pub fn get(&self, key: &str) -> Option<Entry<'_>> {
+        let is_live = |(_, node): &(_, &CachedNode)| node.presence == Presence::Live;
+        let latest = || self.owners(key).max_by_key(|(_, node)| node.last.version);
+        let node = self.owners(key).find(is_live).or_else(latest);
+        let record = self.records.get_key_value(key);
+        let key = match (record, node) {
+            (Some((key, _)), _) => key.clone(),
+            (None, Some((name, node))) => node.key(name)?,
+            (None, None) => return None,
+        };
+        Some(Entry { cache: self, key, node, record: record.map(|(_, record)| record) })
+    }
+
+    /// All keys: those of Nodes first, then those of records without a Node. A key may come twice.
+    pub fn keys(&self) -> impl Iterator<Item = RecordKey> {
+        let of_nodes = self.nodes.iter().filter_map(|(name, node)| node.key(name));
+        let is_alone = |key: &&RecordKey| self.owners(key).next().is_none();
+        of_nodes.chain(self.records.keys().filter(is_alone).cloned())
+    }
+
+    /// The Nodes that have this key, or had it last.
+    pub(super) fn owners<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a NodeName, &'a CachedNode)> {
+        let by_name = self.nodes.get_key_value(key).filter(|(_, node)| node.has_key(key, key));
+        let others = self.identities.get(key).into_iter().flat_map(|identity| &identity.nodes);
+        by_name.into_iter().chain(others.filter_map(|(name, _)| self.nodes.get_key_value(name)))
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub fn key(&self) -> &RecordKey {
+        &self.key
+    }
+
+    /// The Node, if it exists. If several Nodes have this key, the one that has had it for longest.
+    pub fn node(&self) -> Option<NodeSummary> {
+        let (_, node) = self.node.filter(|(_, node)| node.presence == Presence::Live)?;
+        Some(node.last)
+    }
+
+    /// The name to read the Node by: its own, or that of the Node that had this key last.
+    pub fn node_name(&self) -> &str {
+        let deleted = || self.final_labels().map(|last| last.name.as_str());
+        let recorded = || self.cache.identities.get(&self.key)?.recorded.as_deref();
+        self.node.map(|(name, _)| &**name).or_else(deleted).or_else(recorded).unwrap_or(&self.key)
+    }
+
+    pub fn stored(&self) -> Stored<RecordSummary> {
+        self.record.map_or(Stored::Nothing, |record| record.stored)
+    }
+
+    /// The version of the ConfigMap.
+    pub fn record_version(&self) -> ResourceVersion {
+        self.record.map_or(ResourceVersion(0), |record| record.version)
+    }
+
+    pub(super) fn node_version(&self) -> ResourceVersion {
+        self.node.map_or(ResourceVersion(0), |(_, node)| node.last.version)
+    }
+
+    /// The versions of Node and record.
+    pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
+        (self.node_version(), self.record_version())
+    }
+
+    /// Since when this process has seen the record unchanged.
+    pub fn record_since(&self) -> Instant {
+        let seconds = self.record.map_or(0, |record| record.since);
+        self.cache.epoch + Duration::from_secs(seconds.into())
+    }
+
+    /// The Node as it was last seen, if it is gone.
+    pub fn last_seen(&self) -> Option<LastSeen> {
+        let (_, node) = self.node.filter(|(_, node)| node.presence != Presence::Live && node.is_seen)?;
+        Some(LastSeen { uid: node.last.uid, version: node.last.version, labels: node.last.labels })
+    }
+
+    /// True if it is certain that no Node has this key.
+    pub fn is_surely_gone(&self) -> bool {
+        match self.node {
+            Some(_) => self.cache.owners(&self.key).all(|(_, node)| node.presence == Presence::Gone),
+            None => self.record.is_some_and(|record| record.has_no_node),
+        }
+    }
+
+    /// True if no Node is known to have this key, and it is not certain that none has it.
+    pub(super) fn is_missing(&self) -> bool {
+        self.node().is_none() && !self.is_surely_gone()
+    }
+
+    /// True if several Nodes have this key. Nobody can tell then which of them the record belongs to.
+    pub fn is_contested(&self) -> bool {
+        self.claimants().nth(1).is_some()
+    }
+
+    /// The Nodes that have this key.
+    pub fn claimants(&self) -> impl Iterator<Item = (&'a NodeName, NodeSummary)> {
+        let live = self.cache.owners(&self.key).filter(|(_, node)| node.presence == Presence::Live);
+        live.map(|(name, node)| (name, node.last))
+    }
+
+    /// The Nodes that have this key and the start-up taint.
+    pub fn tainted_claimants(&self) -> impl Iterator<Item = (&'a NodeName, UidDigest)> {
+        let tainted = self.claimants().filter(|(_, node)| node.traits.has_startup_taint);
+        tainted.map(|(name, node)| (name, node.uid))
+    }
+
+    /// True if another Node had this key, too, when the Node of this name was deleted.
+    pub(crate) fn had_others(&self, name: &str, deleted_at: ResourceVersion) -> bool {
+        let since = |other: &NodeName| {
+            let identity = self.cache.identities.get(&self.key)?;
+            identity.nodes.iter().find(|(owner, _)| owner == other).map(|(_, since)| *since)
+        };
+        let mut others = self.claimants().map(|(other, _)| other).filter(|other| ***other != *name);
+        others.any(|other| since(other).is_some_and(|since| since < deleted_at))
+    }
+
+    /// True if an answer about the Node of this name is about this key.
+    pub(crate) fn is_about(&self, name: &str) -> bool {
+        let is_key = *name == *self.key && !self.key.is_identity();
+        is_key || self.claimants().any(|(claimant, _)| **claimant == *name)
+    }
+
+    /// The final labels that are stored next.
+    pub fn final_labels(&self) -> Option<&'a Node> {
+        self.cache.final_labels.first(&self.key)
+    }
+
+    /// The final labels of the last deletion, while they are to be waited for.
+    pub fn awaited_labels(&self) -> Option<&'a Node> {
+        self.cache.final_labels.latest(&self.key, Instant::now())
+    }
+}
