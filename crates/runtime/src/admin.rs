@@ -1,12 +1,4 @@
-//! The admin port: health and metrics, over plain HTTP.
-//!
-//! | | |
-//! |---|---|
-//! | `GET /livez` | 200, or 503 and the reason: the kubelet then restarts the container |
-//! | `GET /readyz` | 200, or 503 and the reason: the replica does no work yet, or can't |
-//! | `GET /metrics` | OpenMetrics |
-//!
-//! There is no authentication, so none of it is secret.
+//! The admin port: `/livez`, `/readyz` and `/metrics` over plain HTTP, without authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,8 +23,8 @@ pub(crate) struct Admin {
     pub(crate) metrics: Exposition,
 }
 
-/// Serves on this address until the process ends. Returns the address, since port 0 stands for any free port.
-pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<SocketAddr> {
+/// Serves until the process ends. The log has the address: port 0 stands for any free port.
+pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("can't listen on {address}: choose another --admin-address"))?;
@@ -40,7 +32,7 @@ pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<S
     tracing::info!(%address, "serving health and metrics");
     let router = router(Arc::new(admin));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(address)
+    Ok(())
 }
 
 fn router(admin: Arc<Admin>) -> Router {

@@ -1,4 +1,4 @@
-//! For how long a replica may work on a shard: until its lease could be somebody else's.
+//! Ends the work on a shard before its lease can be adopted.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,17 +8,15 @@ use tokio::sync::watch;
 
 use super::RENEW_DEADLINE;
 
-/// Whether the lease still holds. It ends by itself, at a time that every renewal moves: a process that was suspended, or
-/// cut off, need not be told.
+/// The end of a lease, which every renewal moves. It needs no message: a process that was suspended or cut off has passed it.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseDeadline(watch::Receiver<Option<Instant>>);
 
-/// Whoever renews the lease.
+/// Moves the [`LeaseDeadline`]. A renewal counts from the time at which its call began.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewals(watch::Sender<Option<Instant>>);
 
 impl LeaseRenewals {
-    /// A lease that was taken by a call that began then.
     pub(crate) fn new(began: Instant) -> Self {
         Self(watch::Sender::new(Some(began + RENEW_DEADLINE)))
     }
@@ -27,25 +25,22 @@ impl LeaseRenewals {
         LeaseDeadline(self.0.subscribe())
     }
 
-    /// The lease was renewed, by a call that began then.
     pub(crate) fn renewed(&self, began: Instant) {
         self.0.send_replace(Some(began + RENEW_DEADLINE));
     }
 }
 
 impl LeaseDeadline {
-    /// Without a lease, and without an end.
+    /// Without a lease there is no deadline.
     pub(crate) fn unlimited() -> Self {
         Self(watch::Sender::new(None).subscribe())
     }
 
-    /// Whether it holds.
     pub(crate) fn holds(&self) -> bool {
         self.0.borrow().is_none_or(|until| Instant::now() < until)
     }
 
-    /// Does this for as long as it holds, and looks before every step: a process that was suspended in the middle goes no
-    /// further.
+    /// Does the work until the deadline. It checks before every step: a process that was suspended in the middle goes no further.
     pub(crate) async fn within<T>(self, work: impl Future<Output = T>) -> Option<T> {
         let (mut work, mut ended) = (std::pin::pin!(work), std::pin::pin!(self.clone().ended()));
         poll_fn(|context| {
@@ -57,7 +52,6 @@ impl LeaseDeadline {
         .await
     }
 
-    /// Resolves when it has ended.
     async fn ended(mut self) {
         loop {
             let until = *self.0.borrow_and_update();
@@ -72,10 +66,9 @@ impl LeaseDeadline {
         }
     }
 
-    /// Resolves when it was renewed.
+    /// Resolves at the next renewal.
     pub(crate) async fn renewed(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody will.
             std::future::pending::<()>().await;
         }
     }
