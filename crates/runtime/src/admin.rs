@@ -37,26 +37,21 @@ pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<(
 
 fn router(admin: Arc<Admin>) -> Router {
     Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
+        .route("/livez", get(|admin| probe(admin, Health::what_is_dead)))
+        .route("/readyz", get(|admin| probe(admin, Health::what_is_not_ready)))
         .route("/metrics", get(metrics))
         .with_state(admin)
 }
 
-async fn livez(State(admin): State<Arc<Admin>>) -> Response {
-    verdict(&admin.health.what_is_dead(Instant::now()))
-}
-
-async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    verdict(&admin.health.what_is_not_ready(Instant::now()))
-}
-
-fn verdict(reasons: &[String]) -> Response {
+async fn probe(
+    State(admin): State<Arc<Admin>>,
+    reasons_against: fn(&Health, Instant) -> Vec<String>,
+) -> Response {
+    let reasons = reasons_against(&admin.health, Instant::now());
     if reasons.is_empty() {
-        "ok\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))).into_response()
+        return "ok\n".into_response();
     }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))).into_response()
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

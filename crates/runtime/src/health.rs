@@ -24,15 +24,11 @@ struct State {
     loops: Vec<(String, Weak<Mutex<Instant>>)>,
     has_listed: bool,
     is_ending: bool,
-    /// `None` in a dry run, which keeps no leases.
-    leases: Option<Leases>,
-}
-
-#[derive(Debug, Default)]
-struct Leases {
+    /// False in a dry run.
+    keeps_leases: bool,
     /// The last time that all leases were read and written.
     kept_at: Option<Instant>,
-    held: usize,
+    shards_held: usize,
 }
 
 impl Health {
@@ -56,11 +52,12 @@ impl Health {
 
     /// There are leases to be kept.
     pub(crate) fn keeps_leases(&self) {
-        lock(&self.0).leases.get_or_insert_default();
+        lock(&self.0).keeps_leases = true;
     }
 
     pub(crate) fn kept_leases(&self, held: usize) {
-        lock(&self.0).leases = Some(Leases { kept_at: Some(Instant::now()), held });
+        let mut state = lock(&self.0);
+        (state.kept_at, state.shards_held) = (Some(Instant::now()), held);
     }
 
     /// The reasons why it is not alive.
@@ -80,13 +77,13 @@ impl Health {
         if state.is_ending {
             reasons.push("it is about to end".to_owned());
         }
-        if let Some(leases) = &state.leases {
-            match leases.kept_at.map(|at| now.saturating_duration_since(at)) {
+        if state.keeps_leases {
+            match state.kept_at.map(|at| now.saturating_duration_since(at)) {
                 None => reasons.push("no lease was read yet".to_owned()),
                 Some(since) if since > LIFETIME => {
                     reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
                 }
-                Some(_) if leases.held == 0 => reasons.push("no shard is held yet".to_owned()),
+                Some(_) if state.shards_held == 0 => reasons.push("no shard is held yet".to_owned()),
                 Some(_) => (),
             }
         }
