@@ -12,19 +12,16 @@ use tokio::sync::watch;
 
 use crate::admin::{self, Admin};
 use crate::args::{Common, LogFormat, Share, Surroundings};
-use crate::client;
 use crate::health::Health;
-use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::preflight::{self, Right};
 use crate::projection::Detail;
 use crate::recorder::EventRecorder;
-use crate::rules_file;
 use crate::server_clock::ServerClock;
 use crate::shard_context::ShardContext;
-use crate::shard_manager;
 use crate::shutdown::Shutdown;
 use crate::stateful_set::OwnSet;
+use crate::{client, logging, rules_file, shard_manager};
 
 /// The part of a daemon that the other does not share.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
@@ -68,14 +65,12 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let (surroundings, common) = (Surroundings::from_env(), daemon.common());
-    let share = match common.share(&surroundings) {
-        Ok(share) => share,
-        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
-    };
-    let rules = match rules_file::load(common.config.as_deref()) {
-        Ok(rules) => rules,
-        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
-    };
+    let share = common.share(&surroundings);
+    let (share, rules) =
+        match share.and_then(|share| Ok((share, rules_file::load(common.config.as_deref())?))) {
+            Ok(configured) => configured,
+            Err(error) => return fail(USAGE, &format!("error: {error:#}")),
+        };
     if let Err(error) = logging::init(common.log_level, common.log_format) {
         return fail(FAILURE, &format!("error: can't log: {error}"));
     }

@@ -8,10 +8,6 @@
 //! ```
 //!
 //! Both run in one task: a process whose engines stand still does not renew its leases either.
-//!
-//! When the number of shards changes, a process takes its own shard of the new number at once, and adopts others that
-//! nobody takes within 15 s. It holds its shards of the former number until every shard of the new one is held, renewed
-//! and has a position.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -19,15 +15,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use futures::channel::mpsc;
 use futures::future::join_all;
-use futures::stream::FuturesUnordered;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::args::Share;
 use crate::backoff;
 use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
-use crate::lease::deadline::LeaseRenewals;
+use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
 use crate::position::Published;
@@ -64,11 +60,10 @@ struct ShardManager {
     is_doubled: bool,
 }
 
-/// A lease that this process holds, and the engine that it allows.
+/// A lease that this process holds.
 struct Held {
-    renewals: LeaseRenewals,
-    position: Arc<Published>,
-    shutdown: Shutdown,
+    /// The context of its engine.
+    context: ShardContext,
     renew_at: Instant,
     /// True after a failed write: the next list counts, even if it is older than the last write.
     is_in_doubt: bool,
@@ -83,7 +78,7 @@ pub(crate) async fn run(
     resumes: bool,
     work: impl AsyncFn(ShardContext),
 ) {
-    let (starter, mut started) = mpsc::unbounded_channel();
+    let (starter, started) = mpsc::unbounded();
     let Share { index, replicas, .. } = context.share;
     let client = context.nodes.api().clone().into_client();
     let manager = ShardManager {
@@ -100,19 +95,7 @@ pub(crate) async fn run(
         failures: 0,
         is_doubled: false,
     };
-    let engines = async {
-        let mut engines = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                context = started.recv() => match context {
-                    Some(context) => engines.push(work(context)),
-                    None => break,
-                },
-                Some(()) = engines.next() => (),
-            }
-        }
-        while engines.next().await.is_some() {}
-    };
+    let engines = started.for_each_concurrent(None, |context| work(context));
     tokio::join!(manager.keep_leases(), engines);
 }
 
@@ -168,7 +151,7 @@ impl ShardManager {
             if let Some(held) = self.held.remove(&shard) {
                 let holder = self.holder(shard);
                 tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
-                held.shutdown.request();
+                held.context.shutdown.request();
             }
         }
         self.give_up_former().await;
@@ -192,22 +175,13 @@ impl ShardManager {
 
     async fn list(&mut self) {
         self.list_at = Instant::now() + backoff::around(self.list_every());
-        match self.api.list().await {
-            Ok(leases) => {
-                self.listed(leases).await;
-                // With leases to renew, only a write shows that they can be kept.
-                if self.held.is_empty() {
-                    self.recovered();
-                }
-            }
+        let mut leases = match self.api.list().await {
+            Ok(leases) => leases,
             Err(error) => {
-                self.failed(&error);
                 self.list_at = Instant::now() + backoff::jittered(LIST_EVERY);
+                return self.failed(&error);
             }
-        }
-    }
-
-    async fn listed(&mut self, mut leases: All) {
+        };
         // The API server's cache may be behind this process's own writes.
         for (shard, held) in &mut self.held {
             if let Some(known) = self.leases.remove(shard)
@@ -221,19 +195,24 @@ impl ShardManager {
         self.leases = leases;
         self.tracker.look(&self.leases, self.shards(), self.list_every(), Instant::now());
         self.retire().await;
+        self.warn_of_double();
+        // With leases to renew, only a write shows that they can be kept.
+        if self.held.is_empty() {
+            self.recovered();
+        }
+    }
+
+    fn warn_of_double(&mut self) {
+        let Shard { index, .. } = self.me.home;
         let home = self.leases.get(&self.me.home);
-        let rival =
-            home.filter(|seen| seen.claim.home == Some(self.me.home.index) && self.me.is_anothers(seen));
-        if let Some(rival) = rival
+        let double = home.filter(|seen| seen.claim.home == Some(index) && self.me.is_anothers(seen));
+        if let Some(holder) = double.map(|seen| seen.claim.holder.as_deref())
             && !self.is_doubled
         {
-            tracing::warn!(
-                shard = self.me.home.index,
-                holder = rival.claim.holder,
-                "another replica was started for the same shard: waiting until it ends"
-            );
+            let message = "another replica was started for the same shard: waiting until it ends";
+            tracing::warn!(shard = index, holder, "{message}");
         }
-        self.is_doubled = rival.is_some();
+        self.is_doubled = double.is_some();
     }
 
     /// Deletes the leases of other numbers of shards that nobody renews any more.
@@ -255,7 +234,7 @@ impl ShardManager {
     /// Writes a lease that this process holds or takes, or releases if `holder` is `None`.
     async fn write(&self, shard: Shard, holder: Option<&str>) -> Result<Seen, Error> {
         let position = match self.held.get(&shard) {
-            Some(held) => held.position.get(),
+            Some(held) => held.context.position.get(),
             None => lease::positions(&self.leases, shard).into_iter().next(),
         };
         let claim = Claim {
@@ -287,7 +266,7 @@ impl ShardManager {
         let renew_at = began + backoff::around(RENEWAL);
         match self.held.get_mut(&shard) {
             Some(held) => {
-                held.renewals.renewed(began);
+                held.context.deadline.renew(began);
                 held.renew_at = renew_at;
             }
             // This needs the lease as the holder before left it.
@@ -307,19 +286,17 @@ impl ShardManager {
         };
         let former = self.holder(shard);
         tracing::info!(shard = shard.index, of = shard.replicas, former, position, "{message}");
-        let (renewals, shutdown) = (LeaseRenewals::new(began), Shutdown::default());
-        let position = Arc::new(Published::new(resume.first().cloned()));
         let context = ShardContext {
             share: Share { index: shard.index, replicas: shard.replicas, ..self.context.share.clone() },
-            shutdown: shutdown.clone(),
-            deadline: renewals.deadline(),
+            shutdown: Shutdown::default(),
+            deadline: LeaseDeadline::new(began),
+            position: Arc::new(Published::new(resume.first().cloned())),
             resume,
-            position: Arc::clone(&position),
             ..self.context.clone()
         };
         // The receiver is dropped only at the end of the process.
-        let _ = self.starter.send(context);
-        self.held.insert(shard, Held { renewals, position, shutdown, renew_at, is_in_doubt: false });
+        let _ = self.starter.unbounded_send(context.clone());
+        self.held.insert(shard, Held { context, renew_at, is_in_doubt: false });
     }
 
     /// Gives up the shards of a former number once every shard of the present one has a holder and a position. No Node is
@@ -327,7 +304,7 @@ impl ShardManager {
     async fn give_up_former(&mut self) {
         let (former, now) = (self.former(), Instant::now());
         let has_position = |shard: Shard| match self.held.get(&shard) {
-            Some(held) => held.position.get().is_some(),
+            Some(held) => held.context.position.get().is_some(),
             None => self.leases.get(&shard).is_some_and(|seen| seen.claim.position.is_some()),
         };
         let is_taken = |shard| self.is_covered(shard, now) && (!self.resumes || has_position(shard));
@@ -337,7 +314,7 @@ impl ShardManager {
         self.release(&former).await;
         for shard in former {
             tracing::info!(shard = shard.index, of = shard.replicas, "gave up a shard of the former number");
-            self.held.remove(&shard).inspect(|held| held.shutdown.request());
+            self.held.remove(&shard).inspect(|held| held.context.shutdown.request());
         }
     }
 
@@ -359,7 +336,7 @@ impl ShardManager {
             }
         }
         for held in self.held.values() {
-            held.shutdown.request();
+            held.context.shutdown.request();
         }
     }
 
@@ -393,7 +370,7 @@ impl ShardManager {
     /// True if somebody works on a shard, as far as this process can see.
     fn is_covered(&self, shard: Shard, now: Instant) -> bool {
         match self.held.get(&shard) {
-            Some(held) => held.renewals.deadline().holds(),
+            Some(held) => held.context.deadline.holds(),
             None => self.holder(shard).is_some() && self.tracker.is_renewed(shard, now),
         }
     }

@@ -7,9 +7,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use crate::backoff;
-use crate::call;
-use crate::preflight;
+use crate::{backoff, call, preflight};
 
 const READ_EVERY: Duration = Duration::from_secs(5);
 
