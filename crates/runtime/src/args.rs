@@ -160,21 +160,21 @@ impl Common {
     /// The share of this replica. In a StatefulSet any index is possible: a pod may outlive a larger number for a while.
     pub fn share(&self, surroundings: &Surroundings) -> anyhow::Result<Share> {
         let replicas = self.replicas.unwrap_or(NonZeroU32::MIN);
-        let is_possible = |index: u32| index < replicas.get() || self.stateful_set(surroundings).is_some();
-        let ordinal = surroundings.pod.as_deref().map(|pod| (pod, split(pod)));
-        let index = match (self.replica_index, ordinal) {
-            (Some(index), _) if is_possible(index) => index,
+        let pod = surroundings.pod.as_deref();
+        let ordinal = pod.and_then(split).map(|(_, ordinal)| ordinal);
+        let is_following = self.stateful_set(surroundings).is_some();
+        let index = match (self.replica_index.or(ordinal), pod) {
+            (Some(index), _) if index < replicas.get() || is_following => index,
+            (Some(index), Some(pod)) if self.replica_index.is_none() => bail!(
+                "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, \
+                 or give the number of its replicas"
+            ),
             (Some(index), _) => bail!(
                 "--replica-index {index} is not below --replicas {replicas}: the indices go from 0 to {}",
                 replicas.get() - 1
             ),
-            (None, Some((_, Some((_, index))))) if is_possible(index) => index,
-            (None, Some((pod, Some((_, index))))) => bail!(
-                "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, \
-                 or give the number of its replicas"
-            ),
             (None, _) if replicas.get() == 1 => 0,
-            (None, Some((pod, None))) => bail!(
+            (None, Some(pod)) => bail!(
                 "pod {pod} has no number at the end of its name: run it as a StatefulSet, or give --replica-index"
             ),
             (None, None) => {

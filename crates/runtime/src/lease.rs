@@ -46,7 +46,7 @@ const DAEMON: &str = "app.kubernetes.io/name";
 /// The annotation with the index of the holder's own shard, its home.
 const HOME: &str = "label-storage/holder-index";
 
-/// The annotations with the position: all deletions of the shard's Nodes up to this version are stored, but for those that are pending.
+/// The annotations with the position: all deletions of Nodes up to this version are stored, except the pending ones.
 const POSITION: &str = "label-storage/position";
 const PENDING: &str = "label-storage/pending";
 
@@ -79,20 +79,17 @@ pub(crate) struct Seen {
 impl Seen {
     fn new(lease: Lease) -> Self {
         let annotation = |key| lease.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-        let position = || {
+        let position = annotation(POSITION).and_then(|version| {
             // Without a readable list of pending deletions, no deletion is known to be stored.
-            let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?;
-            Some(Position {
-                version: annotation(POSITION)?.parse().ok()?,
-                pending: pending.unwrap_or_default(),
-            })
-        };
-        let spec = lease.spec.as_ref();
+            let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?.unwrap_or_default();
+            Some(Position { version: version.parse().ok()?, pending })
+        });
+        let LeaseSpec { holder_identity, renew_time, .. } = lease.spec.clone().unwrap_or_default();
         let claim = Claim {
-            holder: spec.and_then(|spec| spec.holder_identity.clone()).filter(|holder| !holder.is_empty()),
+            holder: holder_identity.filter(|holder| !holder.is_empty()),
             home: annotation(HOME).and_then(|text| text.parse().ok()),
-            position: position(),
-            renewed_at: spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0),
+            position,
+            renewed_at: renew_time.map(|time| time.0),
         };
         Self { claim, lease }
     }
@@ -230,10 +227,10 @@ impl Held {
         let name = lease.metadata.name.clone()?;
         let (daemon, Shard { index, replicas }, scope) = parse_name(&name)?;
         let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
-        let acquired_at = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
+        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
         let seen = Seen::new(lease);
         let version = seen.version();
-        Some(Self { daemon, index, replicas, scope, version, claim: seen.claim, acquired_at, name })
+        Some(Self { name, daemon, index, replicas, scope, claim: seen.claim, acquired_at, version })
     }
 }
 

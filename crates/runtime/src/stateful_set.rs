@@ -17,13 +17,11 @@ const MAX_REPLICAS: u32 = 1000;
 pub(crate) struct OwnSet {
     api: Api<StatefulSet>,
     name: String,
-    namespace: String,
 }
 
 impl OwnSet {
     pub(crate) fn new(client: Client, namespace: &str, name: &str) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self { api, name: name.to_owned(), namespace: namespace.to_owned() }
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned() }
     }
 
     /// Reads the number of shards at start.
@@ -36,7 +34,7 @@ impl OwnSet {
                 Some(404) => "run the pod in a StatefulSet of that name, or give --replicas",
                 _ => "correct that, try again later, or give --replicas",
             };
-            let Self { name, namespace, .. } = self;
+            let (name, namespace) = (&self.name, self.api.namespace().unwrap_or_default());
             anyhow::anyhow!("can't read statefulset {name} in namespace {namespace}: {}: {advice}", error.message)
         })?;
         Ok(replicas.unwrap_or(NonZeroU32::MIN))
