@@ -65,12 +65,12 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let (surroundings, common) = (Surroundings::from_env(), daemon.common());
-    let share = common.share(&surroundings);
-    let (share, rules) =
-        match share.and_then(|share| Ok((share, rules_file::load(common.config.as_deref())?))) {
-            Ok(configured) => configured,
-            Err(error) => return fail(USAGE, &format!("error: {error:#}")),
-        };
+    let configure =
+        || anyhow::Ok((common.share(&surroundings)?, rules_file::load(common.config.as_deref())?));
+    let (share, rules) = match configure() {
+        Ok(configured) => configured,
+        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
+    };
     if let Err(error) = logging::init(common.log_level, common.log_format) {
         return fail(FAILURE, &format!("error: can't log: {error}"));
     }

@@ -46,7 +46,6 @@ struct ShardManager {
     shards: watch::Receiver<NonZeroU32>,
     /// True if a holder resumes the watch where the holder before it stopped.
     resumes: bool,
-    /// Starts an engine.
     starter: mpsc::UnboundedSender<ShardContext>,
     api: Leases,
     /// The leases as last listed or written.
@@ -101,9 +100,9 @@ pub(crate) async fn run(
 
 impl ShardManager {
     async fn keep_leases(mut self) {
-        let (shutdown, health) = (self.context.shutdown.clone(), Arc::clone(&self.context.health));
-        health.keeps_leases();
-        let pulse = health.pulse("the keeper of the leases");
+        let shutdown = self.context.shutdown.clone();
+        self.context.health.keeps_leases();
+        let pulse = self.context.health.pulse("the keeper of the leases");
         while !shutdown.is_requested() {
             pulse.beat();
             self.turn().await;
@@ -114,7 +113,6 @@ impl ShardManager {
                 () = shutdown.requested() => (),
             }
         }
-        drop(pulse);
         self.leave().await;
     }
 
@@ -209,8 +207,11 @@ impl ShardManager {
         if let Some(holder) = double.map(|seen| seen.claim.holder.as_deref())
             && !self.is_doubled
         {
-            let message = "another replica was started for the same shard: waiting until it ends";
-            tracing::warn!(shard = index, holder, "{message}");
+            tracing::warn!(
+                shard = index,
+                holder,
+                "another replica was started for the same shard: waiting until it ends"
+            );
         }
         self.is_doubled = double.is_some();
     }
@@ -278,16 +279,15 @@ impl ShardManager {
     fn start(&mut self, shard: Shard, began: Instant, renew_at: Instant) {
         let resume = if self.resumes { lease::positions(&self.leases, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
-        let message = if shard == self.me.home {
-            "holding the lease of this shard"
+        let (index, of, former) = (shard.index, shard.replicas, self.holder(shard));
+        if shard == self.me.home {
+            tracing::info!(shard = index, of, former, position, "holding the lease of this shard");
         } else {
             self.context.metrics.adoptions.inc();
-            "adopted a shard that nobody works on"
-        };
-        let former = self.holder(shard);
-        tracing::info!(shard = shard.index, of = shard.replicas, former, position, "{message}");
+            tracing::info!(shard = index, of, former, position, "adopted a shard that nobody works on");
+        }
         let context = ShardContext {
-            share: Share { index: shard.index, replicas: shard.replicas, ..self.context.share.clone() },
+            share: Share { index, replicas: of, ..self.context.share.clone() },
             shutdown: Shutdown::default(),
             deadline: LeaseDeadline::new(began),
             position: Arc::new(Published::new(resume.first().cloned())),

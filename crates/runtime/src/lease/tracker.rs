@@ -73,7 +73,7 @@ struct Unchanged {
 }
 
 impl LeaseTracker {
-    /// Notes a list of all leases, one of which is made `every` so often.
+    /// Notes a list of all leases. Lists more than four times `every` apart tell nothing about the time between them.
     pub(crate) fn look(
         &mut self,
         all: &All,
