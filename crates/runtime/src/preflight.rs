@@ -91,9 +91,8 @@ pub(crate) async fn check(
     let mut missing = Vec::new();
     for right in rights {
         if !patiently(async || is_allowed(client, namespace, *right).await).await.map_err(failed)? {
-            let place =
-                if right.is_namespaced() { format!(" in namespace {namespace}") } else { String::new() };
-            missing.push(format!("{} {}{place}", right.verb, right.resource));
+            let place = right.is_namespaced().then(|| format!(" in namespace {namespace}"));
+            missing.push(format!("{} {}{}", right.verb, right.resource, place.unwrap_or_default()));
         }
     }
     if !missing.is_empty() {
