@@ -1,12 +1,4 @@
-//! The admin port: health and metrics, over plain HTTP.
-//!
-//! | | |
-//! |---|---|
-//! | `GET /livez` | 200, or 503 and the reason: the kubelet then restarts the container |
-//! | `GET /readyz` | 200, or 503 and the reason: the replica does no work yet, or can't |
-//! | `GET /metrics` | OpenMetrics |
-//!
-//! There is no authentication, so none of it is secret.
+//! The admin port: `/livez`, `/readyz` and `/metrics` over plain HTTP, without authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,8 +23,8 @@ pub(crate) struct Admin {
     pub(crate) metrics: Exposition,
 }
 
-/// Serves on this address until the process ends. Returns the address, since port 0 stands for any free port.
-pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<SocketAddr> {
+/// Serves until the process ends. The log has the address: port 0 stands for any free port.
+pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("can't listen on {address}: choose another --admin-address"))?;
@@ -40,31 +32,26 @@ pub(crate) async fn serve(address: SocketAddr, admin: Admin) -> anyhow::Result<S
     tracing::info!(%address, "serving health and metrics");
     let router = router(Arc::new(admin));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(address)
+    Ok(())
 }
 
 fn router(admin: Arc<Admin>) -> Router {
     Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
+        .route("/livez", get(|admin| probe(admin, Health::what_is_dead)))
+        .route("/readyz", get(|admin| probe(admin, Health::what_is_not_ready)))
         .route("/metrics", get(metrics))
         .with_state(admin)
 }
 
-async fn livez(State(admin): State<Arc<Admin>>) -> Response {
-    verdict(&admin.health.what_is_dead(Instant::now()))
-}
-
-async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    verdict(&admin.health.what_is_not_ready(Instant::now()))
-}
-
-fn verdict(reasons: &[String]) -> Response {
+async fn probe(
+    State(admin): State<Arc<Admin>>,
+    reasons_against: fn(&Health, Instant) -> Vec<String>,
+) -> Response {
+    let reasons = reasons_against(&admin.health, Instant::now());
     if reasons.is_empty() {
-        "ok\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))).into_response()
+        return "ok\n".into_response();
     }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))).into_response()
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

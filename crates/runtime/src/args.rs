@@ -1,11 +1,11 @@
-//! The flags that both daemons share, and what follows from them and from the pod they run in.
+//! The flags of both daemons, and the share of Nodes that follows from them and from the pod.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::ArgAction;
 use clap::builder::styling::Styles;
 use globset::{Glob, GlobMatcher};
@@ -63,7 +63,7 @@ pub struct Common {
 
     /// How to log
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    pub log_format: Format,
+    pub log_format: LogFormat,
 
     /// Serve /livez, /readyz and /metrics on this address, such as 0.0.0.0:8080 [default: not at all]
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
@@ -83,7 +83,7 @@ pub struct Common {
     pub config: Option<PathBuf>,
 }
 
-/// How much to log.
+// The comments on the variants are part of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
     /// What a person must look at.
@@ -98,21 +98,8 @@ pub enum Level {
     Trace,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        })
-    }
-}
-
-/// How to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// For people.
     Text,
     /// For machines.
@@ -122,19 +109,16 @@ pub enum Format {
 /// Plain help: it is read in terminals, in logs and in documentation.
 pub const STYLES: Styles = Styles::plain();
 
-/// Which nodes this replica handles.
+/// The Nodes that a replica handles: one shard of those whose name matches.
 #[derive(Debug, Clone)]
 pub struct Share {
-    /// Of which shard.
     pub index: u32,
-    /// Of how many.
     pub replicas: NonZeroU32,
-    /// And only those whose name matches.
     pub nodes: Option<GlobMatcher>,
 }
 
 impl Share {
-    /// Whether this replica handles the Node of this name, or with this name and what it is filed under: that tells the shard.
+    /// True if this replica handles the Node. Its record key selects the shard.
     pub fn includes<'a>(&self, node: impl Into<Filed<'a>>) -> bool {
         let Filed { under, name } = node.into();
         self.nodes.as_ref().is_none_or(|glob| glob.is_match(name))
@@ -142,17 +126,14 @@ impl Share {
     }
 }
 
-/// The environment, as far as it tells a pod from a terminal. Passed in, so that a test need not change its own.
+/// The pod that the process runs in, if any.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// The pod's name, where this is a pod.
     pub pod: Option<String>,
-    /// The pod's namespace, if it is known.
     pub namespace: Option<String>,
 }
 
 impl Surroundings {
-    /// Reads the environment of this process.
     pub fn from_env() -> Self {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let in_cluster = var("KUBERNETES_SERVICE_HOST").is_some();
@@ -160,8 +141,7 @@ impl Surroundings {
         Self { pod, namespace: var("POD_NAMESPACE") }
     }
 
-    /// The name by which the replica of this index is known to the others. It outlives the process: one that is started
-    /// again goes on with what is its own.
+    /// The holder in a lease. It outlives the process: after a restart a replica still holds its leases.
     pub(crate) fn identity(&self, index: u32) -> String {
         match &self.pod {
             Some(pod) => pod.clone(),
@@ -170,61 +150,36 @@ impl Surroundings {
     }
 }
 
-/// Flags that don't fit together, or don't fit the pod.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Given by hand.
-    #[error("--replica-index {index} is not below --replicas {replicas}: the indices go from 0 to {}", .replicas.get() - 1)]
-    IndexTooLarge {
-        /// The index.
-        index: u32,
-        /// N.
-        replicas: NonZeroU32,
-    },
-    /// More pods than N.
-    #[error(
-        "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, or \
-         give the number of its replicas"
-    )]
-    OrdinalTooLarge {
-        /// The pod.
-        pod: String,
-        /// Its ordinal.
-        index: u32,
-        /// N.
-        replicas: NonZeroU32,
-    },
-    /// A pod that is not a StatefulSet's.
-    #[error("pod {0} has no number at the end of its name: run it as a StatefulSet, or give --replica-index")]
-    NoOrdinal(String),
-    /// At a terminal, with more than one shard.
-    #[error("--replicas {0} needs --replica-index: which of its shards is this one?")]
-    NoIndex(NonZeroU32),
-}
-
 impl Common {
-    /// The StatefulSet whose replicas are the shards; `None` if the flags tell how many there are.
+    /// The StatefulSet whose `spec.replicas` is the number of shards; `None` if a flag has the number.
     pub fn stateful_set<'a>(&self, surroundings: &'a Surroundings) -> Option<&'a str> {
         let pod = surroundings.pod.as_deref().filter(|_| self.replicas.is_none())?;
         split(pod).map(|(set, _)| set)
     }
 
-    /// Works out which nodes are this replica's. Where a StatefulSet tells the number of shards, any index is possible: a pod may outlive a
-    /// larger number for a while.
-    pub fn share(&self, surroundings: &Surroundings) -> Result<Share, Error> {
+    /// The share of this replica. In a StatefulSet any index is possible: a pod may outlive a larger number for a while.
+    pub fn share(&self, surroundings: &Surroundings) -> anyhow::Result<Share> {
         let replicas = self.replicas.unwrap_or(NonZeroU32::MIN);
-        let is_possible = |index: u32| index < replicas.get() || self.stateful_set(surroundings).is_some();
-        let index = match (self.replica_index, &surroundings.pod) {
-            (Some(index), _) if is_possible(index) => index,
-            (Some(index), _) => return Err(Error::IndexTooLarge { index, replicas }),
-            (None, Some(pod)) => match split(pod) {
-                Some((_, index)) if is_possible(index) => index,
-                Some((_, index)) => return Err(Error::OrdinalTooLarge { pod: pod.clone(), index, replicas }),
-                None if replicas.get() == 1 => 0,
-                None => return Err(Error::NoOrdinal(pod.clone())),
-            },
-            (None, None) if replicas.get() == 1 => 0,
-            (None, None) => return Err(Error::NoIndex(replicas)),
+        let pod = surroundings.pod.as_deref();
+        let ordinal = pod.and_then(split).map(|(_, ordinal)| ordinal);
+        let is_following = self.stateful_set(surroundings).is_some();
+        let index = match (self.replica_index.or(ordinal), pod) {
+            (Some(index), _) if index < replicas.get() || is_following => index,
+            (Some(index), Some(pod)) if self.replica_index.is_none() => bail!(
+                "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, \
+                 or give the number of its replicas"
+            ),
+            (Some(index), _) => bail!(
+                "--replica-index {index} is not below --replicas {replicas}: the indices go from 0 to {}",
+                replicas.get() - 1
+            ),
+            (None, _) if replicas.get() == 1 => 0,
+            (None, Some(pod)) => bail!(
+                "pod {pod} has no number at the end of its name: run it as a StatefulSet, or give --replica-index"
+            ),
+            (None, None) => {
+                bail!("--replicas {replicas} needs --replica-index: which of its shards is this one?")
+            }
         };
         Ok(Share { index, replicas, nodes: self.nodes.clone() })
     }
@@ -236,21 +191,17 @@ fn split(pod: &str) -> Option<(&str, u32)> {
     Some((set, ordinal.parse().ok()?))
 }
 
-/// Reads a pattern that names match.
 pub fn glob(text: &str) -> Result<GlobMatcher, String> {
     Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
 
-/// Reads a time between two lists.
+/// Reads the time between two lists.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    const SHORTEST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(3600);
     let interval = duration(text)?;
-    if (SHORTEST..=LONGEST).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("give a time from 100ms to 1h".to_owned())
+    if interval < Duration::from_millis(100) || interval > Duration::from_secs(3600) {
+        return Err("give a time from 100ms to 1h".to_owned());
     }
+    Ok(interval)
 }
 
 /// Reads a duration such as `10s`, `1m 30s` or `30d`.

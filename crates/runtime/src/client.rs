@@ -1,12 +1,12 @@
 //! The client: kube's, without its hidden retries.
 //!
 //! By default kube sends a request again for minutes when the server is busy, writes included. Here a write is never
-//! sent twice: after a failure the object is read again and decided upon again. So the retries are off, and a layer
-//! keeps what they would have used: the server's `Retry-After`.
+//! sent twice. So the retries are off, and a layer keeps what they would have used: the server's `Retry-After`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use http::Response;
 use http::header::RETRY_AFTER;
 use kube::client::ClientBuilder;
@@ -21,52 +21,27 @@ use crate::metrics::Metrics;
 use crate::requests::CountLayer;
 use crate::server_clock::ServerClock;
 
-/// A cluster to work on.
-pub struct Cluster {
-    /// Speaks to its API server.
-    pub client: Client,
-    /// Where the records are, unless a flag says otherwise.
-    pub namespace: String,
-    /// For error messages.
-    pub url: String,
-}
-
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Neither a kubeconfig nor a pod.
-    #[error(
-        "no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({0})"
-    )]
-    NoConfig(String),
-    /// A kubeconfig that names keys or certificates that can't be used.
-    #[error("the kubeconfig can't be used: {0}: correct it, or set KUBECONFIG to another")]
-    BadConfig(String),
-}
-
-/// Finds the cluster: the current kubeconfig context, or, where there is no kubeconfig, the pod's service account. A
-/// kubeconfig that is there and can't be used is an error: the pod's own cluster may not be the one that is meant.
-pub async fn connect(metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> Result<Cluster, Error> {
+/// Connects to the current kubeconfig context or, without a kubeconfig, to the pod's own cluster. Returns the URL, too.
+pub(crate) async fn connect(
+    metrics: &Arc<Metrics>,
+    clock: Arc<ServerClock>,
+) -> anyhow::Result<(Client, String)> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
-    let config = if is_set || default.is_some_and(|path| path.exists()) {
-        let config = Config::from_kubeconfig(&KubeConfigOptions::default()).await;
-        config.map_err(|error| Error::BadConfig(in_one_line(&error)))?
+    // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
+    let mut config = if is_set || default.is_some_and(|path| path.exists()) {
+        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(|error| bad_config(&error))?
     } else {
-        Config::incluster().map_err(|error| Error::NoConfig(in_one_line(&error)))?
+        Config::incluster().map_err(|error| {
+            let error = in_one_line(&error);
+            anyhow!("no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({error})")
+        })?
     };
-    cluster(config, metrics, clock)
-}
-
-/// A client for this configuration.
-fn cluster(mut config: Config, metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> Result<Cluster, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
-    let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
-    let bad = |error: kube::Error| Error::BadConfig(in_one_line(&error));
-    let clock = Arc::clone(clock);
+    let url = config.cluster_url.to_string();
     let client = ClientBuilder::try_from(config)
-        .map_err(bad)?
+        .map_err(|error| bad_config(&error))?
         .with_layer(&MapResponseLayer::new(move |response| {
             clock.read(&response);
             response
@@ -74,21 +49,25 @@ fn cluster(mut config: Config, metrics: &Arc<Metrics>, clock: &Arc<ServerClock>)
         .with_layer(&MapResultLayer::new(notice_throttling))
         .with_layer(&CountLayer(Arc::clone(metrics)))
         .build();
-    Ok(Cluster { client, namespace, url })
+    Ok((client, url))
 }
 
-/// A client for this configuration that sends nothing twice, and tells how long the server wants to be left alone. Its calls are not counted.
-pub fn without_retries(mut config: Config) -> Result<Client, Error> {
+/// A client without retries, for the plugin. Its calls are not counted.
+pub fn without_retries(mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).map_err(|error| Error::BadConfig(in_one_line(&error)))?;
+    let builder = ClientBuilder::try_from(config).map_err(|error| bad_config(&error))?;
     Ok(builder.with_layer(&MapResultLayer::new(notice_throttling)).build())
+}
+
+fn bad_config(error: &(dyn std::error::Error + 'static)) -> anyhow::Error {
+    let error = in_one_line(error);
+    anyhow!("the kubeconfig can't be used: {error}: correct it, or set KUBECONFIG to another")
 }
 
 fn notice_throttling<B>(answer: Result<Response<B>, BoxError>) -> Result<Response<B>, BoxError> {
     let response = answer?;
     let status = response.status().as_u16();
-    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    match header {
+    match response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
         Some(seconds) if matches!(status, 429 | 503) => {
             let retry_after = backoff::retry_after(seconds.trim().parse().ok());
             Err(Throttled { status, retry_after }.into())

@@ -6,54 +6,51 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use kube::Client;
 use label_storage::Rules;
 use tokio::sync::watch;
 
 use crate::admin::{self, Admin};
-use crate::args::{Common, Format, Share, Surroundings};
-use crate::client;
+use crate::args::{Common, LogFormat, Share, Surroundings};
 use crate::health::Health;
-use crate::logging;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::preflight::{self, Right};
 use crate::projection::Detail;
 use crate::recorder::EventRecorder;
-use crate::rules_file;
 use crate::server_clock::ServerClock;
 use crate::shard_context::ShardContext;
-use crate::shard_manager::ShardManager;
 use crate::shutdown::Shutdown;
 use crate::stateful_set::OwnSet;
+use crate::{client, logging, rules_file, shard_manager};
 
-/// What one daemon adds to what both share.
+/// The part of a daemon that the other does not share.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Daemon: Parser {
-    /// The flags that both have.
-    fn common(&self) -> &Common;
-
-    /// What it writes. Its account must be allowed to, unless this is a dry run.
+    /// The permissions that it needs for its writes.
     const WRITES: &[Right];
 
-    /// Whether what happened to Nodes while nobody looked is to be caught up with, event by event.
+    /// True if the next holder of a shard resumes the watch, event by event, where the holder before it stopped.
     const RESUMES: bool;
 
-    /// What it counts, beside what both do.
-    type Own: Own;
-
-    /// Which of a Node it has to know.
     const DETAIL: Detail;
 
+    /// Its own metrics.
+    type Own: Own;
+
+    fn common(&self) -> &Common;
+
     /// Works on one shard until the shutdown.
-    async fn run(&self, replica: ShardContext, own: Arc<Self::Own>);
+    async fn run(&self, context: ShardContext, own: Arc<Self::Own>);
 }
 
+const FAILURE: u8 = 1;
 /// Bad usage, as clap and most tools have it.
 const USAGE: u8 = 2;
-/// As a shell reports a process that Ctrl-C ended.
+/// The code that a shell reports for a process that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// Runs a daemon with this command line, the program's name included, until a signal ends it. Returns 0 after a signal, 2 for bad usage and
-/// 1 for everything else that keeps it from working, each with one line that says what to do.
+/// Runs a daemon with this command line, the program's name included, until a signal ends it. Returns 0 after a signal, 2
+/// for bad usage and 1 for all other errors, each with one line that says what to do.
 pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = D::command().get_name().to_owned();
     let daemon = match D::try_parse_from(args) {
@@ -62,156 +59,111 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Err(error) => {
-            return fail(USAGE, &format!("{} (see {name} --help)", first_paragraph(&error.to_string())));
+            let error = error.to_string();
+            let words: Vec<_> = error.split("\n\n").take(1).flat_map(str::split_whitespace).collect();
+            return fail(USAGE, &format!("{} (see {name} --help)", words.join(" ")));
         }
     };
-    let surroundings = Surroundings::from_env();
-    let share = match daemon.common().share(&surroundings) {
-        Ok(share) => share,
-        Err(error) => return fail(USAGE, &format!("error: {error}")),
-    };
-    let rules = match rules_file::load(daemon.common().config.as_deref()) {
-        Ok(rules) => Arc::new(rules),
+    let (surroundings, common) = (Surroundings::from_env(), daemon.common());
+    let configure =
+        || anyhow::Ok((common.share(&surroundings)?, rules_file::load(common.config.as_deref())?));
+    let (share, rules) = match configure() {
+        Ok(configured) => configured,
         Err(error) => return fail(USAGE, &format!("error: {error:#}")),
     };
-    if let Err(error) = logging::init(daemon.common().log_level, daemon.common().log_format) {
-        return fail(1, &format!("error: can't log: {error}"));
+    if let Err(error) = logging::init(common.log_level, common.log_format) {
+        return fail(FAILURE, &format!("error: can't log: {error}"));
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(1, &format!("error: can't start: {error}")),
+        Err(error) => return fail(FAILURE, &format!("error: can't start: {error}")),
     };
-    let format = daemon.common().log_format;
-    let ended = runtime.block_on(start(daemon, share, &surroundings, &name, rules));
-    // What is left now was given up on: it must not hold up the end.
+    let ended = runtime.block_on(async {
+        let shutdown = Shutdown::on_signals()?;
+        tokio::select! {
+            ended = run(&daemon, &name, share, rules, &surroundings, &shutdown) => ended.map(|()| ExitCode::SUCCESS),
+            () = shutdown.aborted() => Ok(ExitCode::from(INTERRUPTED)),
+        }
+    });
+    // Tasks that are left now must not hold up the end.
     runtime.shutdown_background();
-    match ended {
-        Ok(Ended::Orderly) => ExitCode::SUCCESS,
-        Ok(Ended::Aborted) => ExitCode::from(INTERRUPTED),
-        Err(error) if format == Format::Json => {
+    ended.unwrap_or_else(|error| match common.log_format {
+        LogFormat::Text => fail(FAILURE, &format!("error: {error:#}")),
+        LogFormat::Json => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
-        Err(error) => fail(1, &format!("error: {error:#}")),
-    }
+    })
 }
 
-enum Ended {
-    Orderly,
-    Aborted,
-}
-
-async fn start<D: Daemon>(
-    daemon: D,
-    share: Share,
-    surroundings: &Surroundings,
+async fn run<D: Daemon>(
+    daemon: &D,
     name: &str,
-    rules: Arc<Rules>,
-) -> anyhow::Result<Ended> {
-    let shutdown = Shutdown::on_signals()?;
-    tokio::select! {
-        ended = prepare_and_run(daemon, share, surroundings, name, rules, &shutdown) => ended.map(|()| Ended::Orderly),
-        () = shutdown.aborted() => Ok(Ended::Aborted),
-    }
-}
-
-async fn prepare_and_run<D: Daemon>(
-    daemon: D,
     mut share: Share,
+    rules: Rules,
     surroundings: &Surroundings,
-    name: &str,
-    rules: Arc<Rules>,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    let common = daemon.common();
     let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
     let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
-    if let Some(address) = daemon.common().admin_address {
-        let exposition = Exposition::new(name, &metrics, &*own, share.index);
-        let admin = Admin { health: Arc::clone(&health), metrics: exposition };
-        admin::serve(address, admin).await?;
+    if let Some(address) = common.admin_address {
+        let metrics = Exposition::new(name, &metrics, &*own, share.index);
+        admin::serve(address, Admin { health: Arc::clone(&health), metrics }).await?;
     }
-    // On a thread of its own: a credential plugin that hangs must not keep us from hearing signals.
-    let handle = tokio::runtime::Handle::current();
-    let (counting, time) = (Arc::clone(&metrics), Arc::clone(&clock));
-    let connecting = tokio::task::spawn_blocking(move || handle.block_on(client::connect(&counting, &time)));
-    let cluster = tokio::select! {
-        cluster = connecting => cluster??,
+    let prepared = async {
+        let (client, url) = connect(&metrics, &clock).await?;
+        let namespace = common.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        preflight::check(&client, &url, &namespace, &rights::<D>(common)).await?;
+        let set = common.stateful_set(surroundings).map(|set| {
+            let namespace = surroundings.namespace.as_ref().unwrap_or(&namespace);
+            OwnSet::new(client.clone(), namespace, set)
+        });
+        if let Some(set) = &set {
+            share.replicas = set.replicas().await?;
+        }
+        anyhow::Ok((client, url, namespace, set))
+    };
+    let (client, url, namespace, set) = tokio::select! {
+        prepared = prepared => prepared?,
         () = shutdown.requested() => return Ok(()),
     };
-    let namespace = daemon.common().namespace.clone().unwrap_or_else(|| cluster.namespace.clone());
-    let (writes, leases) =
-        if daemon.common().dry_run { (&[][..], &[][..]) } else { (D::WRITES, &preflight::LEASES[..]) };
-    let watches = if daemon.common().watch { &preflight::WATCHES[..] } else { &[] };
-    let rights = [&preflight::READS, watches, writes, leases].concat();
-    tokio::select! {
-        checked = preflight::check(&cluster, &namespace, &rights) => checked?,
-        () = shutdown.requested() => return Ok(()),
-    }
-    let set = daemon.common().stateful_set(surroundings).map(|set| {
-        let namespace = surroundings.namespace.as_ref().unwrap_or(&namespace);
-        OwnSet::new(cluster.client.clone(), namespace, set)
-    });
-    if let Some(set) = &set {
-        share.replicas = tokio::select! {
-            replicas = set.replicas() => replicas?,
-            () = shutdown.requested() => return Ok(()),
-        };
-    }
     metrics.shards.set(share.replicas.get().into());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         shard = share.index,
         replicas = share.replicas,
         namespace,
-        server = cluster.url,
-        dry_run = daemon.common().dry_run,
+        server = url,
+        dry_run = common.dry_run,
         %rules,
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
-    let (events, publishing) = if daemon.common().events && !daemon.common().dry_run {
-        let (events, publishing) = EventRecorder::start(cluster.client.clone(), name, &identity, &metrics);
+    let (events, publishing) = if common.events && !common.dry_run {
+        let (events, publishing) = EventRecorder::start(client.clone(), name, &identity, &metrics);
         (events, Some(publishing))
     } else {
         (EventRecorder::default(), None)
     };
-    let replica = |share, shutdown| {
-        let (common, client) = (daemon.common().clone(), cluster.client.clone());
-        let (clock, metrics, health) = (Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&health));
-        let events = events.clone();
-        let replica = ShardContext::new(common, share, client, &namespace, shutdown);
-        ShardContext { clock, metrics, health, events, ..replica }.with_rules(Arc::clone(&rules), D::DETAIL)
-    };
-    let work = async |replica: ShardContext| daemon.run(replica, Arc::clone(&own)).await;
-    if daemon.common().dry_run {
+    let (sender, shards) = watch::channel(share.replicas);
+    let context = ShardContext::new(common.clone(), share, client, &namespace, shutdown.clone());
+    let context = context.with_rules(Arc::new(rules), D::DETAIL);
+    let context = ShardContext { clock, metrics, health: Arc::clone(&health), events, ..context };
+    let work = async |context| daemon.run(context, Arc::clone(&own)).await;
+    if common.dry_run {
         // It writes nothing, so it takes nobody's shard away.
-        work(replica(share, shutdown.clone())).await;
+        work(context).await;
     } else {
-        let (sender, shards) = watch::channel(share.replicas);
         if let Some(set) = set {
             tokio::spawn(set.follow(sender));
         }
-        let manager = ShardManager {
-            replica: &replica,
-            client: cluster.client.clone(),
-            namespace: &namespace,
-            daemon: name,
-            identity,
-            share,
-            shards,
-            retirement: daemon.common().lease_retirement,
-            resumes: D::RESUMES && daemon.common().watch,
-            clock: Arc::clone(&clock),
-            metrics: Arc::clone(&metrics),
-            health: Arc::clone(&health),
-            shutdown: shutdown.clone(),
-        };
-        let working = manager.run(work);
+        let resumes = D::RESUMES && common.watch;
         let ending = async {
             shutdown.requested().await;
             health.ending();
         };
-        tokio::join!(working, ending);
+        tokio::join!(shard_manager::run(context, name, identity, shards, resumes, work), ending);
     }
     if let Some(publishing) = publishing {
         publishing.close().await;
@@ -220,11 +172,27 @@ async fn prepare_and_run<D: Daemon>(
     Ok(())
 }
 
-fn first_paragraph(text: &str) -> String {
-    text.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+/// Connects on a thread of its own: a credential plugin that hangs must not keep this one from receiving signals.
+async fn connect(metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> anyhow::Result<(Client, String)> {
+    let handle = tokio::runtime::Handle::current();
+    let (metrics, clock) = (Arc::clone(metrics), Arc::clone(clock));
+    tokio::task::spawn_blocking(move || handle.block_on(client::connect(&metrics, clock))).await?
 }
 
-/// One line for the person at the terminal, before or without a log.
+/// The permissions that a daemon needs with these flags.
+fn rights<D: Daemon>(common: &Common) -> Vec<Right> {
+    let mut rights = preflight::READS.to_vec();
+    if common.watch {
+        rights.extend(preflight::WATCHES);
+    }
+    if !common.dry_run {
+        rights.extend(D::WRITES);
+        rights.extend(preflight::LEASES);
+    }
+    rights
+}
+
+/// Prints one line for the person at the terminal, before or without a log.
 fn fail(code: u8, line: &str) -> ExitCode {
     eprintln!("{line}");
     ExitCode::from(code)

@@ -1,126 +1,106 @@
-//! Whether a replica is alive, and whether it is ready: what a kubelet asks, and what follows if the answer is no.
+//! The answers to a kubelet's probes.
 //!
-//! - *Not alive* is killed and started again. So it means that a loop stands still, which only that can mend; never that the
-//!   API server is down, where a restart would make things worse.
-//! - *Not ready* holds up a rolling update. So it means that this replica does not do its work yet, or can't.
+//! - *Not alive* means that a loop stands still: the kubelet restarts the container. The API server being down is no
+//!   reason: a restart would make things worse.
+//! - *Not ready* means that this replica does not do its work yet, or can't: it holds up a rolling update.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::lease::LIFETIME;
 
-/// A loop that has not turned for so long stands still: none waits for anything longer than a sixth of it.
+/// A loop that has not turned for this long stands still.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// How often a loop has to turn at least.
+/// The longest that a loop waits before it turns again.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// What is known of a process's own state.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
-    pulses: Mutex<Pulses>,
-    has_listed: AtomicBool,
-    is_ending: AtomicBool,
-    /// When the leases were last read or written; `None` where there are none to keep.
-    leases: Mutex<Option<Leases>>,
-}
+pub(crate) struct Health(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Pulses {
-    begun: u64,
-    last: BTreeMap<u64, (String, Instant)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Leases {
+struct State {
+    /// The running loops, by name, and the last turn of each.
+    loops: Vec<(String, Weak<Mutex<Instant>>)>,
+    has_listed: bool,
+    is_ending: bool,
+    /// False in a dry run.
+    keeps_leases: bool,
+    /// The last time that all leases were read and written.
     kept_at: Option<Instant>,
-    held: usize,
+    shards_held: usize,
 }
 
 impl Health {
-    /// A loop begins, and ends when this is dropped.
-    pub(crate) fn pulse(self: &Arc<Self>, name: impl Into<String>) -> Pulse {
-        let mut pulses = lock(&self.pulses);
-        pulses.begun += 1;
-        let number = pulses.begun;
-        pulses.last.insert(number, (name.into(), Instant::now()));
-        Pulse { number, health: Arc::clone(self) }
+    /// Registers a loop until the pulse is dropped.
+    pub(crate) fn pulse(&self, name: impl Into<String>) -> Pulse {
+        let last = Arc::new(Mutex::new(Instant::now()));
+        let loops = &mut lock(&self.0).loops;
+        loops.retain(|(_, last)| last.strong_count() > 0);
+        loops.push((name.into(), Arc::downgrade(&last)));
+        Pulse(last)
     }
 
     /// All Nodes and records of a shard have been listed.
     pub(crate) fn listed(&self) {
-        self.has_listed.store(true, Ordering::Relaxed);
+        lock(&self.0).has_listed = true;
     }
 
-    /// The end was asked for.
     pub(crate) fn ending(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+        lock(&self.0).is_ending = true;
     }
 
     /// There are leases to be kept.
     pub(crate) fn keeps_leases(&self) {
-        lock(&self.leases).get_or_insert(Leases { kept_at: None, held: 0 });
+        lock(&self.0).keeps_leases = true;
     }
 
-    /// The leases have just been read or written, and so many are held.
     pub(crate) fn kept_leases(&self, held: usize) {
-        *lock(&self.leases) = Some(Leases { kept_at: Some(Instant::now()), held });
+        let mut state = lock(&self.0);
+        (state.kept_at, state.shards_held) = (Some(Instant::now()), held);
     }
 
-    /// What keeps it from being alive.
+    /// The reasons why it is not alive.
     pub(crate) fn what_is_dead(&self, now: Instant) -> Vec<String> {
-        let pulses = lock(&self.pulses);
-        let dead = pulses.last.values().filter_map(|(name, last)| {
-            let still = now.saturating_duration_since(*last);
+        let state = lock(&self.0);
+        let dead = state.loops.iter().filter_map(|(name, last)| {
+            let still = now.saturating_duration_since(*lock(&*last.upgrade()?));
             (still > STANDSTILL).then(|| format!("{name} has stood still for {} s", still.as_secs()))
         });
         dead.collect()
     }
 
-    /// What keeps it from being ready.
+    /// The reasons why it is not ready.
     pub(crate) fn what_is_not_ready(&self, now: Instant) -> Vec<String> {
         let mut reasons = self.what_is_dead(now);
-        if self.is_ending.load(Ordering::Relaxed) {
+        let state = lock(&self.0);
+        if state.is_ending {
             reasons.push("it is about to end".to_owned());
         }
-        if let Some(leases) = *lock(&self.leases) {
-            match leases.kept_at.map(|at| now.saturating_duration_since(at)) {
+        if state.keeps_leases {
+            match state.kept_at.map(|at| now.saturating_duration_since(at)) {
                 None => reasons.push("no lease was read yet".to_owned()),
                 Some(since) if since > LIFETIME => {
                     reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
                 }
-                Some(_) if leases.held == 0 => reasons.push("no shard is held yet".to_owned()),
+                Some(_) if state.shards_held == 0 => reasons.push("no shard is held yet".to_owned()),
                 Some(_) => (),
             }
         }
-        if !self.has_listed.load(Ordering::Relaxed) {
+        if !state.has_listed {
             reasons.push("nodes and records have not been listed yet".to_owned());
         }
         reasons
     }
 }
 
-/// A loop that turns.
+/// A running loop.
 #[derive(Debug)]
-pub(crate) struct Pulse {
-    number: u64,
-    health: Arc<Health>,
-}
+pub(crate) struct Pulse(Arc<Mutex<Instant>>);
 
 impl Pulse {
-    /// It has turned.
     pub(crate) fn beat(&self) {
-        if let Some((_, last)) = lock(&self.health.pulses).last.get_mut(&self.number) {
-            *last = Instant::now();
-        }
-    }
-}
-
-impl Drop for Pulse {
-    fn drop(&mut self) {
-        lock(&self.health.pulses).last.remove(&self.number);
+        *lock(&self.0) = Instant::now();
     }
 }
 

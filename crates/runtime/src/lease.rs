@@ -1,6 +1,6 @@
-//! Leases: who handles which shard.
+//! Leases tell which replica handles which shard.
 //!
-//! A lease avoids double work, and tells the others when nobody does the work. Safety does not rest on it: two replicas
+//! A lease avoids double work, and shows the others when nobody does the work. Safety does not depend on it: two replicas
 //! that handle the same shard do no harm, since every write is guarded by what was read.
 //!
 //! ```text
@@ -8,13 +8,11 @@
 //!   label-storage.storer.1-of-3     not renewed for 15 s: adopted, by storer-0 or storer-2
 //!   label-storage.storer.2-of-3     released: adopted at once
 //! ```
-//!
-//! There is one for each index *and* each N: while N changes, the shards of the old number are held until all of the new one are.
 
 pub(crate) mod deadline;
 pub(crate) mod tracker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -34,44 +32,39 @@ use crate::call::{self, Error};
 /// A lease that was not renewed for this long may be adopted.
 pub const LIFETIME: Duration = Duration::from_secs(15);
 
-/// Its holder stops writing this long after it began to renew it for the last time: well before it can be adopted.
+/// A holder stops writing this long after its last renewal began, well before its lease can be adopted.
 pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often it is renewed.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(2);
 
 /// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Which daemon a lease belongs to.
+/// The label with the daemon's name.
 const DAEMON: &str = "app.kubernetes.io/name";
 
-/// The shard that its holder was started for: its home. Its home takes a lease back from anyone else.
+/// The annotation with the index of the holder's own shard, its home.
 const HOME: &str = "label-storage/holder-index";
 
-/// All deletions of the shard's Nodes up to this version have been dealt with,
+/// The annotations with the position: all deletions of Nodes up to this version are stored, except the pending ones.
 const POSITION: &str = "label-storage/position";
-
-/// but for these: what their record is filed under, and the version.
 const PENDING: &str = "label-storage/pending";
 
-/// The name that a lease goes by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shard {
     pub(crate) index: u32,
     pub(crate) replicas: NonZeroU32,
 }
 
-/// What a lease says.
+/// The content of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Who holds it; `None`: nobody, it was released.
+    /// `None` if the lease was released.
     pub holder: Option<String>,
-    /// The shard that its holder was started for.
+    /// The index of the holder's own shard.
     pub home: Option<u32>,
-    /// How far the deletions of the shard's Nodes have been dealt with.
     pub position: Option<Position>,
-    /// When it was last renewed, by the API server's clock.
+    /// By the API server's clock.
     pub renewed_at: Option<Timestamp>,
 }
 
@@ -79,29 +72,29 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) claim: Claim,
-    /// As the API server sent it: whoever writes it keeps what it does not know.
+    /// As the API server sent it: a write keeps the fields that it does not know.
     lease: Lease,
 }
 
 impl Seen {
     fn new(lease: Lease) -> Self {
-        let annotation =
-            |key| lease.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-        let spec = lease.spec.as_ref();
+        let annotation = |key| lease.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+        let position = annotation(POSITION).and_then(|version| {
+            // Without a readable list of pending deletions, no deletion is known to be stored.
+            let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?.unwrap_or_default();
+            Some(Position { version: version.parse().ok()?, pending })
+        });
+        let LeaseSpec { holder_identity, renew_time, .. } = lease.spec.clone().unwrap_or_default();
         let claim = Claim {
-            holder: spec.and_then(|spec| spec.holder_identity.clone()).filter(|holder| !holder.is_empty()),
+            holder: holder_identity.filter(|holder| !holder.is_empty()),
             home: annotation(HOME).and_then(|text| text.parse().ok()),
-            // Where it can't be read what is pending, nothing is known to be dealt with.
-            position: annotation(POSITION).and_then(|text| {
-                let pending = annotation(PENDING).map(serde_json::from_str).transpose().ok()?;
-                Some(Position { version: text.parse().ok()?, pending: pending.unwrap_or_default() })
-            }),
-            renewed_at: spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0),
+            position,
+            renewed_at: renew_time.map(|time| time.0),
         };
         Self { claim, lease }
     }
 
-    /// The version of the lease itself: another one means that somebody has renewed it.
+    /// The version of the lease itself: every renewal changes it.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
         self.lease.metadata.resource_version.as_deref()?.parse().ok()
     }
@@ -111,11 +104,11 @@ impl Seen {
 pub(crate) struct Leases {
     api: Api<Lease>,
     daemon: String,
-    /// What daemons with another `--nodes` don't share with this one.
+    /// The end of their names, which differs for each `--nodes`.
     scope: String,
 }
 
-/// All leases of the daemon, by shard, of every number of replicas.
+/// All leases of a daemon, of every number of shards.
 pub(crate) type All = BTreeMap<Shard, Seen>;
 
 impl Leases {
@@ -124,24 +117,17 @@ impl Leases {
         Self { api: Api::namespaced(client, namespace), daemon: daemon.to_owned(), scope }
     }
 
-    fn name(&self, shard: &Shard) -> String {
+    fn name(&self, shard: Shard) -> String {
         format!("label-storage.{}.{}-of-{}{}", self.daemon, shard.index, shard.replicas, self.scope)
     }
 
+    /// The shard of a lease of this name, if it is one of these.
     fn shard(&self, name: &str) -> Option<Shard> {
-        let (index, rest) = name
-            .strip_prefix("label-storage.")?
-            .strip_prefix(&self.daemon)?
-            .strip_prefix('.')?
-            .split_once("-of-")?;
-        let (index, replicas) = (index.parse().ok()?, rest.strip_suffix(&self.scope)?.parse().ok()?);
-        let shard = Shard { index, replicas };
-        // A name that is written in another way, as in 00-of-3, is somebody else's.
-        (index < replicas.get() && self.name(&shard) == name).then_some(shard)
+        let (_, shard, _) = parse_name(name)?;
+        (shard.index < shard.replicas.get() && self.name(shard) == name).then_some(shard)
     }
 
-    /// Reads all of them. What the API server has in its cache is new enough: whether it is the newest shows when it is
-    /// written.
+    /// Lists them from the API server's cache, which is new enough: a write shows if a lease was not the newest.
     pub(crate) async fn list(&self) -> Result<All, Error> {
         let selector = format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon);
         let params = ListParams::default().labels(&selector).match_any();
@@ -150,19 +136,17 @@ impl Leases {
         Ok(list.items.into_iter().filter_map(of_shard).collect())
     }
 
-    /// Writes a claim: over the lease that was read, if it is still the same; where none was read, if there is none.
+    /// Replaces a lease if it is still as it was read, or creates it if there was none.
     pub(crate) async fn write(
         &self,
-        shard: &Shard,
+        shard: Shard,
         over: Option<&Seen>,
         claim: &Claim,
     ) -> Result<Seen, Error> {
         let mut lease = over.map(|seen| seen.lease.clone()).unwrap_or_default();
         self.fill(&mut lease, shard, claim);
-        let params = PostParams {
-            field_manager: Some(format!("label-storage-{}", self.daemon)),
-            ..PostParams::default()
-        };
+        let field_manager = Some(format!("label-storage-{}", self.daemon));
+        let params = PostParams { field_manager, ..PostParams::default() };
         let written = if over.is_some() {
             let name = self.name(shard);
             call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await?
@@ -172,7 +156,7 @@ impl Leases {
         Ok(Seen::new(written))
     }
 
-    fn fill(&self, lease: &mut Lease, shard: &Shard, claim: &Claim) {
+    fn fill(&self, lease: &mut Lease, shard: Shard, claim: &Claim) {
         let ObjectMeta { name, labels, annotations, .. } = &mut lease.metadata;
         *name = Some(self.name(shard));
         let labels = labels.get_or_insert_default();
@@ -199,59 +183,58 @@ impl Leases {
         spec.lease_duration_seconds = Some(LIFETIME.as_secs() as i32);
     }
 
-    /// Deletes a lease, if it is still as it was read.
-    pub(crate) async fn delete(&self, shard: &Shard, seen: &Seen) -> Result<(), Error> {
-        let meta = &seen.lease.metadata;
-        let preconditions =
-            Preconditions { resource_version: meta.resource_version.clone(), uid: meta.uid.clone() };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    /// Deletes a lease if it is still as it was read.
+    pub(crate) async fn delete(&self, shard: Shard, seen: &Seen) -> Result<(), Error> {
+        let ObjectMeta { resource_version, uid, .. } = seen.lease.metadata.clone();
+        let preconditions = Some(Preconditions { resource_version, uid });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
         call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await?;
         Ok(())
     }
 }
 
-/// What the names of leases end with where daemons handle only Nodes whose names match.
+/// The end of the names of the leases of daemons with this `--nodes`.
 pub fn scope(nodes: &GlobMatcher) -> String {
     format!("{:08x}", xxh3_64(nodes.glob().glob().as_bytes()) as u32)
 }
 
-/// A lease, for who only wants to know.
+/// The daemon, the shard and the scope in the name of a lease.
+fn parse_name(name: &str) -> Option<(&str, Shard, &str)> {
+    let (daemon, rest) = name.strip_prefix("label-storage.")?.split_once('.')?;
+    let (index, rest) = rest.split_once("-of-")?;
+    let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
+    Some((daemon, Shard { index: index.parse().ok()?, replicas: replicas.parse().ok()? }, scope))
+}
+
+/// A lease of any daemon, for the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// The lease's own name.
     pub name: String,
-    /// Which daemon's.
     pub daemon: String,
-    /// Which shard.
     pub index: u32,
-    /// Of so many.
     pub replicas: NonZeroU32,
-    /// What daemons with another `--nodes` don't share with these; empty for those that are for all Nodes.
+    /// Empty for daemons without `--nodes`.
     pub scope: String,
-    /// Who holds it, and when they last said so.
     pub claim: Claim,
-    /// Since when its holder has it, by the API server's clock.
+    /// By the API server's clock.
     pub acquired_at: Option<Timestamp>,
-    /// The version of the lease itself: another one means that somebody has renewed it.
+    /// The version of the lease itself: every renewal changes it.
     pub version: Option<ResourceVersion>,
 }
 
 impl Held {
     fn new(lease: Lease) -> Option<Self> {
         let name = lease.metadata.name.clone()?;
-        let (daemon, rest) = name.strip_prefix("label-storage.")?.split_once('.')?;
-        let (index, rest) = rest.split_once("-of-")?;
-        let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
+        let (daemon, Shard { index, replicas }, scope) = parse_name(&name)?;
         let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
-        let (index, replicas) = (index.parse().ok()?, replicas.parse().ok()?);
-        let acquired_at = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0);
+        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
         let seen = Seen::new(lease);
         let version = seen.version();
-        Some(Self { daemon, index, replicas, scope, version, claim: seen.claim, acquired_at, name })
+        Some(Self { name, daemon, index, replicas, scope, claim: seen.claim, acquired_at, version })
     }
 }
 
-/// All leases in a namespace, of both daemons and of every number of replicas.
+/// Lists all leases in a namespace, of both daemons and of every number of shards.
 pub async fn all_held(client: Client, namespace: &str) -> Result<Vec<Held>, Error> {
     let api: Api<Lease> = Api::namespaced(client, namespace);
     let params = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
@@ -259,11 +242,11 @@ pub async fn all_held(client: Client, namespace: &str) -> Result<Vec<Held>, Erro
     Ok(list.items.into_iter().filter_map(Held::new).collect())
 }
 
-/// Where a shard's Nodes can be followed from, the best first: where its own holders have left off and, for each other N, where those of
-/// all the shards have. Somebody may have written what is not true: a position is to be checked against the cluster.
-pub(crate) fn positions(all: &All, shard: &Shard) -> Vec<Position> {
-    let own = all.get(shard).and_then(|seen| seen.claim.position.clone());
-    let numbers: std::collections::BTreeSet<_> = all.keys().map(|shard| shard.replicas).collect();
+/// The positions from which a shard can be resumed, the newest first: the position in its own lease and, for each N with a
+/// lease for every shard, the earliest of theirs. Anyone may edit a lease, so a position is checked against the cluster.
+pub(crate) fn positions(all: &All, shard: Shard) -> Vec<Position> {
+    let own = all.get(&shard).and_then(|seen| seen.claim.position.clone());
+    let numbers: BTreeSet<_> = all.keys().map(|shard| shard.replicas).collect();
     let of_all = |replicas: NonZeroU32| {
         let each =
             (0..replicas.get()).map(|index| all.get(&Shard { index, replicas })?.claim.position.clone());

@@ -4,28 +4,20 @@ use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use crate::args::{Format, Level};
+use crate::args::{Level, LogFormat};
 
-/// Starts logging for this process.
-pub fn init(level: Level, format: Format) -> Result<(), TryInitError> {
+pub(crate) fn init(level: Level, format: LogFormat) -> Result<(), TryInitError> {
     let registry = tracing_subscriber::registry().with(targets(level));
+    let layer = layer().with_writer(std::io::stderr);
     match format {
-        Format::Text => {
-            let ansi = std::io::stderr().is_terminal();
-            let layer = tracing_subscriber::fmt::layer()
-                .with_writer(std::io::stderr)
-                .with_target(false)
-                .with_ansi(ansi);
-            registry.with(layer).try_init()
+        LogFormat::Text => {
+            registry.with(layer.with_target(false).with_ansi(std::io::stderr().is_terminal())).try_init()
         }
-        Format::Json => {
-            let layer =
-                tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
-            registry.with(layer).try_init()
-        }
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     }
 }
 
@@ -37,11 +29,8 @@ fn targets(level: Level) -> Targets {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    // The client calls every failed request an error, a refused write included. What a failure means is said here.
+    // The client logs every failed request as an error, refused writes included.
     let others = if level == LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
-    let mut targets = Targets::new().with_default(level);
-    for other in ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"] {
-        targets = targets.with_target(other, others);
-    }
-    targets
+    let libraries = ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"];
+    Targets::new().with_default(level).with_targets(libraries.map(|library| (library, others)))
 }

@@ -1,26 +1,24 @@
-//! How far the work on a shard has come, as its Lease says it.
+//! The engine of a shard publishes its position, and the shard manager writes it into the Lease.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use label_storage::Position;
 
-/// The position of one shard. The engine publishes it, and whoever keeps the Lease writes it down.
+/// The last position of one shard; `None` while it is not known.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<Option<Position>>);
 
 impl Published {
-    pub(crate) fn set(&self, position: Position) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+    pub(crate) fn new(position: Option<Position>) -> Self {
+        Self(Mutex::new(position))
     }
 
-    /// `None` while it is not known.
     pub(crate) fn get(&self) -> Option<Position> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Publishes the position of one shard.
 pub(crate) struct Publisher {
     published: Arc<Published>,
     last: Option<Instant>,
@@ -40,6 +38,6 @@ impl Publisher {
 
     pub(crate) fn publish(&mut self, position: Position) {
         self.last = Some(Instant::now());
-        self.published.set(position);
+        *self.published.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
     }
 }

@@ -1,36 +1,25 @@
 //! Reads the rules file at start.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 
+use anyhow::anyhow;
 use label_storage::Rules;
 use label_storage::rules::Refused;
 
 /// A ConfigMap can't hold more.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A rules file that can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("can't read the rules in {}: {source}", .file.display())]
-    Unreadable { file: PathBuf, source: io::Error },
-    #[error("{}: {why}", .file.display())]
-    Refused { file: PathBuf, why: Refused },
-}
-
 /// Reads the rules in `file`. Without a file, the defaults apply.
-pub fn load(file: Option<&Path>) -> Result<Rules, Error> {
+pub fn load(file: Option<&Path>) -> anyhow::Result<Rules> {
     let Some(file) = file else { return Ok(Rules::default()) };
-    let bytes = read(file).map_err(|source| Error::Unreadable { file: file.to_owned(), source })?;
-    parse(&bytes).map_err(|why| Error::Refused { file: file.to_owned(), why })
-}
-
-/// Reads one byte more than is allowed at most, so that `parse` notices a file that is too large.
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let (name, mut bytes) = (file.display(), Vec::new());
+    // One byte more than is allowed, so that `parse` notices a file that is too large.
+    File::open(file)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| anyhow!("can't read the rules in {name}: {error}"))?;
+    parse(&bytes).map_err(|refused| anyhow!("{name}: {refused}"))
 }
 
 fn parse(bytes: &[u8]) -> Result<Rules, Refused> {
@@ -38,14 +27,12 @@ fn parse(bytes: &[u8]) -> Result<Rules, Refused> {
         let reason = "there is more than 1 MiB in it: rules are a few lines".to_owned();
         return Err(Refused { line: None, reason });
     }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Rules::from_yaml(text),
-        Err(error) => {
-            let before = &bytes[..error.valid_up_to()];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
-            Err(Refused { line: Some(line), reason: "this is no text: write it in UTF-8".to_owned() })
-        }
-    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        Refused { line: Some(line), reason: "this is no text: write it in UTF-8".to_owned() }
+    })?;
+    Rules::from_yaml(text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! The time of day, as the API server has it.
+//! The API server's time of day, from the `Date` header of its answers.
 //!
-//! A retention lasts for weeks, so it is measured by the time of day, and the clocks of machines differ. All replicas use the clock of the
-//! API server: the `Date` header of its answers.
+//! A retention lasts for weeks, so it is measured by the time of day, and the clocks of machines differ.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -25,12 +24,10 @@ impl Default for ServerClock {
 }
 
 impl ServerClock {
-    /// A clock on a machine whose own clock is read like this.
     pub fn new(machine: fn() -> Timestamp) -> Self {
         Self { last: Mutex::new(None), machine }
     }
 
-    /// Reads the `Date` header of an answer.
     pub fn read<B>(&self, response: &Response<B>) {
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| rfc2822::parse(date).ok()) {
@@ -39,7 +36,6 @@ impl ServerClock {
         }
     }
 
-    /// The time of day.
     pub fn now(&self) -> Timestamp {
         match *self.last.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((date, read_at)) => date.checked_add(read_at.elapsed()).unwrap_or(date),

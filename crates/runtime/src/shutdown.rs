@@ -1,15 +1,14 @@
-//! Ending well. The first signal ends the taking of new work; what is in flight is finished. The second ends that too.
+//! The first signal stops new work and lets attempts in flight finish. The second ends the process at once.
 
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long work in flight may take after the first signal. With what comes before and after it, handing shards over to other
-/// replicas and ending, the process is gone within 10 s.
-pub const DRAIN: Duration = Duration::from_secs(4);
+/// The time limit for attempts in flight. With the hand-over of shards before it, the process is gone within 10 s.
+const DRAIN: Duration = Duration::from_secs(4);
 
-/// Whether to go on. Cheap to clone; all clones hear the same.
+/// All clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     stop: CancellationToken,
@@ -22,12 +21,11 @@ impl Shutdown {
         let shutdown = Self::default();
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let heard = shutdown.clone();
+        let Self { stop, abort } = shutdown.clone();
         tokio::spawn(async move {
-            for (token, message) in [
-                (heard.stop, "asked to end, finishing what is in flight"),
-                (heard.abort, "asked again, ending at once"),
-            ] {
+            for (token, message) in
+                [(stop, "asked to end, finishing what is in flight"), (abort, "asked again, ending at once")]
+            {
                 tokio::select! {
                     _ = terminate.recv() => (),
                     _ = interrupt.recv() => (),
@@ -39,17 +37,15 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Asks for an end, as the first signal does.
+    /// Has the effect of the first signal.
     pub fn request(&self) {
         self.stop.cancel();
     }
 
-    /// Whether the end was asked for.
     pub fn is_requested(&self) -> bool {
         self.stop.is_cancelled()
     }
 
-    /// Resolves when the end is asked for.
     pub async fn requested(&self) {
         self.stop.cancelled().await;
     }
@@ -59,7 +55,7 @@ impl Shutdown {
         self.abort.cancelled().await;
     }
 
-    /// Resolves when work in flight has had its time after the end was asked for.
+    /// Resolves when the time limit for attempts in flight is over.
     pub async fn drained(&self) {
         self.stop.cancelled().await;
         tokio::time::sleep(DRAIN).await;

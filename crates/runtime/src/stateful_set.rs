@@ -1,4 +1,4 @@
-//! The number of shards in a pod: `spec.replicas` of the pod's own StatefulSet.
+//! In a pod, the number of shards is `spec.replicas` of the pod's own StatefulSet.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,30 +7,24 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use crate::backoff;
-use crate::call;
-use crate::preflight;
+use crate::{backoff, call, preflight};
 
-/// How often the number is read again.
-const EVERY: Duration = Duration::from_secs(5);
+const READ_EVERY: Duration = Duration::from_secs(5);
 
-/// As in the chart. A replica adopts the shards that nobody takes: with a million of them it would only do harm.
-const MOST: u32 = 1000;
+/// As in the chart. A replica adopts every shard that nobody takes, so a mistaken number must not be followed.
+const MAX_REPLICAS: u32 = 1000;
 
-/// The StatefulSet that a pod belongs to.
 pub(crate) struct OwnSet {
     api: Api<StatefulSet>,
     name: String,
-    namespace: String,
 }
 
 impl OwnSet {
     pub(crate) fn new(client: Client, namespace: &str, name: &str) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self { api, name: name.to_owned(), namespace: namespace.to_owned() }
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned() }
     }
 
-    /// The number of shards at start.
+    /// Reads the number of shards at start.
     pub(crate) async fn replicas(&self) -> anyhow::Result<NonZeroU32> {
         let replicas = preflight::patiently(async || self.read().await).await.map_err(|error| {
             let advice = match error.code {
@@ -40,17 +34,17 @@ impl OwnSet {
                 Some(404) => "run the pod in a StatefulSet of that name, or give --replicas",
                 _ => "correct that, try again later, or give --replicas",
             };
-            let Self { name, namespace, .. } = self;
+            let (name, namespace) = (&self.name, self.api.namespace().unwrap_or_default());
             anyhow::anyhow!("can't read statefulset {name} in namespace {namespace}: {}: {advice}", error.message)
         })?;
         Ok(replicas.unwrap_or(NonZeroU32::MIN))
     }
 
-    /// Follows the number. If it can't be read, it stays as it was.
+    /// Follows the number of shards. It stays the same while it can't be read.
     pub(crate) async fn follow(self, shards: watch::Sender<NonZeroU32>) {
         let mut is_failing = false;
         loop {
-            tokio::time::sleep(backoff::around(EVERY)).await;
+            tokio::time::sleep(backoff::around(READ_EVERY)).await;
             match self.read().await {
                 Ok(replicas) => {
                     if std::mem::take(&mut is_failing) {
@@ -69,19 +63,18 @@ impl OwnSet {
         }
     }
 
-    /// `None` if there are to be 0 replicas: the pods are about to end, and divide the Nodes as before until then.
-    ///
-    /// Not from the API server's cache: with several API servers the number could go back.
+    /// Returns `None` for 0 replicas: the pods are about to end, and share the Nodes as before until then. It does not read
+    /// from the API server's cache: with several API servers the number could go back.
     async fn read(&self) -> Result<Option<NonZeroU32>, call::Error> {
-        let set = call::one("read the StatefulSet", self.api.get(&self.name)).await?;
+        const WHAT: &str = "read the StatefulSet";
+        let set = call::one(WHAT, self.api.get(&self.name)).await?;
         let replicas = set.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-        match u32::try_from(replicas).unwrap_or_default() {
-            replicas if replicas > MOST => Err(call::Error::refused(
-                "read the StatefulSet",
-                format!("{replicas} replicas are more than {MOST}"),
-            )),
-            replicas => Ok(NonZeroU32::new(replicas)),
+        let replicas = u32::try_from(replicas).unwrap_or_default();
+        if replicas > MAX_REPLICAS {
+            let message = format!("{replicas} replicas are more than {MAX_REPLICAS}");
+            return Err(call::Error::refused(WHAT, message));
         }
+        Ok(NonZeroU32::new(replicas))
     }
 }
 

@@ -1,53 +1,40 @@
-//! For how long a replica may work on a shard: until its lease could be somebody else's.
+//! Ends the work on a shard before its lease can be adopted.
 
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 
 use tokio::sync::watch;
+use tokio::time::timeout_at;
 
 use super::RENEW_DEADLINE;
 
-/// Whether the lease still holds. It ends by itself, at a time that every renewal moves: a process that was suspended, or
-/// cut off, need not be told.
+/// The end of a lease, which every renewal moves. A process that was suspended or cut off needs no message to notice it.
 #[derive(Debug, Clone)]
-pub(crate) struct LeaseDeadline(watch::Receiver<Option<Instant>>);
+pub(crate) struct LeaseDeadline(watch::Sender<Option<Instant>>);
 
-/// Whoever renews the lease.
-#[derive(Debug)]
-pub(crate) struct LeaseRenewals(watch::Sender<Option<Instant>>);
+impl LeaseDeadline {
+    /// Without a lease there is no deadline.
+    pub(crate) fn unlimited() -> Self {
+        Self(watch::Sender::new(None))
+    }
 
-impl LeaseRenewals {
-    /// A lease that was taken by a call that began then.
+    /// The deadline of a lease that was taken by a call that began at `began`.
     pub(crate) fn new(began: Instant) -> Self {
         Self(watch::Sender::new(Some(began + RENEW_DEADLINE)))
     }
 
-    pub(crate) fn deadline(&self) -> LeaseDeadline {
-        LeaseDeadline(self.0.subscribe())
-    }
-
-    /// The lease was renewed, by a call that began then.
-    pub(crate) fn renewed(&self, began: Instant) {
+    pub(crate) fn renew(&self, began: Instant) {
         self.0.send_replace(Some(began + RENEW_DEADLINE));
     }
-}
 
-impl LeaseDeadline {
-    /// Without a lease, and without an end.
-    pub(crate) fn unlimited() -> Self {
-        Self(watch::Sender::new(None).subscribe())
-    }
-
-    /// Whether it holds.
     pub(crate) fn holds(&self) -> bool {
         self.0.borrow().is_none_or(|until| Instant::now() < until)
     }
 
-    /// Does this for as long as it holds, and looks before every step: a process that was suspended in the middle goes no
-    /// further.
+    /// Works until the deadline. It is checked before every step, so that a process that was suspended goes no further.
     pub(crate) async fn within<T>(self, work: impl Future<Output = T>) -> Option<T> {
-        let (mut work, mut ended) = (std::pin::pin!(work), std::pin::pin!(self.clone().ended()));
+        let (mut work, mut ended) = (std::pin::pin!(work), std::pin::pin!(self.ended()));
         poll_fn(|context| {
             if !self.holds() || ended.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
@@ -57,27 +44,20 @@ impl LeaseDeadline {
         .await
     }
 
-    /// Resolves when it has ended.
-    async fn ended(mut self) {
+    async fn ended(&self) {
+        let mut renewals = self.0.subscribe();
         loop {
-            let until = *self.0.borrow_and_update();
+            let until = *renewals.borrow_and_update();
             let Some(until) = until else { return std::future::pending().await };
-            if Instant::now() >= until {
+            if timeout_at(until.into(), renewals.changed()).await.is_err() {
                 return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep_until(until.into()) => (),
-                Ok(()) = self.0.changed() => (),
             }
         }
     }
 
-    /// Resolves when it was renewed.
+    /// Resolves at the next renewal.
     pub(crate) async fn renewed(&mut self) {
-        if self.0.changed().await.is_err() {
-            // Nobody will.
-            std::future::pending::<()>().await;
-        }
+        let _ = self.0.subscribe().changed().await;
     }
 }
 
@@ -92,14 +72,13 @@ mod tests {
     #[tokio::test]
     async fn it_ends_by_itself_unless_it_is_renewed() {
         let long_ago = Instant::now().checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
-        let renewals = LeaseRenewals::new(long_ago);
-        let deadline = renewals.deadline();
+        let deadline = LeaseDeadline::new(long_ago);
         assert!(!deadline.holds());
-        deadline.clone().ended().await;
-        renewals.renewed(Instant::now());
+        deadline.ended().await;
+        deadline.renew(Instant::now());
         assert!(deadline.holds());
-        renewals.renewed(long_ago + Duration::from_millis(20));
-        deadline.clone().ended().await;
+        deadline.renew(long_ago + Duration::from_millis(20));
+        deadline.ended().await;
         assert!(!deadline.holds());
     }
 
@@ -113,14 +92,14 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_begun_or_gone_on_with_after_its_end() {
         let long_ago = Instant::now().checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
-        let renewals = LeaseRenewals::new(long_ago);
-        assert_eq!(renewals.deadline().within(async { 1 }).await, None);
-        renewals.renewed(Instant::now());
+        let deadline = LeaseDeadline::new(long_ago);
+        assert_eq!(deadline.clone().within(async { 1 }).await, None);
+        deadline.renew(Instant::now());
         let suspended = async {
-            renewals.renewed(long_ago);
+            deadline.renew(long_ago);
             tokio::task::yield_now().await;
             1
         };
-        assert_eq!(renewals.deadline().within(suspended).await, None);
+        assert_eq!(deadline.clone().within(suspended).await, None);
     }
 }

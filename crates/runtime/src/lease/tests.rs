@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::tracker::{ABSENCE, LeaseTracker, Me, Step, decide};
+use super::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
 use super::*;
 
 fn of(replicas: u32) -> NonZeroU32 {
@@ -29,23 +29,23 @@ fn a_lease_is_taken_where_nobody_renews_it_or_it_is_ones_own() {
     let soon = Duration::ZERO;
     for (shard, holder, unchanged_for, step) in [
         // One's own.
-        (&home, None, soon, Step::Take),
-        (&home, Some((Some("storer-1"), 1)), soon, Step::Renew),
-        (&home, Some((Some("storer-0"), 0)), soon, Step::Take),
-        (&home, Some((None, 1)), soon, Step::Take),
+        (home, None, soon, LeaseAction::Take),
+        (home, Some((Some("storer-1"), 1)), soon, LeaseAction::Renew),
+        (home, Some((Some("storer-0"), 0)), soon, LeaseAction::Take),
+        (home, Some((None, 1)), soon, LeaseAction::Take),
         // Somebody else was started for the same shard.
-        (&home, Some((Some("other-1"), 1)), soon, Step::Leave),
-        (&home, Some((Some("other-1"), 1)), long, Step::Take),
+        (home, Some((Some("other-1"), 1)), soon, LeaseAction::Leave),
+        (home, Some((Some("other-1"), 1)), long, LeaseAction::Take),
         // Another's.
-        (&other, None, soon, Step::Leave),
-        (&other, None, ABSENCE, Step::Take),
-        (&other, Some((Some("storer-2"), 2)), soon, Step::Leave),
-        (&other, Some((Some("storer-2"), 2)), long - Duration::from_millis(1), Step::Leave),
-        (&other, Some((Some("storer-2"), 2)), long, Step::Take),
-        (&other, Some((Some("storer-0"), 0)), soon, Step::Leave),
-        (&other, Some((Some("storer-1"), 1)), soon, Step::Renew),
-        (&other, Some((None, 2)), soon, Step::Take),
-        (&other, Some((Some(""), 2)), soon, Step::Take),
+        (other, None, soon, LeaseAction::Leave),
+        (other, None, ABSENCE, LeaseAction::Take),
+        (other, Some((Some("storer-2"), 2)), soon, LeaseAction::Leave),
+        (other, Some((Some("storer-2"), 2)), long - Duration::from_millis(1), LeaseAction::Leave),
+        (other, Some((Some("storer-2"), 2)), long, LeaseAction::Take),
+        (other, Some((Some("storer-0"), 0)), soon, LeaseAction::Leave),
+        (other, Some((Some("storer-1"), 1)), soon, LeaseAction::Renew),
+        (other, Some((None, 2)), soon, LeaseAction::Take),
+        (other, Some((Some(""), 2)), soon, LeaseAction::Take),
     ] {
         let seen = holder.map(|(holder, home)| held_by(holder, home, 1));
         assert_eq!(decide(&me(), shard, seen.as_ref(), unchanged_for, ABSENCE), step, "{shard:?} {holder:?}");
@@ -60,7 +60,7 @@ fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
         let all = All::from([(shard(0, 2), held_by(Some("a"), 0, version))]);
         let now = now + second * seconds;
         tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second, now);
-        [0, 1].map(|index| tracker.unchanged_for(&shard(index, 2), now).as_secs())
+        [0, 1].map(|index| tracker.unchanged_for(shard(index, 2), now).as_secs())
     };
     assert_eq!(look(&mut tracker, 1, 0), [0, 0]);
     assert_eq!(look(&mut tracker, 1, 2), [2, 2]);
@@ -79,7 +79,7 @@ fn a_holder_counts_as_alive_only_if_it_was_seen_to_renew() {
         let all = leases.iter().map(|(index, version)| (shard(*index, 3), held_by(Some("a"), 0, *version)));
         let now = start + second * seconds;
         tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second, now);
-        [0, 1, 2].map(|index| tracker.is_renewed(&shard(index, 3), now))
+        [0, 1, 2].map(|index| tracker.is_renewed(shard(index, 3), now))
     };
     assert_eq!(look(&[(0, 1), (1, 1)], 0), [false; 3], "they may be of yesterday");
     assert_eq!(look(&[(0, 2), (1, 1), (2, 1)], 2), [true, false, true], "renewed, the same, created");
@@ -103,7 +103,7 @@ fn leases() -> Leases {
 #[tokio::test]
 async fn a_name_says_which_shard_and_nothing_else_fits() {
     let leases = leases();
-    let name = leases.name(&shard(2, 12));
+    let name = leases.name(shard(2, 12));
     assert_eq!(name, "label-storage.storer.2-of-12.0badcafe");
     assert_eq!(leases.shard(&name), Some(shard(2, 12)));
     for name in [
@@ -133,7 +133,7 @@ fn a_shard_is_followed_from_where_all_deletions_have_been_dealt_with() {
         (shard(index, replicas), seen)
     };
     let versions = |all: &[(Shard, Seen)]| -> Vec<u64> {
-        let positions = positions(&all.iter().cloned().collect(), &shard(0, 2));
+        let positions = positions(&all.iter().cloned().collect(), shard(0, 2));
         positions.iter().map(|position| position.version.0).collect()
     };
     assert!(versions(&[]).is_empty());
@@ -153,7 +153,7 @@ async fn a_position_is_read_as_it_was_written() {
         let claim =
             Claim { holder: Some("a".to_owned()), home: Some(0), position: Some(position), renewed_at: None };
         let mut lease = Lease::default();
-        leases.fill(&mut lease, &shard(0, 2), &claim);
+        leases.fill(&mut lease, shard(0, 2), &claim);
         assert_eq!(Seen::new(lease).claim, claim);
     }
     // Somebody has written this.

@@ -1,8 +1,7 @@
-//! Keeping an eye on leases: for how long this process has seen each of them unrenewed, and what follows.
+//! Decides about leases by how long this process has seen each of them unrenewed.
 //!
-//! Clocks of different machines are never compared. What counts is how long *this* process has seen the same version,
-//! in looks that followed each other closely: one that was suspended for an hour, or cut off from the API server, knows
-//! nothing of that time, and must not conclude that nobody has renewed anything.
+//! Clocks of different machines are never compared. A process that was suspended for an hour, or cut off from the API
+//! server, has not seen that time: only looks that followed each other closely count.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,52 +10,53 @@ use label_storage::ResourceVersion;
 
 use super::{All, LIFETIME, Seen, Shard};
 
-/// A lease that was never there is left to its home for this long: replicas that start together find none at all.
+/// A missing lease is left to its home for this long: when all replicas start together, there are no leases.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 
-/// Who asks.
+/// This process.
 #[derive(Debug, Clone)]
 pub(crate) struct Me {
-    /// The name that stands in a lease.
+    /// The holder in its leases.
     pub(crate) identity: String,
-    /// The shard that it was started for, and of how many there are now. There is no such shard if the index is too large.
+    /// Its own shard. A pod whose ordinal is N or more has none: no such shard exists then.
     pub(crate) home: Shard,
 }
 
-/// What to do about a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It is ours: renew it.
-    Renew,
-    /// It should be ours: take it.
-    Take,
-    /// It is somebody else's.
-    Leave,
-}
-
-/// Decides about a lease that has not changed for this long. One that is not there is left to its home until `absence` is over.
-pub(crate) fn decide(
-    me: &Me,
-    shard: &Shard,
-    seen: Option<&Seen>,
-    unchanged_for: Duration,
-    absence: Duration,
-) -> Step {
-    let is_home = *shard == me.home;
-    let Some(claim) = seen.map(|seen| &seen.claim) else {
-        return if is_home || unchanged_for >= absence { Step::Take } else { Step::Leave };
-    };
-    match &claim.holder {
-        None => Step::Take,
-        Some(holder) if *holder == me.identity => Step::Renew,
-        // An adopter notices when it renews the lease. Until then both work, which does no harm.
-        Some(_) if is_home && claim.home != Some(me.home.index) => Step::Take,
-        Some(_) if unchanged_for >= LIFETIME => Step::Take,
-        Some(_) => Step::Leave,
+impl Me {
+    pub(crate) fn is_anothers(&self, seen: &Seen) -> bool {
+        seen.claim.holder.as_ref().is_some_and(|holder| *holder != self.identity)
     }
 }
 
-/// What was seen of each lease, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseAction {
+    Renew,
+    Take,
+    Leave,
+}
+
+/// Decides about a lease that has not changed for this long. A missing one is left to its home until `absence` is over.
+pub(crate) fn decide(
+    me: &Me,
+    shard: Shard,
+    seen: Option<&Seen>,
+    unchanged_for: Duration,
+    absence: Duration,
+) -> LeaseAction {
+    let is_home = shard == me.home;
+    let Some(claim) = seen.map(|seen| &seen.claim) else {
+        return if is_home || unchanged_for >= absence { LeaseAction::Take } else { LeaseAction::Leave };
+    };
+    match &claim.holder {
+        None => LeaseAction::Take,
+        Some(holder) if *holder == me.identity => LeaseAction::Renew,
+        // An adopter notices when it renews the lease. Until then both work, which does no harm.
+        Some(_) if is_home && claim.home != Some(me.home.index) => LeaseAction::Take,
+        Some(_) if unchanged_for >= LIFETIME => LeaseAction::Take,
+        Some(_) => LeaseAction::Leave,
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
@@ -65,14 +65,15 @@ pub(crate) struct LeaseTracker {
 
 #[derive(Debug)]
 struct Unchanged {
+    /// `None` if there is no lease.
     version: Option<ResourceVersion>,
     since: Instant,
-    /// True if it was seen to change: a version that was only found may be that of a holder that is gone.
+    /// True if this process saw it change: a version that was only found may be that of a holder that is gone.
     has_changed: bool,
 }
 
 impl LeaseTracker {
-    /// A look at all leases, which there is this often. Looks that are much further apart tell nothing of the time between them.
+    /// Notes a list of all leases. Lists more than four times `every` apart tell nothing about the time between them.
     pub(crate) fn look(
         &mut self,
         all: &All,
@@ -83,10 +84,8 @@ impl LeaseTracker {
         if self.last.replace(now).is_none_or(|last| now.duration_since(last) > every * 4) {
             self.seen.clear();
         }
-        let versions: BTreeMap<_, _> = expected
-            .map(|shard| (shard, None))
-            .chain(all.iter().map(|(shard, seen)| (shard.clone(), seen.version())))
-            .collect();
+        let found = all.iter().map(|(shard, seen)| (*shard, seen.version()));
+        let versions: BTreeMap<_, _> = expected.map(|shard| (shard, None)).chain(found).collect();
         self.seen.retain(|shard, _| versions.contains_key(shard));
         for (shard, version) in versions {
             let found = Unchanged { version, since: now, has_changed: false };
@@ -97,18 +96,19 @@ impl LeaseTracker {
         }
     }
 
-    /// Whether nobody has looked yet.
+    /// True before the first look.
     pub(crate) fn is_new(&self) -> bool {
         self.last.is_none()
     }
 
-    /// For how long a lease has looked the same, or been absent.
-    pub(crate) fn unchanged_for(&self, shard: &Shard, now: Instant) -> Duration {
-        self.seen.get(shard).map(|seen| now.duration_since(seen.since)).unwrap_or_default()
+    /// The time for which a lease has had the same version, or been missing.
+    pub(crate) fn unchanged_for(&self, shard: Shard, now: Instant) -> Duration {
+        self.seen.get(&shard).map(|seen| now.duration_since(seen.since)).unwrap_or_default()
     }
 
     /// True if a lease was seen to change within its lifetime.
-    pub(crate) fn is_renewed(&self, shard: &Shard, now: Instant) -> bool {
-        self.seen.get(shard).is_some_and(|seen| seen.has_changed) && self.unchanged_for(shard, now) < LIFETIME
+    pub(crate) fn is_renewed(&self, shard: Shard, now: Instant) -> bool {
+        self.seen.get(&shard).is_some_and(|seen| seen.has_changed)
+            && self.unchanged_for(shard, now) < LIFETIME
     }
 }
