@@ -54,6 +54,5 @@ pub use position::Position;
 pub use record::Record;
 pub use restore::plan_restore;
 pub use rules::Rules;
-pub use seen::Filing;
 pub use shard::shard;
 pub use store::plan_store;

@@ -1,10 +1,10 @@
-//! What is not kept, whatever is chosen: it tells of a machine's present state, and whoever put it there puts it there again
-//! where it is true. Brought back, it would say of a new machine what was true of the old one.
+//! Taints and annotations that are never kept. They describe a machine's present state, and their owner sets them again.
+//! Restored to a new machine, they would be wrong.
 
-/// What our own taints and annotations begin with. Those that are to be kept are, without being chosen.
+/// The prefix of Label Storage's own taints and annotations.
 pub const OURS: &str = "label-storage/";
 
-/// Taints of a Node's life: being started, being drained, being ill.
+/// Taints that tell that a Node starts, drains or is unhealthy.
 const TAINTS: [&str; 3] = [
     "DeletionCandidateOfClusterAutoscaler",
     "ToBeDeletedByClusterAutoscaler",
@@ -24,10 +24,10 @@ const TAINT_PREFIXES: [&str; 10] = [
     OURS,
 ];
 
-/// What CNI and CSI drivers call the taint that they take off when they are ready: `node.cilium.io/agent-not-ready`.
+/// CNI and CSI drivers remove such a taint when they are ready: `node.cilium.io/agent-not-ready`.
 const TAINT_SUFFIX: &str = "/agent-not-ready";
 
-/// What the kubelet, the network and storage drivers and cluster managers write about a machine.
+/// Annotations that the kubelet, network and storage drivers and cluster managers write.
 const ANNOTATIONS: [&str; 13] = [
     "alpha.kubernetes.io/provided-node-ip",
     "container.googleapis.com/instance_id",
@@ -59,7 +59,7 @@ const ANNOTATION_PREFIXES: [&str; 19] = [
     "nfd.node.kubernetes.io/",
     "node.alpha.kubernetes.io/",
     "ovn.kubernetes.io/",
-    // Not all of Calico's: people give a Node its AS number and make it a route reflector.
+    // Not all of Calico's: people set the AS number and the route reflector.
     "projectcalico.org/IPv4",
     "projectcalico.org/IPv6",
     "projectcalico.org/VXLAN",
@@ -67,14 +67,14 @@ const ANNOTATION_PREFIXES: [&str; 19] = [
     OURS,
 ];
 
-/// Whether a taint of this key tells of a Node's present state: no taint that a person chose.
+/// True if a taint of this key describes a Node's present state.
 pub fn is_lifecycle_taint(key: &str) -> bool {
     TAINTS.contains(&key)
         || TAINT_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
         || key.ends_with(TAINT_SUFFIX)
 }
 
-/// Whether an annotation of this key is written by the machine, or by what manages it, and not by a person.
+/// True if an annotation of this key is written by the machine or its manager.
 pub fn is_machine_annotation(key: &str) -> bool {
     ANNOTATIONS.contains(&key) || ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }

@@ -1,12 +1,13 @@
-//! Nodes by their labels, in the words of `kubectl --selector`.
+//! Selects Nodes by their labels, with the syntax of `kubectl --selector`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::InvalidRule;
 use crate::{Labels, label};
 
-/// What the labels of a Node must be. By default anything.
+/// Requirements on the labels of a Node, all of which have to be met. By default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
@@ -21,45 +22,21 @@ enum Test {
     Exists,
     IsMissing,
     In(BTreeSet<String>),
-    /// Or there is no such label.
+    /// Also met if the label is missing.
     NotIn(BTreeSet<String>),
 }
 
-/// A selector that can't be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Two commas, or one too many at the end.
-    #[error("there is nothing between two commas of the selector, or after the last one: remove a comma")]
-    Empty,
-    /// Not one of the forms.
-    #[error(
-        "{0:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
-    )]
-    NoRequirement(String),
-    /// No label has such a key.
-    #[error("{0:?} is no label key, so the selector can't ask for it")]
-    NoKey(String),
-    /// No label has such a value.
-    #[error("{0:?} is no label value, so the selector can't ask for it")]
-    NoValue(String),
-}
-
 impl Selector {
-    /// Whether a Node with these labels is selected.
+    /// True if a Node with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.is_met(labels))
-    }
-
-    /// Whether every Node is: then nobody need ask for each.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
 impl FromStr for Selector {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
@@ -73,7 +50,6 @@ impl FromStr for Selector {
 }
 
 impl fmt::Display for Selector {
-    /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, requirement) in self.0.iter().enumerate() {
             write!(f, "{}{requirement}", if at == 0 { "" } else { "," })?;
@@ -92,60 +68,57 @@ impl Requirement {
             Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
         }
     }
-
-    fn new(key: &str, test: Test) -> Result<Self, Error> {
-        let key = key.trim();
-        if label::is_key(key) {
-            Ok(Self { key: key.to_owned(), test })
-        } else {
-            Err(Error::NoKey(key.to_owned()))
-        }
-    }
 }
 
 impl FromStr for Requirement {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
         let text = text.trim();
-        let wrong = || Error::NoRequirement(text.to_owned());
         if text.is_empty() {
-            return Err(Error::Empty);
+            let reason =
+                "there is nothing between two commas of the selector, or after the last one: remove a comma";
+            return Err(InvalidRule(reason.to_owned()));
         }
-        if let Some(key) = text.strip_prefix('!') {
-            return Self::new(key, Test::IsMissing);
-        }
-        if let Some((before, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        let wrong = || {
+            InvalidRule(format!(
+                "{text:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+            ))
+        };
+        let (key, test) = if let Some(key) = text.strip_prefix('!') {
+            (key, Test::IsMissing)
+        } else if let Some((before, list)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
             let (key, word) = before.trim_end().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
-            let test = match word {
-                "in" => Test::In,
-                "notin" => Test::NotIn,
+            // `a in ()` is a mistake; an empty value is written `a=` or `a in (,b)`.
+            match word {
+                _ if list.trim().is_empty() => return Err(wrong()),
+                "in" => (key, Test::In(list.split(',').map(value).collect::<Result<_, _>>()?)),
+                "notin" => (key, Test::NotIn(list.split(',').map(value).collect::<Result<_, _>>()?)),
                 _ => return Err(wrong()),
-            };
-            // Somebody who asks for an empty value says so with a comma, or with an equals sign.
-            if values.trim().is_empty() {
-                return Err(wrong());
             }
-            return Self::new(key, test(values.split(',').map(value).collect::<Result<_, _>>()?));
+        } else if let Some((key, other)) = text.split_once("!=") {
+            (key, Test::NotIn([value(other)?].into()))
+        } else if let Some((key, equal)) = text.split_once('=') {
+            (key, Test::In([value(equal.strip_prefix('=').unwrap_or(equal))?].into()))
+        } else if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) {
+            return Err(wrong());
+        } else {
+            (text, Test::Exists)
+        };
+        let key = key.trim().to_owned();
+        if !label::is_key(&key) {
+            return Err(InvalidRule(format!("{key:?} is no label key, so the selector can't ask for it")));
         }
-        match text.split_once("!=").or_else(|| text.split_once('=')) {
-            Some((key, values)) if text[key.len()..].starts_with('!') => {
-                Self::new(key, Test::NotIn([value(values)?].into()))
-            }
-            Some((key, values)) => {
-                Self::new(key, Test::In([value(values.strip_prefix('=').unwrap_or(values))?].into()))
-            }
-            None if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) => {
-                Err(wrong())
-            }
-            None => Self::new(text, Test::Exists),
-        }
+        Ok(Self { key, test })
     }
 }
 
-fn value(text: &str) -> Result<String, Error> {
+fn value(text: &str) -> Result<String, InvalidRule> {
     let text = text.trim();
-    if label::is_value(text) { Ok(text.to_owned()) } else { Err(Error::NoValue(text.to_owned())) }
+    if !label::is_value(text) {
+        return Err(InvalidRule(format!("{text:?} is no label value, so the selector can't ask for it")));
+    }
+    Ok(text.to_owned())
 }
 
 impl fmt::Display for Requirement {
@@ -214,9 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_for_nothing_is_empty() {
-        assert!(selector("").is_empty() && selector(" ").is_empty() && Selector::default().is_empty());
-        assert!(!selector("pool").is_empty() && !selector("!pool").is_empty());
+    fn one_that_asks_for_nothing_is_the_default() {
+        assert_eq!([selector(""), selector(" ")], [Selector::default(), Selector::default()]);
     }
 
     #[test]

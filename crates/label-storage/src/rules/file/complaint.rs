@@ -1,18 +1,18 @@
-//! What is wrong with a file, in words for who wrote it.
+//! Errors in a rules file, in words for its author.
 
 use std::fmt;
 
 use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter};
 
-/// No reason is longer: it goes into a log line, whatever the file holds.
+/// The longest reason: it goes into a log line.
 const MAX_CHARS: usize = 500;
 
-/// A file that can't be used, why, and where.
+/// An error in a rules file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// From 1. Where the mistake can't be said to be in one place, there is none.
+    /// The line of the error, counted from 1, if it is known.
     pub line: Option<u64>,
-    /// What is wrong, and what to write instead.
+    /// Names the error, and what to write instead.
     pub reason: String,
 }
 
@@ -78,12 +78,11 @@ impl From<Error> for Refused {
 }
 
 const STAR: &str = "what begins with * has to stand in quotes, such as '*.example.com/*'";
-
 const MARK: &str = "what begins with ! has to stand in quotes, such as '!example.com/gpu'";
 
-/// The one of some keys that is most like this one, if any is.
+/// The known key that is most like this one, if two typing mistakes or fewer explain it.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Nobody mistypes half of a word, and nobody is helped by a search for that.
+    // Bounds the search.
     const LONGEST: usize = 40;
     let plain = |key: &str| key.replace(['-', '_'], "").to_lowercase();
     let wanted = plain(key);
@@ -95,7 +94,7 @@ fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= 2 && distance < nearest.len() / 2).then_some(nearest)
 }
 
-/// How many characters have to be added, removed or changed to make one of the other.
+/// The Levenshtein distance: how many characters have to be added, removed or changed.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
