@@ -21,10 +21,6 @@ const TRUST: &str = "node-restriction.kubernetes.io";
 /// The limit for all annotations of one object, keys and values together.
 pub const MAX_ANNOTATIONS: usize = 256 << 10;
 
-const ANNOTATION: &str = "annotation";
-const TAINT: &str = "taint";
-const CORDON: &str = "cordon";
-
 /// A label, or something else that can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
@@ -46,17 +42,14 @@ pub enum Item<'a> {
 impl<'a> Item<'a> {
     /// The item of this name; `None` if it is not a valid name.
     pub fn parse(name: &'a str) -> Option<Self> {
-        let Some((kind, rest)) = name.split_once(':') else {
-            return label::is_key(name).then_some(Self::Label(name));
-        };
-        match (kind, rest) {
-            (ANNOTATION, key) if label::is_annotation_key(key) => Some(Self::Annotation(key)),
-            (TAINT, rest) => {
-                let (effect, key) = rest.split_once(':')?;
-                let is_taint = EFFECTS.contains(&effect) && label::is_key(key);
-                is_taint.then_some(Self::Taint { effect, key })
+        let mut parts = name.splitn(3, ':');
+        match (parts.next()?, parts.next(), parts.next()) {
+            (key, None, _) if label::is_key(key) => Some(Self::Label(key)),
+            ("annotation", Some(key), None) if label::is_annotation_key(key) => Some(Self::Annotation(key)),
+            ("taint", Some(effect), Some(key)) if EFFECTS.contains(&effect) && label::is_key(key) => {
+                Some(Self::Taint { effect, key })
             }
-            (CORDON, "") => Some(Self::Cordon),
+            ("cordon", Some(""), None) => Some(Self::Cordon),
             _ => None,
         }
     }
@@ -88,9 +81,9 @@ impl fmt::Display for Item<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label(key) => f.write_str(key),
-            Self::Annotation(key) => write!(f, "{ANNOTATION}:{key}"),
-            Self::Taint { effect, key } => write!(f, "{TAINT}:{effect}:{key}"),
-            Self::Cordon => write!(f, "{CORDON}:"),
+            Self::Annotation(key) => write!(f, "annotation:{key}"),
+            Self::Taint { effect, key } => write!(f, "taint:{effect}:{key}"),
+            Self::Cordon => f.write_str("cordon:"),
         }
     }
 }

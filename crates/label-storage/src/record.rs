@@ -142,15 +142,10 @@ impl Record {
 
     /// The first record of this Node.
     pub fn of(node: &Node, now: Timestamp) -> Self {
-        let mut record = Self {
-            uid: Some(node.uid.clone()),
-            node_version: Some(node.version),
-            generation: 1,
-            labels_generation: Some(1),
-            captured_at: Some(now),
-            labels: node.labels.clone(),
-            ..Self::awaiting(&node.name, node.extras.identity.clone())
-        };
+        let mut record = Self::tombstone(node, now);
+        record.uid = Some(node.uid.clone());
+        record.node_version = Some(node.version);
+        record.labels = node.labels.clone();
         record.more.machine = node.extras.machine.clone().checked();
         record
     }
@@ -236,7 +231,7 @@ impl Record {
 
     /// Turns `next`, made from a Node, into the next generation of this record. `is_of` is true if the incarnation is the same.
     fn followed_by(&self, next: Self, newly_withheld: &[&str], is_of: bool, rules: &Rules) -> Self {
-        let generation = self.next_generation();
+        let generation = self.generation.saturating_add(1);
         let changed = next.labels != self.labels;
         let labels_generation = if changed { Some(generation) } else { self.labels_generation };
         let mut more = next.more;
@@ -300,7 +295,7 @@ impl Record {
 
     /// The next generation of this record, otherwise unchanged.
     pub fn touched(&self) -> Self {
-        Self { generation: self.next_generation(), ..self.clone() }
+        Self { generation: self.generation.saturating_add(1), ..self.clone() }
     }
 
     /// The next generation of this record, with this departure, or none.
@@ -321,10 +316,6 @@ impl Record {
         labels.chain(
             withheld.map(|(name, kept)| (name.as_str(), kept.value.as_str(), kept.system_uuid.as_deref())),
         )
-    }
-
-    fn next_generation(&self) -> u64 {
-        self.generation.saturating_add(1)
     }
 }
 

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{
-    CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, Leftovers,
-    MANAGED_BY, MAX_BYTES, More, NODE, NODE_RESOURCE_VERSION, NODE_UID, PROVIDER_ID, Record, SYSTEM_UUID,
-    TooLarge, Unreadable, Version, WITHHELD, WithheldValue, history,
+    CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, MANAGED_BY,
+    MAX_BYTES, NODE, NODE_RESOURCE_VERSION, NODE_UID, PROVIDER_ID, Record, SYSTEM_UUID, TooLarge, Unreadable,
+    Version, WITHHELD, WithheldValue, history,
 };
 use crate::item::Item;
 use crate::name::{is_identity, node_in_record_name, record_name};
 use crate::node::Machine;
-use crate::{Labels, Uid, key};
+use crate::{Uid, key};
 
 impl Record {
     /// Writes the record into a ConfigMap: a new one for a create, the one that was read for a replace. Other labels and
@@ -87,73 +87,57 @@ impl Record {
             return Err(Unreadable::AnotherIdentity { record: name.to_owned(), identity });
         }
         let node = match (annotations.get(NODE), node_in_record_name(name)) {
-            (Some(node), _) if identity.is_some() || record_name(node) == name => node.to_owned(),
+            (Some(node), _) if identity.is_some() || record_name(node) == name => node,
             (Some(node), _) => {
                 return Err(Unreadable::AnotherNode { record: name.to_owned(), node: excerpt(node) });
             }
             (None, Some(node)) => {
                 annotations.damage.push(Damage::Annotation(NODE));
-                node.to_owned()
+                node
             }
             (None, None) => return Err(Unreadable::NoNode(name.to_owned())),
         };
-        let uid = annotations.optional(NODE_UID, |uid| Uid::new(uid));
-        let node_version = annotations.required(NODE_RESOURCE_VERSION, parsed);
+        let mut record = Self::awaiting(node, identity);
+        record.config_map = meta.uid.as_deref().and_then(Uid::new);
+        record.uid = annotations.optional(NODE_UID, |uid| Uid::new(uid));
+        record.node_version = annotations.required(NODE_RESOURCE_VERSION, parsed);
         let generation = annotations.required(GENERATION, parsed);
-        let labels_generation = annotations.required(LABELS_GENERATION, parsed);
-        let captured_at = annotations.required(CAPTURED_AT, parsed);
-        let departed_at = annotations.optional(DEPARTED_AT, parsed);
-
-        let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
+        record.labels_generation = annotations.required(LABELS_GENERATION, parsed);
+        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
+        record.generation = generation.max(record.labels_generation).unwrap_or_default();
+        record.captured_at = annotations.required(CAPTURED_AT, parsed);
+        record.departed_at = annotations.optional(DEPARTED_AT, parsed);
         let origins: Option<BTreeMap<String, String>> =
             annotations.optional(WITHHELD, |text| serde_json::from_str(text).ok());
-        if origins.is_none() && annotations.get(WITHHELD).is_some() {
-            // Some items were another machine's, and nothing tells which.
-            machine = Machine::default();
+        // If nothing tells which items were another machine's, all of them may have been.
+        if origins.is_some() || annotations.get(WITHHELD).is_none() {
+            let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+            record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
         }
         let origins = origins.unwrap_or_default();
-        let mut more = More { identity, machine, ..More::default() };
 
-        let mut labels = Labels::new();
-        let mut leftovers = Leftovers::default();
         let mut damage = annotations.damage;
         for (data_key, data_value) in config_map.data.iter().flatten() {
             match read_entry(data_key, data_value) {
-                Ok(DataItem::Past(version)) => more.history.push(version),
+                Ok(DataItem::Past(version)) => record.more.history.push(version),
                 Ok(DataItem::Item(name, value)) => match origins.get(&name) {
                     Some(origin) => {
                         let system_uuid = Some(origin.clone()).filter(|uuid| !uuid.is_empty());
-                        more.withheld.insert(name, WithheldValue { value, system_uuid });
+                        record.more.withheld.insert(name, WithheldValue { value, system_uuid });
                     }
-                    None => _ = labels.insert(name, value),
+                    None => _ = record.labels.insert(name, value),
                 },
                 Err(what) => {
                     damage.push(what);
-                    leftovers.data.insert(data_key.clone(), data_value.clone());
+                    record.leftovers.data.insert(data_key.clone(), data_value.clone());
                 }
             }
         }
         for (data_key, bytes) in config_map.binary_data.iter().flatten() {
             damage.push(Damage::Binary(excerpt(data_key)));
-            leftovers.binary_data.insert(data_key.clone(), bytes.clone());
+            record.leftovers.binary_data.insert(data_key.clone(), bytes.clone());
         }
-        more.history.sort_by_key(|version| version.generation);
-        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
-        let generation = generation.max(labels_generation).unwrap_or_default();
-        let record = Self {
-            config_map: meta.uid.as_deref().and_then(Uid::new),
-            node,
-            uid,
-            node_version,
-            generation,
-            labels_generation,
-            captured_at,
-            departed_at,
-            labels,
-            more,
-            leftovers,
-        };
+        record.more.history.sort_by_key(|version| version.generation);
         Ok(Decoded { record, damage })
     }
 }

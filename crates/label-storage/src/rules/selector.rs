@@ -14,16 +14,10 @@ pub struct Selector(Vec<Requirement>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    Exists,
-    IsMissing,
-    In(BTreeSet<String>),
-    /// Also met if the label is missing.
-    NotIn(BTreeSet<String>),
+    /// `None` for any value.
+    values: Option<BTreeSet<String>>,
+    /// True if the label must be missing, or have another value.
+    is_negated: bool,
 }
 
 impl Selector {
@@ -60,13 +54,8 @@ impl fmt::Display for Selector {
 
 impl Requirement {
     fn is_met(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        match &self.test {
-            Test::Exists => value.is_some(),
-            Test::IsMissing => value.is_none(),
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-        }
+        let is_one = |value: &String| self.values.as_ref().is_none_or(|values| values.contains(value));
+        labels.get(&self.key).is_some_and(is_one) != self.is_negated
     }
 }
 
@@ -85,31 +74,29 @@ impl FromStr for Requirement {
                 "{text:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
             ))
         };
-        let (key, test) = if let Some(key) = text.strip_prefix('!') {
-            (key, Test::IsMissing)
+        let (key, values, is_negated) = if let Some(key) = text.strip_prefix('!') {
+            (key, None, true)
         } else if let Some((before, list)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
             let (key, word) = before.trim_end().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
             // `a in ()` is a mistake; an empty value is written `a=` or `a in (,b)`.
-            match word {
-                _ if list.trim().is_empty() => return Err(wrong()),
-                "in" => (key, Test::In(list.split(',').map(value).collect::<Result<_, _>>()?)),
-                "notin" => (key, Test::NotIn(list.split(',').map(value).collect::<Result<_, _>>()?)),
-                _ => return Err(wrong()),
+            if !matches!(word, "in" | "notin") || list.trim().is_empty() {
+                return Err(wrong());
             }
+            (key, Some(list.split(',').map(value).collect::<Result<_, _>>()?), word == "notin")
         } else if let Some((key, other)) = text.split_once("!=") {
-            (key, Test::NotIn([value(other)?].into()))
+            (key, Some([value(other)?].into()), true)
         } else if let Some((key, equal)) = text.split_once('=') {
-            (key, Test::In([value(equal.strip_prefix('=').unwrap_or(equal))?].into()))
+            (key, Some([value(equal.strip_prefix('=').unwrap_or(equal))?].into()), false)
         } else if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) {
             return Err(wrong());
         } else {
-            (text, Test::Exists)
+            (text, None, false)
         };
         let key = key.trim().to_owned();
         if !label::is_key(&key) {
             return Err(InvalidRule(format!("{key:?} is no label key, so the selector can't ask for it")));
         }
-        Ok(Self { key, test })
+        Ok(Self { key, values, is_negated })
     }
 }
 
@@ -123,15 +110,17 @@ fn value(text: &str) -> Result<String, InvalidRule> {
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, test } = self;
-        let (values, one, many) = match test {
-            Test::Exists => return write!(f, "{key}"),
-            Test::IsMissing => return write!(f, "!{key}"),
-            Test::In(values) => (values, "=", "in"),
-            Test::NotIn(values) => (values, "!=", "notin"),
+        let Self { key, values, is_negated } = self;
+        let Some(values) = values else {
+            return write!(f, "{}{key}", if *is_negated { "!" } else { "" });
         };
         let list = values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        if values.len() == 1 { write!(f, "{key}{one}{list}") } else { write!(f, "{key} {many} ({list})") }
+        match (values.len(), is_negated) {
+            (1, false) => write!(f, "{key}={list}"),
+            (1, true) => write!(f, "{key}!={list}"),
+            (_, false) => write!(f, "{key} in ({list})"),
+            (_, true) => write!(f, "{key} notin ({list})"),
+        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! Errors in a rules file, in words for its author.
 
-use std::fmt;
-
 use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter};
 
 /// The longest reason: it goes into a log line.
 const MAX_CHARS: usize = 500;
 
 /// An error in a rules file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct Refused {
     /// The line of the error, counted from 1, if it is known.
     pub line: Option<u64>,
@@ -26,17 +25,6 @@ impl Refused {
         Self { line, reason: reason.chars().take(MAX_CHARS).collect() }
     }
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
