@@ -156,7 +156,7 @@ impl FromStr for Conflicts {
         let mut conflicts = Self::default();
         for part in text.split(',').filter(|_| !text.trim().is_empty()) {
             let (name, winner) = part.split_once('=').unwrap_or((part, "node"));
-            conflicts.add([name], winner.trim().parse()?)?;
+            conflicts.add(name, winner.trim().parse()?)?;
         }
         Ok(conflicts)
     }

@@ -129,8 +129,7 @@ impl Machine {
         differ(&self.provider_id, &other.provider_id) || differ(&self.system_uuid, &other.system_uuid)
     }
 
-    /// True if this is certainly the same machine. The provider ID alone proves nothing: some clouds make it of the
-    /// instance's name, which the next instance has again.
+    /// True if this is certainly the same machine. The provider ID alone proves nothing: another instance may get it.
     pub fn is_surely(&self, other: &Self) -> bool {
         let uuids = self.system_uuid.as_ref().zip(other.system_uuid.as_ref());
         uuids.is_some_and(|(one, other)| is_proof(one, other)) && !self.differs_from(other)
@@ -162,9 +161,9 @@ const NOBODYS: [&str; 4] = [
 /// True if this UUID belongs to one machine only.
 pub(crate) fn is_own_uuid(uuid: &str) -> bool {
     // By the standard, all zeroes or all ones mean that there is none.
-    let digits: Vec<_> =
-        uuid.bytes().filter(|byte| *byte != b'-').map(|byte| byte.to_ascii_lowercase()).collect();
-    let is_one_byte = digits.len() == 32 && digits.chunks(2).all(|byte| byte == &digits[..2]);
+    let digits = uuid.replace('-', "").to_ascii_lowercase();
+    let is_one_byte =
+        digits.len() == 32 && digits.as_bytes().chunks(2).all(|byte| *byte == digits.as_bytes()[..2]);
     !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
 }
 
@@ -211,21 +210,17 @@ impl Node {
 
     /// True if it has the annotation [`IGNORE`].
     pub fn is_ignored(&self) -> bool {
-        self.annotation(IGNORE) == Some("true")
+        self.extras.annotations.get(IGNORE).is_some_and(|value| value == "true")
     }
 
     /// The value of the annotation [`KEEP`].
     pub fn keep_list(&self) -> Option<&str> {
-        self.annotation(KEEP)
+        self.extras.annotations.get(KEEP).map(String::as_str)
     }
 
     /// True if it has the taint [`STARTUP_TAINT`].
     pub fn has_startup_taint(&self) -> bool {
         self.extras.taints.iter().any(|taint| taint.key == STARTUP_TAINT)
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.extras.annotations.get(key).map(String::as_str)
     }
 
     /// The record that this incarnation was restored from, by its marker. A marker with another uid counts as none: it was
@@ -235,18 +230,14 @@ impl Node {
         let is_own = marker.next() == Some(self.uid.as_str());
         let source = marker.next().filter(|_| is_own)?;
         let (generation, record) = source.split_once('@').unwrap_or((source, ""));
-        Some(RestoredFrom {
-            record: Uid::new(record).as_ref().map(RecordId::of),
-            generation: generation.parse().ok()?,
-        })
+        let record = Uid::new(record).as_ref().map(RecordId::of);
+        Some(RestoredFrom { record, generation: generation.parse().ok()? })
     }
 
     /// The names of the record's items that the restorer withheld from this incarnation, or [`EVERYTHING`].
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
         let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
-        own.into_iter()
-            .flat_map(|list| list.split(','))
-            .filter_map(|entry| entry.split_once(':').map(|(_, name)| name))
+        own.into_iter().flat_map(|list| list.split(',')).filter_map(|entry| Some(entry.split_once(':')?.1))
     }
 
     /// The marker for a Node that was restored from this record, without these items: (reason, name).

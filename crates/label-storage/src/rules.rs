@@ -1,9 +1,5 @@
 //! The rules that operators choose.
 //!
-//! - [`patterns`]: select keys; [`selector`]: selects Nodes by their labels; [`builtin_exclusions`]: keys that are never kept.
-//! - [`conflicts`]: which value wins; [`identity`]: how a returning Node is recognised.
-//! - [`mod@file`]: the rules file; [`units`]: durations and percentages in it.
-//!
 //! The storer alone decides which labels are stored. A restorer that left a label out would still mark the Node, and the
 //! storer would take the label for removed. A rule applies to what is stored from now on. Entries that a record already has
 //! stay there and are restored, so rules may change, and may differ between replicas during a roll-out.
@@ -65,10 +61,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The default for how long a startup taint stays, where the rules have it removed.
+    /// The default for `startupTaint.atMost`.
     pub const STARTUP_TAINT: Duration = Duration::from_secs(2 * 60);
-    /// The default number of earlier versions in a record.
-    pub const HISTORY: usize = 3;
     /// The highest number of earlier versions: all of them have to fit into one ConfigMap.
     pub const MOST_HISTORY: usize = 20;
 
@@ -101,7 +95,7 @@ impl Default for Rules {
             startup_taint: None,
             retention: Duration::from_secs(30 * 24 * 60 * 60),
             cleanup_share: Percentage::default(),
-            history: Self::HISTORY,
+            history: 3,
         }
     }
 }

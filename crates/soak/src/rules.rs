@@ -81,7 +81,7 @@ pub fn draw(seed: u64) -> anyhow::Result<Rules> {
         conflicts: winners(&mut random)?,
         identity,
         startup_taint: at_most.filter(|_| random.random_ratio(2, 5)),
-        history: [0, 1, 3, 20].choose(&mut random).copied().unwrap_or(Rules::HISTORY),
+        history: [0, 1, 3, 20].choose(&mut random).copied().unwrap_or_default(),
         ..Rules::default()
     })
 }
@@ -109,7 +109,8 @@ fn winners(random: &mut SmallRng) -> Result<Conflicts, InvalidRule> {
     let count = if random.random_ratio(1, 2) { random.random_range(1..4) } else { 0 };
     for _ in 0..count {
         let winner = [Winner::Record, Winner::Record, Winner::Node, Winner::Report].choose(random);
-        winners.add(CONFLICTS.choose(random).copied(), winner.copied().unwrap_or_default())?;
+        let name = CONFLICTS.choose(random).copied().unwrap_or("*");
+        winners.add(name, winner.copied().unwrap_or_default())?;
     }
     Ok(winners)
 }
@@ -169,7 +170,7 @@ mod tests {
             ("cordon", &|rules| rules.cordon),
             ("the record wins", &|rules| has_winner(rules, Winner::Record)),
             ("conflicts are reported", &|rules| has_winner(rules, Winner::Report)),
-            ("the node wins always", &|rules| rules.conflicts.is_empty()),
+            ("the node wins always", &|rules| rules.conflicts == Conflicts::default()),
             ("by name", &|rules| rules.identity == IdentityBy::Name),
             ("by providerID", &|rules| by(rules, "providerID")),
             ("by systemUUID", &|rules| by(rules, "systemUUID")),

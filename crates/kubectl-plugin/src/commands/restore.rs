@@ -51,7 +51,7 @@ fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
     let mut rules = rules.clone();
     if args.overwrite {
         rules.conflicts = Conflicts::default();
-        rules.conflicts.add(["*"], Winner::Record)?;
+        rules.conflicts.add("*", Winner::Record)?;
     }
     if args.trust {
         rules.trust = Trust::Name;

@@ -31,37 +31,26 @@ impl Conflicts {
         found.map_or_else(Winner::default, |(_, winner)| *winner)
     }
 
-    /// Adds patterns that count where no earlier one matches.
-    pub fn add<'a>(
-        &mut self,
-        names: impl IntoIterator<Item = &'a str>,
-        winner: Winner,
-    ) -> Result<(), InvalidRule> {
-        let mut patterns = Patterns::default();
-        for name in names.into_iter().map(str::trim) {
-            if name.is_empty() {
-                return Err(InvalidRule(EMPTY.to_owned()));
-            }
-            let is_pattern = name.contains('*');
-            patterns.add(name, |name| is_name(name, is_pattern)).ok_or_else(|| {
-                InvalidRule(format!(
-                    "{name:?} matches nothing that is kept: give label keys or patterns such as example.com/*, \
-                     annotation:KEY, taint:EFFECT:KEY (such as taint:*:dedicated) or cordon:"
-                ))
-            })?;
+    /// Adds a pattern that counts where no earlier one matches.
+    pub fn add(&mut self, name: &str, winner: Winner) -> Result<(), InvalidRule> {
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(InvalidRule(EMPTY.to_owned()));
         }
+        let is_pattern = name.contains('*');
+        let mut patterns = Patterns::default();
+        patterns.add(name, |name| is_name(name, is_pattern)).ok_or_else(|| {
+            InvalidRule(format!(
+                "{name:?} matches nothing that is kept: give label keys or patterns such as example.com/*, \
+                 annotation:KEY, taint:EFFECT:KEY (such as taint:*:dedicated) or cordon:"
+            ))
+        })?;
         match self.0.last_mut() {
             // Equal rules compare equal, however they were grouped.
             Some((last, its)) if *its == winner => last.extend(patterns),
-            _ if patterns.is_empty() => {}
             _ => self.0.push((patterns, winner)),
         }
         Ok(())
-    }
-
-    /// True if the Node always wins.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The patterns in the order in which they count, each with its winner.
@@ -148,19 +137,12 @@ mod tests {
     #[test]
     fn what_means_the_same_is_the_same() {
         let mut together = Conflicts::default();
-        together.add(["a", "b"], Winner::Record).expect("names");
-        together.add(["c"], Winner::Node).expect("names");
+        for (name, winner) in [("a", Winner::Record), ("b", Winner::Record), ("c", Winner::Node)] {
+            together.add(name, winner).expect("a name");
+        }
         assert_eq!(conflicts("b=record,a=record,c=node"), together);
         assert_ne!(conflicts("a=record,c=node,b=record"), together);
-        assert!(conflicts(" ").is_empty());
-    }
-
-    #[test]
-    fn no_names_at_all_say_nothing() {
-        let mut none = Conflicts::default();
-        none.add([], Winner::Record).expect("no names");
-        assert_eq!(none, Conflicts::default());
-        assert!(none.is_empty() && !conflicts("a=record").is_empty());
+        assert_eq!(conflicts(" "), Conflicts::default());
     }
 
     #[test]

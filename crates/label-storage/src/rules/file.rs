@@ -126,7 +126,7 @@ fn conflicts(list: Vec<Conflict>) -> Result<Conflicts, Refused> {
             return Err(Refused::at(keys.referenced, reason));
         }
         for name in keys.value {
-            let added = conflicts.add([name.value.as_str()], winner);
+            let added = conflicts.add(&name.value, winner);
             added.map_err(|error| Refused::at(name.referenced, error))?;
         }
     }

@@ -85,14 +85,6 @@ impl KeyKind {
         }
     }
 
-    fn is_never_kept(self, key: &str) -> bool {
-        match self {
-            Self::Label => false,
-            Self::Annotation => builtin_exclusions::is_machine_annotation(key),
-            Self::Taint => builtin_exclusions::is_lifecycle_taint(key),
-        }
-    }
-
     fn no_match(self, pattern: &str) -> InvalidRule {
         let kind = match self {
             Self::Label => {
@@ -144,7 +136,12 @@ impl Patterns {
         patterns: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, InvalidRule> {
         let read = Self::of(kind, patterns)?;
-        match read.keys.iter().find(|key| kind.is_never_kept(key)) {
+        let is_never_kept = match kind {
+            KeyKind::Label => return Ok(read),
+            KeyKind::Annotation => builtin_exclusions::is_machine_annotation,
+            KeyKind::Taint => builtin_exclusions::is_lifecycle_taint,
+        };
+        match read.keys.iter().find(|key| is_never_kept(key)) {
             None => Ok(read),
             Some(key) if key.starts_with(builtin_exclusions::OURS) => Err(InvalidRule(format!(
                 "{key:?} belongs to Label Storage, which sees to it without being told: remove it"
@@ -157,13 +154,12 @@ impl Patterns {
 
     /// Adds a key, a pattern or a set. `None` if it can't match anything for which `is_key` is true.
     pub(super) fn add(&mut self, pattern: &str, is_key: impl Fn(&str) -> bool) -> Option<()> {
-        // A pattern without a key among its simplest matches has a character or a length that no key has. The two
-        // with colons are for the names of taints.
-        let could_match = |any: &&str| is_key(&pattern.replace('*', any));
         if pattern == MACHINE_FACTS {
             self.keys.extend(MACHINE_FACT_KEYS.map(str::to_owned));
         } else if pattern.contains('*') {
-            ["", "x", "x:x", "taint:x"].iter().find(|any| could_match(any))?;
+            // A pattern without a key among its simplest matches has a character or a length that no key has. The two
+            // with colons are for the names of taints.
+            ["", "x", "x:x", "taint:x"].iter().find(|any| is_key(&pattern.replace('*', any)))?;
             self.globs.insert(pattern.to_owned());
         } else if is_key(pattern) {
             self.keys.insert(pattern.to_owned());
@@ -189,7 +185,7 @@ impl Patterns {
     }
 
     /// The keys that are named, directly or in a set.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(String::as_str)
     }
 

@@ -1,18 +1,12 @@
 //! Durations, percentages and counts in the rules file.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::{InvalidRule, Rules};
 
 const FOREVER: &str = "forever";
-
-/// Plans expire after ten seconds, and a deleted record can't be put back.
-const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
-
-const STARTUP_TAINT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
 
 /// Reads a duration such as `10s`, `1m 30s` or `30d`.
 pub fn time(text: &str) -> Result<Duration, InvalidRule> {
@@ -24,30 +18,27 @@ fn duration(text: &str) -> Option<Duration> {
     span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
-/// Reads how long the record of a deleted Node is kept.
-pub fn retention(text: &str) -> Result<Duration, InvalidRule> {
+pub(super) fn retention(text: &str) -> Result<Duration, InvalidRule> {
     if text.trim() == FOREVER {
         return Ok(Duration::MAX);
     }
-    duration(text)
-        .filter(|time| *time >= SHORTEST_RETENTION)
-        .ok_or_else(|| InvalidRule(format!("give a time of at least 1m, such as 30d, or {FOREVER}")))
+    // Plans expire after ten seconds, and a deleted record can't be put back.
+    let time = duration(text).filter(|time| *time >= Duration::from_secs(60));
+    time.ok_or_else(|| InvalidRule(format!("give a time of at least 1m, such as 30d, or {FOREVER}")))
 }
 
-/// Reads the longest time that a startup taint may stay.
-pub fn startup_taint(text: &str) -> Result<Duration, InvalidRule> {
-    duration(text)
-        .filter(|time| STARTUP_TAINT.contains(time))
-        .ok_or_else(|| InvalidRule("give a time from 1s to 1h, such as 2m".to_owned()))
+pub(super) fn startup_taint(text: &str) -> Result<Duration, InvalidRule> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+    let time = duration(text).filter(|time| range.contains(time));
+    time.ok_or_else(|| InvalidRule("give a time from 1s to 1h, such as 2m".to_owned()))
 }
 
-/// Reads the number of earlier versions that a record keeps.
-pub fn history(text: &str) -> Result<usize, InvalidRule> {
+pub(super) fn history(text: &str) -> Result<usize, InvalidRule> {
     let count = text.trim().parse().ok().filter(|count| *count <= Rules::MOST_HISTORY);
     count.ok_or_else(|| InvalidRule(format!("give a number from 0 to {}", Rules::MOST_HISTORY)))
 }
 
-/// Displays a duration in the form that [`time`] and [`retention`] read.
+/// Displays a duration in the form in which it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DisplayDuration(pub Duration);
 

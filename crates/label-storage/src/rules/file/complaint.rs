@@ -16,13 +16,9 @@ pub struct Refused {
 }
 
 impl Refused {
-    pub(super) fn at(place: Location, reason: impl ToString) -> Self {
-        Self::new(Some(place), &reason.to_string())
-    }
-
-    fn new(place: Option<Location>, reason: &str) -> Self {
-        let line = place.map(|place| place.line()).filter(|line| *line > 0);
-        Self { line, reason: reason.chars().take(MAX_CHARS).collect() }
+    pub(super) fn at(place: impl Into<Option<Location>>, reason: impl ToString) -> Self {
+        let line = place.into().map(|place| place.line()).filter(|line| *line > 0);
+        Self { line, reason: reason.to_string().chars().take(MAX_CHARS).collect() }
     }
 }
 
@@ -61,7 +57,7 @@ impl From<Error> for Refused {
                 message => format!("this is no YAML: {message}"),
             },
         };
-        Self::new(error.location(), &reason)
+        Self::at(error.location(), reason)
     }
 }
 
@@ -153,6 +149,6 @@ mod tests {
 
     #[test]
     fn a_reason_fits_into_a_log_line() {
-        assert_eq!(Refused::new(None, &"ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
+        assert_eq!(Refused::at(None, "ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
     }
 }

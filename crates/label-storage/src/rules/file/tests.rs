@@ -274,7 +274,9 @@ fn some_conflicts() -> impl Strategy<Value = Conflicts> {
     list.prop_map(|list| {
         let mut conflicts = Conflicts::default();
         for (names, winner) in list {
-            conflicts.add(names, winner).expect("names");
+            for name in names {
+                conflicts.add(name, winner).expect("a name");
+            }
         }
         conflicts
     })
