@@ -70,11 +70,6 @@ impl<'a> Item<'a> {
         let before = key.split_once('/').and_then(|(prefix, _)| prefix.strip_suffix(TRUST));
         before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
-
-    /// True if it belongs to the Node's spec, not to its metadata.
-    pub fn is_in_spec(self) -> bool {
-        matches!(self, Self::Taint { .. } | Self::Cordon)
-    }
 }
 
 impl fmt::Display for Item<'_> {

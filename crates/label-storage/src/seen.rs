@@ -35,11 +35,6 @@ impl Rules {
     }
 }
 
-/// Reads a Node's own list. An unreadable one counts as none: it is better to keep too much than too little.
-fn keep_patterns(list: Option<&str>) -> Option<Patterns> {
-    list?.parse().ok()
-}
-
 impl Node {
     /// The Node with the identity that these rules file its record under. Its metadata may not be enough: see
     /// [`Rules::needs_whole_nodes`].
@@ -63,9 +58,9 @@ impl Node {
         self
     }
 
-    /// The Node's own list of labels to keep, if it has one that can be read.
+    /// The Node's own list of labels to keep. An unreadable one counts as none: better to keep too much than too little.
     pub fn keep_patterns(&self) -> Option<Patterns> {
-        keep_patterns(self.keep_list())
+        self.keep_list()?.parse().ok()
     }
 
     /// The Node as a storer with these rules sees it: `labels` has all items that are stored, and nothing else. A
@@ -102,17 +97,16 @@ impl Record {
         };
         let keeps_all = keep.is_none() && rules.labels.selects_all();
         let is_partial = node.is_some_and(|node| !node.extras.is_whole);
-        let is_unread = |name: &str| is_partial && Item::parse(name).is_some_and(Item::is_in_spec);
+        let is_in_spec = |name: &str| matches!(Item::parse(name), Some(Item::Taint { .. } | Item::Cordon));
         let keeps = |name: &str| keeps_all && !name.contains(':') || rules.keeps(name, keep.as_ref());
-        let set_aside = self.labels.extract_if(.., |name, _| !keeps(name) || is_unread(name));
+        let set_aside = self.labels.extract_if(.., |name, _| !keeps(name) || is_partial && is_in_spec(name));
         self.leftovers.data.extend(set_aside.map(|(name, value)| key::encode_entry(&name, &value)));
         self
     }
 
     /// The record's copy of its Node's own list of labels to keep.
     pub fn keep_patterns(&self) -> Option<Patterns> {
-        let list = self.labels.get(&Item::Annotation(KEEP).to_string());
-        keep_patterns(list.map(String::as_str))
+        self.labels.get(&Item::Annotation(KEEP).to_string())?.parse().ok()
     }
 }
 

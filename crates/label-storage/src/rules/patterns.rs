@@ -77,32 +77,6 @@ pub enum KeyKind {
     Taint,
 }
 
-impl KeyKind {
-    fn is_key(self, key: &str) -> bool {
-        match self {
-            Self::Label | Self::Taint => label::is_key(key),
-            Self::Annotation => label::is_annotation_key(key),
-        }
-    }
-
-    fn no_match(self, pattern: &str) -> InvalidRule {
-        let kind = match self {
-            Self::Label => {
-                return InvalidRule(format!(
-                    "{pattern:?} matches no label key: give keys such as example.com/pool, patterns such as \
-                     example.com/* (* stands for any characters), or the set {MACHINE_FACTS}"
-                ));
-            }
-            Self::Annotation => "annotation",
-            Self::Taint => "taint",
-        };
-        InvalidRule(format!(
-            "{pattern:?} matches no {kind} key: give keys such as example.com/owner, or patterns such as \
-             example.com/* (* stands for any characters)"
-        ))
-    }
-}
-
 /// A set of keys: named, in a set that has a name, or matched by a pattern with `*`. By default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patterns {
@@ -118,14 +92,28 @@ impl Patterns {
 
     /// Reads keys, patterns and names of sets.
     pub fn of<'a>(kind: KeyKind, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidRule> {
+        let (word, is_key): (_, fn(&str) -> bool) = match kind {
+            KeyKind::Label => ("label", label::is_key),
+            KeyKind::Annotation => ("annotation", label::is_annotation_key),
+            KeyKind::Taint => ("taint", label::is_key),
+        };
         let mut read = Self::default();
         for pattern in patterns.into_iter().map(str::trim) {
             if pattern.is_empty() {
                 return Err(InvalidRule(EMPTY.to_owned()));
             }
             let is_foreign_set = pattern == MACHINE_FACTS && kind != KeyKind::Label;
-            let added = if is_foreign_set { None } else { read.add(pattern, |key| kind.is_key(key)) };
-            added.ok_or_else(|| kind.no_match(pattern))?;
+            let added = if is_foreign_set { None } else { read.add(pattern, is_key) };
+            added.ok_or_else(|| match kind {
+                KeyKind::Label => InvalidRule(format!(
+                    "{pattern:?} matches no label key: give keys such as example.com/pool, patterns such as \
+                     example.com/* (* stands for any characters), or the set {MACHINE_FACTS}"
+                )),
+                _ => InvalidRule(format!(
+                    "{pattern:?} matches no {word} key: give keys such as example.com/owner, or patterns such as \
+                     example.com/* (* stands for any characters)"
+                )),
+            })?;
         }
         Ok(read)
     }
