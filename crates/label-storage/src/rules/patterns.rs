@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use super::{InvalidRule, builtin_exclusions};
+use super::InvalidRule;
 use crate::label;
 
 /// The name of a set of label keys: the kubelet and the cloud set these labels again when a machine returns.
@@ -77,17 +77,14 @@ pub enum KeyKind {
     Taint,
 }
 
-/// A set of keys: named, in a set that has a name, or matched by a pattern with `*`. By default none.
+/// A set of keys, each named or matched by a pattern with `*`. By default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Patterns {
-    keys: BTreeSet<String>,
-    globs: BTreeSet<String>,
-}
+pub struct Patterns(BTreeSet<String>);
 
 impl Patterns {
     /// Matches every key.
     pub fn all() -> Self {
-        Self { keys: BTreeSet::new(), globs: ["*".to_owned()].into() }
+        Self(["*".to_owned()].into())
     }
 
     /// Reads keys, patterns and names of sets.
@@ -118,76 +115,46 @@ impl Patterns {
         Ok(read)
     }
 
-    /// Reads patterns of keys to keep. A key that is never kept may be matched by a pattern, but not named.
-    pub fn included<'a>(
-        kind: KeyKind,
-        patterns: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, InvalidRule> {
-        let read = Self::of(kind, patterns)?;
-        let is_never_kept = match kind {
-            KeyKind::Label => return Ok(read),
-            KeyKind::Annotation => builtin_exclusions::is_machine_annotation,
-            KeyKind::Taint => builtin_exclusions::is_lifecycle_taint,
-        };
-        match read.keys.iter().find(|key| is_never_kept(key)) {
-            None => Ok(read),
-            Some(key) if key.starts_with(builtin_exclusions::OURS) => Err(InvalidRule(format!(
-                "{key:?} belongs to Label Storage, which sees to it without being told: remove it"
-            ))),
-            Some(key) => Err(InvalidRule(format!(
-                "{key:?} is never kept: it tells of a machine's present state, and is set again where it is true; remove it"
-            ))),
-        }
-    }
-
     /// Adds a key, a pattern or a set. `None` if it can't match anything for which `is_key` is true.
     pub(super) fn add(&mut self, pattern: &str, is_key: impl Fn(&str) -> bool) -> Option<()> {
         if pattern == MACHINE_FACTS {
-            self.keys.extend(MACHINE_FACT_KEYS.map(str::to_owned));
-        } else if pattern.contains('*') {
-            // A pattern without a key among its simplest matches has a character or a length that no key has. The two
-            // with colons are for the names of taints.
-            ["", "x", "x:x", "taint:x"].iter().find(|any| is_key(&pattern.replace('*', any)))?;
-            self.globs.insert(pattern.to_owned());
-        } else if is_key(pattern) {
-            self.keys.insert(pattern.to_owned());
-        } else {
-            return None;
+            self.0.extend(MACHINE_FACT_KEYS.map(str::to_owned));
+            return Some(());
         }
+        // A pattern without a key among its simplest matches has a character or a length that no key has. The two with
+        // colons are for the names of taints.
+        ["", "x", "x:x", "taint:x"].iter().find(|any| is_key(&pattern.replace('*', any)))?;
+        self.0.insert(pattern.to_owned());
         Some(())
     }
 
     /// True if this key is one of them.
     pub fn matches(&self, key: &str) -> bool {
-        self.keys.contains(key) || self.globs.iter().any(|glob| glob_matches(glob, key))
+        self.0.iter().any(|pattern| is_match(pattern, key))
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.globs.is_empty()
+        self.0.is_empty()
     }
 
     /// True if one of the patterns is a star alone.
     pub fn is_all(&self) -> bool {
-        self.globs.iter().any(|glob| glob.bytes().all(|byte| byte == b'*'))
+        self.0.iter().any(|pattern| pattern.bytes().all(|byte| byte == b'*'))
     }
 
-    /// The keys that are named, directly or in a set.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(String::as_str)
-    }
-
-    /// The names of sets, the other keys and the patterns.
+    /// The names of sets, then the other keys, then the patterns.
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        let has_facts = MACHINE_FACT_KEYS.iter().all(|key| self.keys.contains(*key));
-        let keys = self.keys().filter(move |key| !(has_facts && MACHINE_FACT_KEYS.contains(key)));
-        let set = has_facts.then_some(MACHINE_FACTS);
-        set.into_iter().chain(keys).chain(self.globs.iter().map(String::as_str))
+        let has_facts = MACHINE_FACT_KEYS.iter().all(|key| self.0.contains(*key));
+        let is_in_set = move |word: &&str| has_facts && MACHINE_FACT_KEYS.contains(word);
+        let (globs, keys): (Vec<&str>, Vec<_>) =
+            self.0.iter().map(String::as_str).partition(|word| word.contains('*'));
+        let keys = keys.into_iter().filter(move |key| !is_in_set(key));
+        has_facts.then_some(MACHINE_FACTS).into_iter().chain(keys).chain(globs)
     }
 
     pub(super) fn extend(&mut self, others: Self) {
-        self.keys.extend(others.keys);
-        self.globs.extend(others.globs);
+        self.0.extend(others.0);
     }
 }
 
@@ -203,12 +170,10 @@ impl FromStr for Patterns {
     }
 }
 
-/// In a pattern, `*` stands for any number of any characters, slashes too.
-pub(super) fn glob_matches(pattern: &str, key: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let (first, last) = (parts.next().unwrap_or_default(), parts.next_back().unwrap_or_default());
-    let Some(rest) = key.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
-        return false;
-    };
-    parts.try_fold(rest, |rest, part| Some(&rest[rest.find(part)? + part.len()..])).is_some()
+/// True if the pattern is this key. In a pattern, `*` stands for any number of any characters, slashes too.
+pub(super) fn is_match(pattern: &str, key: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == key };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(key) = key.strip_prefix(first).and_then(|key| key.strip_suffix(last)) else { return false };
+    middle.split('*').try_fold(key, |key, part| Some(&key[key.find(part)? + part.len()..])).is_some()
 }
