@@ -46,7 +46,7 @@ pub const WITHHELD: &str = "label-storage/withheld";
 const MAX_BYTES: usize = 1 << 20;
 
 /// The stored items of one Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// The uid of the ConfigMap that it was read from; `None` before it is written.
     pub config_map: Option<Uid>,
@@ -125,19 +125,8 @@ impl Leftovers {
 impl Record {
     /// An empty record for a Node that is still to come.
     pub fn awaiting(node: &str, identity: Option<String>) -> Self {
-        Self {
-            config_map: None,
-            node: node.to_owned(),
-            uid: None,
-            node_version: None,
-            generation: 0,
-            labels_generation: None,
-            captured_at: None,
-            departed_at: None,
-            labels: Labels::new(),
-            more: More { identity, ..More::default() },
-            leftovers: Leftovers::default(),
-        }
+        let more = More { identity, ..More::default() };
+        Self { node: node.to_owned(), more, ..Self::default() }
     }
 
     /// The first record of this Node.
@@ -204,7 +193,7 @@ impl Record {
         self
     }
 
-    /// The next generation of this record, with the labels of an incarnation that was not restored added to its own.
+    /// The next generation of this record, with the labels of an unrestored incarnation merged over its own.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
         let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
         // As in a restore, the record can win only over a Node that was never restored.

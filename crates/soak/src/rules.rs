@@ -36,7 +36,7 @@ const CONFLICTS: [&str; 7] =
 /// A retention that no soak outlasts.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The names of what people set and remove (see [`label_storage::kept`]): all labels, and all of each other kind of which the rules keep
+/// The names of what people set and remove (see [`label_storage::item`]): all labels, and all of each other kind of which the rules keep
 /// something.
 pub(crate) fn names(rules: &Rules) -> Vec<&'static str> {
     let mut names = LABELS.to_vec();

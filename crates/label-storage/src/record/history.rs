@@ -78,8 +78,8 @@ impl Record {
     /// The present labels as a version, if there are any.
     fn present(&self) -> Option<Version> {
         let generation = self.labels_generation.unwrap_or(self.generation);
-        let version = Version { generation, at: self.captured_at, labels: self.labels.clone() };
-        (!self.labels.is_empty()).then_some(version)
+        let present = || Version { generation, at: self.captured_at, labels: self.labels.clone() };
+        (!self.labels.is_empty()).then(present)
     }
 }
 

@@ -23,7 +23,10 @@ struct Requirement {
 impl Selector {
     /// True if a Node with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.0.iter().all(|requirement| requirement.is_met(labels))
+        self.0.iter().all(|Requirement { key, values, is_negated }| {
+            let is_one = |value: &String| values.as_ref().is_none_or(|values| values.contains(value));
+            labels.get(key).is_some_and(is_one) != *is_negated
+        })
     }
 }
 
@@ -39,30 +42,19 @@ impl FromStr for Selector {
             is_within = (is_within || c == '(') && c != ')';
             c == ',' && !is_within
         });
-        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+        parts.map(Requirement::parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, requirement) in self.0.iter().enumerate() {
-            write!(f, "{}{requirement}", if at == 0 { "" } else { "," })?;
-        }
-        Ok(())
+        let requirements: Vec<_> = self.0.iter().map(Requirement::to_string).collect();
+        f.write_str(&requirements.join(","))
     }
 }
 
 impl Requirement {
-    fn is_met(&self, labels: &Labels) -> bool {
-        let is_one = |value: &String| self.values.as_ref().is_none_or(|values| values.contains(value));
-        labels.get(&self.key).is_some_and(is_one) != self.is_negated
-    }
-}
-
-impl FromStr for Requirement {
-    type Err = InvalidRule;
-
-    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+    fn parse(text: &str) -> Result<Self, InvalidRule> {
         let text = text.trim();
         if text.is_empty() {
             let reason =
