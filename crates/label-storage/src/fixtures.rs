@@ -1,13 +1,14 @@
 //! Builders for the tests: `node("a").label("k", "v")`, `record("a", "u1").departed(600)`.
 
-use jiff::Timestamp;
+use std::str::FromStr;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use crate::node::Taint;
 use crate::record::{Decoded, Leftovers, WithheldValue};
-use crate::rules::Selection;
+use crate::rules::{Conflicts, InvalidRule, Selection};
 use crate::{Node, Record, ResourceVersion, Rules, Uid};
 
 pub(crate) fn second(second: i64) -> Timestamp {
@@ -144,6 +145,20 @@ impl Record {
         let withheld = WithheldValue { value: value.to_owned(), system_uuid: system_uuid.map(str::to_owned) };
         self.more.withheld.insert(name.to_owned(), withheld);
         self
+    }
+}
+
+impl FromStr for Conflicts {
+    type Err = InvalidRule;
+
+    /// Reads `NAME=WINNER`, with commas between them.
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        let mut conflicts = Self::default();
+        for part in text.split(',').filter(|_| !text.trim().is_empty()) {
+            let (name, winner) = part.split_once('=').unwrap_or((part, "node"));
+            conflicts.add(name, winner.trim().parse()?)?;
+        }
+        Ok(conflicts)
     }
 }
 

@@ -1,69 +1,60 @@
-//! The names of what is kept. A label stands under its key. What else may be kept stands under a name that no label has, since no
-//! label key has a colon; so all of it goes through the same protocol, in one map and in one record.
+//! Items: labels, and everything else that can be kept. Each has a name. Only names of labels have no colon, so all items
+//! fit into one map and one record.
 //!
-//! | what | its name | its value |
+//! | item | name | value |
 //! |---|---|---|
-//! | a label | `example.com/pool` | its own |
-//! | an annotation | `annotation:example.com/owner` | its own |
-//! | a taint | `taint:NoSchedule:example.com/dedicated` | its own, or empty |
-//! | that it is cordoned | `cordon:` | `true` |
+//! | label | `example.com/pool` | its value |
+//! | annotation | `annotation:example.com/owner` | its value |
+//! | taint | `taint:NoSchedule:example.com/dedicated` | its value, or empty |
+//! | cordon | `cordon:` | `true` |
 
 use std::fmt;
 
-use crate::node::Taint;
 use crate::{Node, label};
 
-/// What a taint may do to pods.
+/// The effects that a taint can have.
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// The labels that say that a Node can be trusted, by what stands before the slash, or at the end of it: a kubelet can't set them
-/// itself.
+/// Prefix, or end of the prefix, of the labels that a kubelet can't set itself. Workloads trust a Node because of them.
 const TRUST: &str = "node-restriction.kubernetes.io";
 
-/// The most that one Node's annotations may have, keys and values together.
+/// The limit for all annotations of one object, keys and values together.
 pub const MAX_ANNOTATIONS: usize = 256 << 10;
 
-const ANNOTATION: &str = "annotation";
-const TAINT: &str = "taint";
-const CORDON: &str = "cordon";
-
-/// What a name stands for.
+/// A label, or something else that can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A label of this key.
+    /// The label of this key.
     Label(&'a str),
-    /// An annotation of this key.
+    /// The annotation of this key.
     Annotation(&'a str),
-    /// A taint. A Node has one at most of each effect and key.
+    /// A taint. A Node has at most one of each effect and key.
     Taint {
-        /// What it does.
+        /// One of [`EFFECTS`].
         effect: &'a str,
-        /// Its key.
+        /// A key like those of labels.
         key: &'a str,
     },
-    /// That no pods are to come: `spec.unschedulable`.
+    /// `spec.unschedulable`.
     Cordon,
 }
 
 impl<'a> Item<'a> {
-    /// What a name stands for, if anything.
+    /// The item of this name; `None` if it is not a valid name.
     pub fn parse(name: &'a str) -> Option<Self> {
-        let Some((kind, rest)) = name.split_once(':') else {
-            return label::is_key(name).then_some(Self::Label(name));
-        };
-        match (kind, rest) {
-            (ANNOTATION, key) if label::is_annotation_key(key) => Some(Self::Annotation(key)),
-            (TAINT, rest) => {
-                let (effect, key) = rest.split_once(':')?;
-                let is_taint = EFFECTS.contains(&effect) && label::is_key(key);
-                is_taint.then_some(Self::Taint { effect, key })
+        let mut parts = name.splitn(3, ':');
+        match (parts.next()?, parts.next(), parts.next()) {
+            (key, None, _) if label::is_key(key) => Some(Self::Label(key)),
+            ("annotation", Some(key), None) if label::is_annotation_key(key) => Some(Self::Annotation(key)),
+            ("taint", Some(effect), Some(key)) if EFFECTS.contains(&effect) && label::is_key(key) => {
+                Some(Self::Taint { effect, key })
             }
-            (CORDON, "") => Some(Self::Cordon),
+            ("cordon", Some(""), None) => Some(Self::Cordon),
             _ => None,
         }
     }
 
-    /// Whether the API server takes this value for it.
+    /// True if the API server accepts this value.
     pub fn takes(self, value: &str) -> bool {
         match self {
             Self::Label(_) | Self::Taint { .. } => label::is_value(value),
@@ -72,18 +63,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether whoever trusts the Node may do so because of it: then another machine of the same name is not to have it.
+    /// True if workloads may trust a Node because of it. Another machine of the same name must not get it.
     pub fn is_trust(self) -> bool {
-        // As the API server tells them: `example.com.node-restriction.kubernetes.io/fips` is one, too.
-        let is_trust = |prefix: &str| {
-            prefix.strip_suffix(TRUST).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        };
-        matches!(self, Self::Label(key) if key.split_once('/').is_some_and(|(prefix, _)| is_trust(prefix)))
-    }
-
-    /// Whether it is no metadata, so that more has to be known of a Node to put it there.
-    pub fn is_in_spec(self) -> bool {
-        matches!(self, Self::Taint { .. } | Self::Cordon)
+        let Self::Label(key) = self else { return false };
+        // The API server has the same rule: `example.com.node-restriction.kubernetes.io/fips` counts too.
+        let before = key.split_once('/').and_then(|(prefix, _)| prefix.strip_suffix(TRUST));
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 }
 
@@ -91,22 +76,23 @@ impl fmt::Display for Item<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label(key) => f.write_str(key),
-            Self::Annotation(key) => write!(f, "{ANNOTATION}:{key}"),
-            Self::Taint { effect, key } => write!(f, "{TAINT}:{effect}:{key}"),
-            Self::Cordon => write!(f, "{CORDON}:"),
+            Self::Annotation(key) => write!(f, "annotation:{key}"),
+            Self::Taint { effect, key } => write!(f, "taint:{effect}:{key}"),
+            Self::Cordon => f.write_str("cordon:"),
         }
     }
 }
 
 impl Node {
-    /// The value of something that may be kept, as this Node has it.
-    pub fn value_of(&self, kept: Item<'_>) -> Option<&str> {
-        match kept {
+    /// The value of this item on this Node.
+    pub fn value_of(&self, item: Item<'_>) -> Option<&str> {
+        match item {
             Item::Label(key) => self.labels.get(key).map(String::as_str),
             Item::Annotation(key) => self.extras.annotations.get(key).map(String::as_str),
             Item::Taint { effect, key } => {
-                let same = |taint: &&Taint| taint.effect == effect && taint.key == key;
-                self.extras.taints.iter().find(same).map(|taint| taint.value.as_str())
+                let mut taints = self.extras.taints.iter();
+                let found = taints.find(|taint| taint.effect == effect && taint.key == key);
+                found.map(|taint| taint.value.as_str())
             }
             Item::Cordon => self.extras.is_unschedulable.then_some("true"),
         }

@@ -8,12 +8,12 @@
 //! | in the label key | in the ConfigMap key |
 //! |---|---|
 //! | `/` | `-SLASH-` |
-//! | `:`, which no label key has, but the names of what else is kept ([`Item`](crate::item::Item)) | `-COLON-` |
+//! | `:`, which only the names of other items have ([`Item`](crate::item::Item)) | `-COLON-` |
 //! | a dash that would begin a token | `-DASH-` |
 //! | the first dot of `.` or `..x` | `-DOT-` |
 //! | any other byte that a ConfigMap key can't hold | `-X2A-` (hexadecimal) |
 //! | the empty key | `-EMPTY-` |
-//! | a key whose spelling is over 253 characters | `-LONG-` and its SHA-256; the key itself stands in the value: `key=value` |
+//! | a key whose spelling is over 253 characters | `-LONG-` and its SHA-256; the value is `key=value` |
 //!
 //! Read from left to right, a token is taken whole. A literal dash is escaped whenever a token's *word* follows it,
 //! whatever comes after the word, so no literal text can be mistaken for a token. (Long keys can't be squeezed:
@@ -22,25 +22,24 @@
 use sha2::{Digest, Sha256};
 
 const MAX_KEY: usize = 253;
-/// Longer than any key that Kubernetes takes, and than any name that is made of one: so a value of many `=` is not hashed
-/// over and over.
+/// Longer than any name of an item. It bounds the work for a value with many `=`.
 const MAX_TEXT: usize = 4096;
 const LONG: &str = "-LONG-";
 const EMPTY: &str = "-EMPTY-";
 const WORDS: [&str; 6] = ["SLASH", "COLON", "DASH", "DOT", "EMPTY", "LONG"];
 
-/// Why an entry of a ConfigMap is no label entry.
+/// An entry of a ConfigMap that can't be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The key is not what [`encode`] makes of any key: accepted, two entries could mean one label.
+    /// [`encode`] never makes this key. If it were accepted, two entries could mean one label.
     #[error("the key is not one that Label Storage writes")]
     NotCanonical,
-    /// A long key's value has to hold the key itself, and does not.
+    /// The value of a long key lacks the key.
     #[error("the value does not hold the long key that belongs to this hash")]
     NotItsLongKey,
 }
 
-/// The ConfigMap key for a label key. Total: every string has one, of its own.
+/// The ConfigMap key for a label key. Every string has its own.
 pub fn encode(key: &str) -> String {
     let spelled = spell(key);
     if spelled.len() <= MAX_KEY { spelled } else { format!("{LONG}{}", hex_sha256(key)) }
@@ -53,11 +52,10 @@ pub fn encode_entry(key: &str, value: &str) -> (String, String) {
     (encoded, value)
 }
 
-/// The label that an entry of a ConfigMap's data stands for. It is what [`encode_entry`] was given, but nothing says
-/// yet that the API server would take it as a label.
+/// Reverses [`encode_entry`]. It does not check that the result is a valid label.
 pub fn decode_entry(data_key: &str, data_value: &str) -> Result<(String, String), Error> {
     if data_key.starts_with(LONG) {
-        // Either may hold a `=` itself, and only one way to part them fits the hash.
+        // Key and value may both have a `=`. Only one split fits the hash.
         let mut parted =
             data_value.match_indices('=').map(|(at, _)| (&data_value[..at], &data_value[at + 1..]));
         let entry = parted.find(|(key, _)| key.len() <= MAX_TEXT && encode(key) == data_key);

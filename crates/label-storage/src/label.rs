@@ -1,5 +1,5 @@
-//! What Kubernetes accepts as a label. Checked before anything read from a ConfigMap goes near a Node: one bad
-//! label would have the API server refuse the whole patch, and with it the good ones.
+//! The syntax of labels. Whatever is read from a ConfigMap is checked before it is sent: one bad label would make the API
+//! server refuse the whole patch.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 pub type Labels = BTreeMap<String, String>;
 
 const MAX_PREFIX: usize = 253;
+/// Of a name, and of a value.
 const MAX_NAME: usize = 63;
-const MAX_VALUE: usize = 63;
 
-/// Whether the API server takes this as a label key: an optional DNS prefix with a slash, and a name.
+/// True if the API server accepts this label key: an optional DNS prefix with a slash, and a name.
 pub fn is_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_prefix(prefix) && is_name(name),
@@ -18,14 +18,14 @@ pub fn is_key(key: &str) -> bool {
     }
 }
 
-/// Whether the API server takes this as the key of an annotation: as that of a label, but for upper and lower case.
+/// True if the API server accepts this annotation key: a label key whose prefix may have capital letters.
 pub fn is_annotation_key(key: &str) -> bool {
     is_key(&key.to_ascii_lowercase())
 }
 
-/// Whether the API server takes this as a label value: empty, or written like the name of a key.
+/// True if the API server accepts this label value: empty, or like the name of a key.
 pub fn is_value(value: &str) -> bool {
-    value.is_empty() || (value.len() <= MAX_VALUE && is_word(value))
+    value.is_empty() || is_name(value)
 }
 
 fn is_prefix(prefix: &str) -> bool {
@@ -37,12 +37,9 @@ fn is_prefix(prefix: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    name.len() <= MAX_NAME && is_word(name)
-}
-
-fn is_word(word: &str) -> bool {
-    word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-        && starts_and_ends_alphanumeric(word)
+    name.len() <= MAX_NAME
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && starts_and_ends_alphanumeric(name)
 }
 
 fn starts_and_ends_alphanumeric(text: &str) -> bool {

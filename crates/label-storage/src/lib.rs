@@ -58,6 +58,5 @@ pub use record::Record;
 pub use record_key::{NodeName, RecordKey};
 pub use restore::plan_restore;
 pub use rules::Rules;
-pub use seen::Filing;
 pub use shard::shard;
 pub use store::plan_store;

@@ -1,53 +1,48 @@
-//! The name of the ConfigMap that keeps a Node's labels: after what its record is filed under, which is the Node's name, unless the
-//! rules say otherwise (see [`Node::filed_under`](crate::Node::filed_under)).
+//! The name of a record's ConfigMap. It follows from the Node's name, or from another identity that the rules choose (see
+//! [`Node::filed_under`](crate::Node::filed_under)).
 
 use crate::key::hex_sha256;
 
 const MAX_NAME: usize = 253;
 const PREFIX: &str = "label-storage.";
-/// Differs from [`PREFIX`] before its end, so that no node, however it is named, has another's record.
+/// Differs from [`PREFIX`] before its end, so that no node's name can lead to another node's record.
 const SHORTENED_PREFIX: &str = "label-storage-long.";
-/// For what is no name: an instance, a machine, or whatever a label or an annotation says.
+/// For records that are filed under another identity than the name.
 const IDENTITY_PREFIX: &str = "label-storage-id.";
 const HASH: usize = 64;
-/// What tells an identity from a Node's name, which can't have it.
+/// A Node's name can't have this character; every other identity has it.
 const IDENTITY: char = '=';
 
-/// The ConfigMap's name for what is filed under this: `label-storage.` and the node's name, or, where that is over the limit of
-/// 253 characters, the beginning of the name and a hash of all of it. What is no node's name is hashed, too, after as much
-/// of it as can be read.
-pub fn record_name(node: &str) -> String {
-    if let Some((_, value)) = node.split_once(IDENTITY) {
+/// The ConfigMap's name: `label-storage.` and the node's name. A name that is too long is cut and hashed. Any other
+/// identity is hashed after the part of it that is legible.
+pub fn record_name(filed_under: &str) -> String {
+    if let Some((_, value)) = filed_under.split_once(IDENTITY) {
         let slug = value.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let room = MAX_NAME - IDENTITY_PREFIX.len() - 1 - HASH;
-        // What comes last tells one instance from another.
+        // The end tells one instance from another.
         let slug = slug[slug.len().saturating_sub(room)..].trim_matches('-');
         let separator = if slug.is_empty() { "" } else { "-" };
-        return format!("{IDENTITY_PREFIX}{slug}{separator}{}", hex_sha256(node));
+        return format!("{IDENTITY_PREFIX}{slug}{separator}{}", hex_sha256(filed_under));
     }
-    if PREFIX.len() + node.len() <= MAX_NAME {
-        return format!("{PREFIX}{node}");
+    if PREFIX.len() + filed_under.len() <= MAX_NAME {
+        return format!("{PREFIX}{filed_under}");
     }
     let room = MAX_NAME - SHORTENED_PREFIX.len() - 1 - HASH;
-    let mut cut = room.min(node.len());
-    while !node.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    let head = node[..cut].trim_end_matches(['-', '.']);
-    format!("{SHORTENED_PREFIX}{head}-{}", hex_sha256(node))
+    let head = filed_under[..filed_under.floor_char_boundary(room)].trim_end_matches(['-', '.']);
+    format!("{SHORTENED_PREFIX}{head}-{}", hex_sha256(filed_under))
 }
 
-/// Whether a ConfigMap of this name is in the place of a record.
+/// True if a ConfigMap of this name can be a record.
 pub fn is_record_name(name: &str) -> bool {
     [PREFIX, SHORTENED_PREFIX, IDENTITY_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether something is filed under this that is no Node's name.
+/// True if this is an identity other than a Node's name.
 pub(crate) fn is_identity(filed_under: &str) -> bool {
     filed_under.contains(IDENTITY)
 }
 
-/// The Node's name, where the ConfigMap's name holds all of it.
+/// The Node's name, if the ConfigMap's name has all of it.
 pub fn node_in_record_name(record: &str) -> Option<&str> {
     record.strip_prefix(PREFIX)
 }

@@ -1,4 +1,4 @@
-//! What a decision needs to know of a Node, read from one answer of the API server.
+//! A Node, as far as decisions depend on it, read from one answer of the API server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,31 +6,31 @@ use std::str::FromStr;
 use crate::summary::{RecordId, RestoredFrom};
 use crate::{Labels, Record};
 
-/// The annotation with which the restorer marks a Node, in the same patch as the labels: `<node uid>/<generation>@<ConfigMap uid>`, and
-/// what it withheld, if anything: `/<why>:<name>,<why>:<name>`.
+/// The marker: the annotation that the restorer adds in the same patch as the labels. Its value is
+/// `<node uid>/<generation>@<ConfigMap uid>`, followed by the withheld items, if any: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
-/// The name that stands for all that a Node lacks of its record, where there is no room to name each.
+/// Stands in the marker for all items of the record that the Node lacks, if there are too many to name each.
 pub const EVERYTHING: &str = "*";
-/// The annotation with which a person takes a Node out of all this: `"true"`.
+/// The annotation that makes both daemons ignore a Node: `"true"`.
 pub const IGNORE: &str = "label-storage/ignore";
-/// The annotation that says which labels of this very Node are kept. It is kept itself.
+/// The annotation with a Node's own list of labels to keep. It is kept itself.
 pub const KEEP: &str = "label-storage/keep";
-/// The taint that a Node may register with, so that no pod comes before its labels.
+/// The taint that a Node may register with, so that no pod is scheduled before its labels are back.
 pub const STARTUP_TAINT: &str = "label-storage/restoring";
 
-/// Names one incarnation of a Node: a Node that is deleted and re-created has another.
+/// The uid of one incarnation of an object: a re-created Node has another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Uid(String);
 
 impl Uid {
-    /// Takes any text that can be written into a marker and read back; the API server only makes UUIDs.
+    /// Accepts any text that can be written into a marker and read back. The API server only makes UUIDs.
     pub fn new(uid: impl Into<String>) -> Option<Self> {
         let uid = uid.into();
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':');
         (!uid.is_empty() && uid.len() <= 128 && uid.bytes().all(legal)).then_some(Self(uid))
     }
 
-    /// As the API server writes it.
+    /// The text that the API server uses.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -42,8 +42,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// Where in the history of the cluster an object was read. Kubernetes counts upwards in it, which is what lets a
-/// record refuse a view that is older than what it was made from.
+/// A point in the history of the cluster. Of two versions, the greater one is the later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(pub u64);
 
@@ -64,102 +63,94 @@ impl fmt::Display for ResourceVersion {
 /// A Node as it was in one read: uid, labels and resourceVersion always belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The Node's name: what a record is found by when the Node returns.
+    /// The Node's name.
     pub name: String,
-    /// Which incarnation this is.
+    /// The uid of this incarnation.
     pub uid: Uid,
-    /// When, in the history of the cluster, it looked like this.
+    /// The resourceVersion of this read.
     pub version: ResourceVersion,
-    /// All of its labels.
+    /// All labels; for a storer, all items that it stores (see [`Node::seen_through`]).
     pub labels: Labels,
-    /// The value of the [`RESTORED`] annotation, as found: it may be a copy from an earlier incarnation.
+    /// The unchecked value of the [`RESTORED`] annotation. It may be a copy from an earlier incarnation.
     pub marker: Option<String>,
-    /// What else there is to it, as far as anyone has asked.
+    /// Everything else.
     pub extras: Extras,
 }
 
-/// What a Node has beside labels. Most clusters keep labels alone, and then none of this is read.
+/// The parts of a Node other than its labels. Most clusters keep labels alone, and then only metadata is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// What its record is filed under, where that is not its name.
+    /// The identity that its record is filed under, if that is not its name.
     pub identity: Option<String>,
-    /// Those annotations that were asked for: what the rules want and our own, or all of them.
+    /// Label Storage's own annotations and those that the rules need, or all annotations if a restorer read the whole Node.
     pub annotations: Labels,
-    /// All of its taints, in their order: the list can only be written as a whole.
+    /// All taints in their order: the list can only be written as a whole.
     pub taints: Vec<Taint>,
-    /// Whether it is cordoned.
+    /// True if it is cordoned.
     pub is_unschedulable: bool,
-    /// Whether it does not have what its record would be filed under, or does not have it yet.
+    /// True if it lacks the identity that the rules file its record under.
     pub is_unidentified: bool,
-    /// Which machine it is.
+    /// The machine that the Node runs on.
     pub machine: Machine,
-    /// Whether all of it was read, not its metadata alone. If not, nothing is known of taints, cordon and machine, nor of annotations
-    /// that the rules do not ask for. For a restorer *all* annotations are to be read then: it may be a record from other rules that
-    /// it restores, and it must not overwrite what it has not seen.
+    /// True if more than its metadata was read. If not, its taints, cordon and machine are unknown.
     pub is_whole: bool,
-    /// Whether the rules have no record made of it. See [`Node::seen_through`].
+    /// True if the rules do not select it. A storer then creates no record for it.
     pub is_unselected: bool,
 }
 
-/// A taint, with all that has to be written back.
+/// A taint with all fields that have to be written back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// A key, as labels have it.
+    /// A key like those of labels.
     pub key: String,
-    /// A value, as labels have it; empty where there is none.
+    /// A value like those of labels, or empty.
     pub value: String,
-    /// What it does to pods.
+    /// One of [`EFFECTS`](crate::item::EFFECTS).
     pub effect: String,
-    /// Since when, for those that evict.
+    /// The time at which a taint that evicts pods was added.
     pub time_added: Option<String>,
 }
 
-/// Which machine a Node is, by what cloud and kubelet say.
+/// The names of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// `spec.providerID`: the instance, by the cloud's name for it.
+    /// `spec.providerID`, the cloud's name for it.
     pub provider_id: Option<String>,
-    /// `status.nodeInfo.systemUUID`: the machine, by its own.
+    /// `status.nodeInfo.systemUUID`, its own name.
     pub system_uuid: Option<String>,
 }
 
 impl Machine {
-    /// Whether this is another machine beyond doubt: a name for it that both have differs.
+    /// True if this is certainly another machine: both have a name of the same kind, and the names differ.
     pub fn differs_from(&self, other: &Self) -> bool {
-        let differ = |one: &Option<String>, other: &Option<String>| match (one, other) {
-            (Some(one), Some(other)) => !one.eq_ignore_ascii_case(other),
-            _ => false,
+        let differ = |one: &Option<String>, other: &Option<String>| {
+            one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| !one.eq_ignore_ascii_case(other))
         };
         differ(&self.provider_id, &other.provider_id) || differ(&self.system_uuid, &other.system_uuid)
     }
 
-    /// Whether this is the same machine beyond doubt. The cloud's name alone proves nothing: some clouds make it of the instance's
-    /// name, which the next instance has again.
+    /// True if this is certainly the same machine. The provider ID alone proves nothing: another instance may get it.
     pub fn is_surely(&self, other: &Self) -> bool {
-        let is_proven = match (&self.system_uuid, &other.system_uuid) {
-            (Some(one), Some(other)) => is_proof(one, other),
-            _ => false,
-        };
-        is_proven && !self.differs_from(other)
+        let uuids = self.system_uuid.as_ref().zip(other.system_uuid.as_ref());
+        uuids.is_some_and(|(one, other)| is_proof(one, other)) && !self.differs_from(other)
     }
 
-    /// Without names that are longer than any: a record has to hold them.
+    /// Drops names that are too long for a record.
     pub(crate) fn checked(self) -> Self {
         let check = |name: Option<String>| name.filter(|name| name.len() <= MAX_IDENTITY);
         Self { provider_id: check(self.provider_id), system_uuid: check(self.system_uuid) }
     }
 
-    /// Whether nothing is known of it.
+    /// True if it has no name.
     pub fn is_unknown(&self) -> bool {
         self.provider_id.is_none() && self.system_uuid.is_none()
     }
 }
 
-/// The longest name that a machine, or anything else that a record is filed under, can have. Whoever writes it may write much more, and
-/// a record has to hold it.
+/// The longest identity, and the longest name of a machine. They have to fit into a record.
 pub const MAX_IDENTITY: usize = 1024;
 
-/// What boards say whose maker gave them no UUID of their own.
+/// UUIDs of boards whose maker gave them none of their own.
 const NOBODYS: [&str; 4] = [
     "00020003-0004-0005-0006-000700080009",
     "03000200-0400-0500-0006-000700080009",
@@ -167,36 +158,36 @@ const NOBODYS: [&str; 4] = [
     "12345678-1234-5678-90AB-CDDEEFAABBCC",
 ];
 
-/// Whether a machine of this UUID can be told from others: many boards have none, and say what many others say.
+/// True if this UUID belongs to one machine only.
 pub(crate) fn is_own_uuid(uuid: &str) -> bool {
-    // All zeroes, or all ones: there is none, says the standard.
-    let digits: Vec<_> =
-        uuid.bytes().filter(|byte| *byte != b'-').map(|byte| byte.to_ascii_lowercase()).collect();
-    let is_one_byte = digits.len() == 32 && digits.chunks(2).all(|byte| byte == &digits[..2]);
+    // By the standard, all zeroes or all ones mean that there is none.
+    let digits = uuid.replace('-', "").to_ascii_lowercase();
+    let is_one_byte =
+        digits.len() == 32 && digits.as_bytes().chunks(2).all(|byte| *byte == digits.as_bytes()[..2]);
     !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
 }
 
-/// Whether two UUIDs prove that it is one machine.
+/// True if these UUIDs prove that it is the same machine.
 pub(crate) fn is_proof(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) && is_own_uuid(one)
 }
 
-/// Why an answer of the API server can't be used as a Node.
+/// An answer of the API server that can't be used as a Node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Without a name there is no record to look for.
+    /// The name is missing.
     #[error("the API server sent a node without a name")]
     NoName,
-    /// Without a uid it can't be told from another incarnation.
+    /// The uid is missing, or can't be written into a marker.
     #[error("the API server sent node {0} without a usable uid")]
     NoUid(String),
-    /// Without a number it can't be told what is newer.
+    /// The resourceVersion can't be compared with others.
     #[error("the API server sent node {0} with a resourceVersion that is no number")]
     NoVersion(String),
 }
 
 impl Node {
-    /// A Node of what the API server sent, as text.
+    /// Makes a Node from the texts that the API server sent.
     pub fn new(
         name: String,
         uid: String,
@@ -212,52 +203,44 @@ impl Node {
         Ok(Self { name, uid, version, labels, marker, extras: Extras::default() })
     }
 
-    /// What its record is filed under: its name, or what the rules say makes it the same Node when it returns.
+    /// The key of its record: its name, or another identity that the rules choose.
     pub fn filed_under(&self) -> &str {
         self.extras.identity.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether a person has taken it out of all this.
+    /// True if it has the annotation [`IGNORE`].
     pub fn is_ignored(&self) -> bool {
-        self.annotation(IGNORE) == Some("true")
+        self.extras.annotations.get(IGNORE).is_some_and(|value| value == "true")
     }
 
-    /// Which of its labels are to be kept, where a person has said so on the Node itself.
+    /// The value of the annotation [`KEEP`].
     pub fn keep_list(&self) -> Option<&str> {
-        self.annotation(KEEP)
+        self.extras.annotations.get(KEEP).map(String::as_str)
     }
 
-    /// Whether it still has the taint that keeps pods away until its labels are back.
+    /// True if it has the taint [`STARTUP_TAINT`].
     pub fn has_startup_taint(&self) -> bool {
         self.extras.taints.iter().any(|taint| taint.key == STARTUP_TAINT)
     }
 
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.extras.annotations.get(key).map(String::as_str)
-    }
-
-    /// The record that this incarnation was restored from, if it was. A marker that names another uid was copied from an earlier
-    /// incarnation (a Node re-created from saved YAML) and counts as none, and so does one without a generation.
+    /// The record that this incarnation was restored from, by its marker. A marker with another uid counts as none: it was
+    /// copied from an earlier incarnation (a Node re-created from saved YAML).
     pub fn restored_from(&self) -> Option<RestoredFrom> {
         let mut marker = self.marker.as_deref()?.split('/');
         let is_own = marker.next() == Some(self.uid.as_str());
         let source = marker.next().filter(|_| is_own)?;
         let (generation, record) = source.split_once('@').unwrap_or((source, ""));
-        Some(RestoredFrom {
-            record: Uid::new(record).as_ref().map(RecordId::of),
-            generation: generation.parse().ok()?,
-        })
+        let record = Uid::new(record).as_ref().map(RecordId::of);
+        Some(RestoredFrom { record, generation: generation.parse().ok()? })
     }
 
-    /// The names of what the restorer has not given this incarnation back, though its record had it; or [`EVERYTHING`].
+    /// The names of the record's items that the restorer withheld from this incarnation, or [`EVERYTHING`].
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
         let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
-        own.into_iter()
-            .flat_map(|list| list.split(','))
-            .filter_map(|entry| entry.split_once(':').map(|(_, name)| name))
+        own.into_iter().flat_map(|list| list.split(',')).filter_map(|entry| Some(entry.split_once(':')?.1))
     }
 
-    /// The marker that says: restored from this record, but for what is named with the reason.
+    /// The marker for a Node that was restored from this record, without these items: (reason, name).
     pub fn marker_for<'a>(
         &self,
         record: &Record,

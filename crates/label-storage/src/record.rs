@@ -1,8 +1,7 @@
-//! The record: one ConfigMap for each Node, readable and editable by people, and therefore hostile until checked.
+//! The record: one ConfigMap for each Node. People can read and edit it, so everything in it is checked.
 
 mod config_map;
 mod damage;
-mod edited;
 mod history;
 
 use std::collections::BTreeMap;
@@ -17,44 +16,44 @@ use crate::node::{EVERYTHING, Machine};
 use crate::rules::{Rules, Trust, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid};
 
-/// The label that tells a record from somebody else's ConfigMap.
+/// The label of a ConfigMap that is a record.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "label-storage");
-/// The full name of the node: the ConfigMap's own name may be shortened.
+/// The full name of the Node. The ConfigMap's own name may be shortened.
 pub const NODE: &str = "label-storage/node";
 /// The incarnation that the labels were read from.
 pub const NODE_UID: &str = "label-storage/node-uid";
-/// The resourceVersion of the node that the labels were read from.
+/// The version of the Node that the labels were read from.
 pub const NODE_RESOURCE_VERSION: &str = "label-storage/node-resource-version";
-/// One more with every write of the record.
+/// Counts the writes of the record.
 pub const GENERATION: &str = "label-storage/generation";
-/// The generation in which the labels last changed: what a marker has to name for its node to have them all.
+/// The generation in which the labels last changed. A marker of an earlier one does not hold.
 pub const LABELS_GENERATION: &str = "label-storage/labels-generation";
-/// When the labels were read from the node.
+/// The time at which the labels were read from the Node.
 pub const CAPTURED_AT: &str = "label-storage/captured-at";
-/// Since when the node is gone; absent while it is there.
+/// The time at which the Node was found deleted; absent while it exists.
 pub const DEPARTED_AT: &str = "label-storage/departed-at";
-/// What the record is filed under, where that is not the node's name.
+/// The identity that the record is filed under, if that is not the Node's name.
 pub const IDENTITY: &str = "label-storage/identity";
-/// The machine that the labels were read from, by the cloud's name for it.
+/// The provider ID of the machine that the labels were read from.
 pub const PROVIDER_ID: &str = "label-storage/provider-id";
-/// The machine that the labels were read from, by its own.
+/// The system UUID of the machine that the labels were read from.
 pub const SYSTEM_UUID: &str = "label-storage/system-uuid";
-/// What is not on the node because it was not given back: each name, with the machine that had it.
+/// The names of the withheld items, each with the system UUID of the machine that had it.
 pub const WITHHELD: &str = "label-storage/withheld";
 
-/// What a ConfigMap may hold. The API server counts values alone; counting keys too keeps a record clear of etcd's
+/// The size limit of a ConfigMap. The API server counts values alone; counting keys too keeps a record clear of etcd's
 /// own limit on a request.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What is stored of one Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The stored items of one Node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// The uid of the ConfigMap that it was read from; `None` before it is written.
     pub config_map: Option<Uid>,
     /// The Node's full name.
     pub node: String,
-    /// The incarnation that the labels were read from. `None` where they were read from none (a person wrote them down for a Node
-    /// that is still to come), or the record doesn't say: then it belongs to no living one, and its labels are restored.
+    /// The incarnation that the labels were read from. `None` if a person wrote them for a Node that is still to come, or
+    /// if the annotation is lost: then the record belongs to no living incarnation, and its labels are restored.
     pub uid: Option<Uid>,
     /// The version of the Node that the labels were read from.
     pub node_version: Option<ResourceVersion>,
@@ -62,123 +61,111 @@ pub struct Record {
     pub generation: u64,
     /// The generation in which the labels last changed. Never above `generation`.
     pub labels_generation: Option<u64>,
-    /// When the labels were read from the Node.
+    /// The time at which the labels were read from the Node.
     pub captured_at: Option<Timestamp>,
-    /// Since when the Node is gone.
+    /// The time at which the Node was found deleted.
     pub departed_at: Option<Timestamp>,
-    /// What comes back with the Node: its labels, and what else is kept, by name (see [`Item`]).
+    /// The items that are restored, by name (see [`Item`]).
     pub labels: Labels,
-    /// What else there is to be known of it.
+    /// Identity, machine, withheld items and history.
     pub more: More,
-    /// What else is in the ConfigMap. Somebody meant something by it: it is written back as it was.
+    /// Other entries of the ConfigMap, which are written back unchanged.
     pub leftovers: Leftovers,
 }
 
-/// What a record has beside what comes back with any Node of its name.
+/// The parts of a record that most Nodes do not need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct More {
-    /// What it is filed under, where that is not the Node's name.
+    /// The identity that it is filed under, if that is not the Node's name.
     pub identity: Option<String>,
     /// The machine that the labels were read from.
     pub machine: Machine,
-    /// What an earlier incarnation had and this one was not given, by name. It is no reason to take the Node's labels for changed.
+    /// The items of earlier incarnations that this one was not given, by name. They are no difference from the Node.
     pub withheld: BTreeMap<String, WithheldValue>,
-    /// What the labels were before, the latest last.
+    /// Earlier versions of the labels, the latest last.
     pub history: Vec<Version>,
 }
 
-/// What was not given back, and waits for the machine that had it, or for a person.
+/// An item that was not restored. It waits for the machine that had it, or for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithheldValue {
-    /// Its value.
+    /// The value of the item.
     pub value: String,
-    /// The machine that had it, by its own name; `None` where nobody knows.
+    /// The system UUID of the machine that had it, if it is known.
     pub system_uuid: Option<String>,
 }
 
-/// What the labels were.
+/// An earlier version of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The generation of the record that they came with.
+    /// The generation of the record in which they were stored.
     pub generation: u64,
-    /// When they were read.
+    /// The time at which they were read.
     pub at: Option<Timestamp>,
-    /// All that was kept.
+    /// All items, by name.
     pub labels: Labels,
 }
 
-/// Entries of a record that are nothing that is kept, or labels that are none of the reader's business (see
-/// [`Record::seen_through`]).
+/// Entries of a record that are not items, and items that the reader's rules do not store (see [`Record::seen_through`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Entries of `data` with a key or a value that no label has, and labels that were set aside.
+    /// Entries of `data`.
     pub data: BTreeMap<String, String>,
     /// All of `binaryData`.
     pub binary_data: BTreeMap<String, ByteString>,
 }
 
 impl Leftovers {
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
-    }
-
-    /// Takes out those labels, set aside as nobody's business, that say that a Node can be trusted.
-    fn take_trust(&mut self) -> Labels {
-        let read = |(data_key, value): (&String, &String)| match read_entry(data_key, value) {
-            Ok(DataItem::Item(name, value)) if is_trust(&name) => Some((name, value)),
-            _ => None,
-        };
-        let trust: Labels = self.data.iter().filter_map(read).collect();
-        self.data.retain(|data_key, value| read((data_key, value)).is_none());
-        trust
     }
 }
 
 impl Record {
-    /// The first record of a Node, as it looks in this view.
+    /// An empty record for a Node that is still to come.
+    pub fn awaiting(node: &str, identity: Option<String>) -> Self {
+        let more = More { identity, ..More::default() };
+        Self { node: node.to_owned(), more, ..Self::default() }
+    }
+
+    /// The first record of this Node.
     pub fn of(node: &Node, now: Timestamp) -> Self {
-        let (identity, machine) = (node.extras.identity.clone(), node.extras.machine.clone().checked());
+        let mut record = Self::tombstone(node, now);
+        record.uid = Some(node.uid.clone());
+        record.node_version = Some(node.version);
+        record.labels = node.labels.clone();
+        record.more.machine = node.extras.machine.clone().checked();
+        record
+    }
+
+    /// An empty record, older than any other. While it exists, the API server refuses every other create.
+    pub fn tombstone(node: &Node, now: Timestamp) -> Self {
         Self {
-            config_map: None,
-            node: node.name.clone(),
-            uid: Some(node.uid.clone()),
-            node_version: Some(node.version),
+            node_version: Some(ResourceVersion(0)),
             generation: 1,
             labels_generation: Some(1),
             captured_at: Some(now),
-            departed_at: None,
-            labels: node.labels.clone(),
-            more: More { identity, machine, ..More::default() },
-            leftovers: Leftovers::default(),
+            ..Self::awaiting(&node.name, node.extras.identity.clone())
         }
     }
 
-    /// An empty record in the place of a Node's, which refuses any other create. It is older than whatever may be stored there.
-    pub fn tombstone(node: &Node, now: Timestamp) -> Self {
-        let mut tombstone = Self { uid: None, labels: Labels::new(), ..Self::of(node, now) };
-        tombstone.node_version = Some(ResourceVersion(0));
-        tombstone.more.machine = Machine::default();
-        tombstone
-    }
-
-    /// What it is filed under: see [`Node::filed_under`].
+    /// The key of the record: see [`Node::filed_under`].
     pub fn filed_under(&self) -> &str {
         self.more.identity.as_deref().unwrap_or(&self.node)
     }
 
-    /// The next generation of this record, with the Node as it looks in this view.
+    /// The next generation of this record, with the Node's labels.
     pub fn retaken(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
-        // What was withheld from a Node it does not have, and that is not its word. Later on it may well be: what it was given since,
-        // and has lost again, was removed.
+        // Only the first record of an incarnation needs the names in its marker. Later, an item that the Node lacks was
+        // removed from it.
         let is_of = self.uid.as_ref() == Some(&node.uid);
         let mut withheld: Vec<_> = node.withheld().filter(|_| !is_of).collect();
         if withheld.contains(&EVERYTHING) {
             withheld = self.all().map(|(name, _, _)| name).collect();
         }
-        let mut next = self.followed_by(Self::of(node, now), withheld.clone(), is_of, rules);
-        // A restorer names all that it withholds. What waited for this Node and is not among that it was given; if it does not have
-        // it any more, somebody has removed it.
+        let mut next = self.followed_by(Self::of(node, now), &withheld, is_of, rules);
+        // A restorer names all items that it withholds. The Node was given the others, and has lost those that it lacks.
         let keep = node.keep_patterns();
         next.more.withheld.retain(|name, _| {
             let was_given =
@@ -188,46 +175,37 @@ impl Record {
         next
     }
 
-    /// Sets aside what says that a Node can be trusted, where nobody knows any more which machine that was: a deletion may tell of
-    /// metadata alone. What the record before has with the same value, the machine had that is named there, so it waits for that one.
+    /// Sets trust labels aside for the machine that had them before, if this machine is unknown: a deletion may carry the
+    /// Node's metadata alone.
     pub(crate) fn trusted_as_in(mut self, before: &Self) -> Self {
         if !self.more.machine.is_unknown() {
             return self;
         }
-        let origin = |name: &str, value: &str| {
-            let same = |(it, had, uuid): (_, _, Option<&str>)| {
-                (it == name && had == value).then_some(uuid?.to_owned())
-            };
-            before.all().find_map(same).filter(|_| is_trust(name))
-        };
-        let labels = std::mem::take(&mut self.labels);
-        for (name, value) in labels {
-            match origin(&name, &value) {
-                Some(uuid) => {
-                    let withheld = WithheldValue { value, system_uuid: Some(uuid) };
-                    self.more.withheld.insert(name, withheld);
-                    self.labels_generation = Some(self.generation);
-                }
-                None => _ = self.labels.insert(name, value),
+        for (name, value, origin) in before.all().filter(|(name, _, _)| is_trust(name)) {
+            let is_same = self.labels.get(name).is_some_and(|its| its == value);
+            if let Some(uuid) = origin.filter(|_| is_same) {
+                self.labels.remove(name);
+                let withheld = WithheldValue { value: value.to_owned(), system_uuid: Some(uuid.to_owned()) };
+                self.more.withheld.insert(name.to_owned(), withheld);
+                self.labels_generation = Some(self.generation);
             }
         }
         self
     }
 
-    /// The next generation of this record, with what this incarnation has over what the record has, unless the record's word counts
-    /// for more.
+    /// The next generation of this record, with the labels of an unrestored incarnation merged over its own.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
         let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
-        // As with a restore: the record wins over a Node that has never been restored.
+        // As in a restore, the record can win only over a Node that was never restored.
         let is_first = node.restored_from().is_none();
         let wins = |name: &str| {
             is_first && rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name))
         };
-        // Of whichever machine it was, it did not have them.
+        // The machine did not have these, whichever it was.
         let is_lost = |name: &str| is_trust(name) && !node.labels.contains_key(name);
         let (withheld, mut labels): (Labels, Labels) =
             self.labels.clone().into_iter().partition(|(name, _)| is_lost(name));
-        // It was not yet given the list of what is to be kept of it.
+        // The Node's own list of labels to keep was not restored yet.
         let keep = if node.keep_list().is_none() { self.keep_patterns() } else { None };
         let is_kept = |name: &str| keep.is_none() || rules.keeps(name, keep.as_ref());
         for (name, value) in &node.labels {
@@ -236,17 +214,18 @@ impl Record {
                 labels.insert(name.clone(), value.clone());
             }
         }
-        let withheld = withheld.keys().map(String::as_str).collect();
-        self.followed_by(Self { labels, ..Self::of(node, now) }, withheld, false, rules)
+        let withheld: Vec<_> = withheld.keys().map(String::as_str).collect();
+        self.followed_by(Self { labels, ..Self::of(node, now) }, &withheld, false, rules)
     }
 
-    fn followed_by(&self, next: Self, newly_withheld: Vec<&str>, is_of: bool, rules: &Rules) -> Self {
-        let generation = self.next_generation();
+    /// Turns `next`, made from a Node, into the next generation of this record. `is_of` is true if the incarnation is the same.
+    fn followed_by(&self, next: Self, newly_withheld: &[&str], is_of: bool, rules: &Rules) -> Self {
+        let generation = self.generation.saturating_add(1);
         let changed = next.labels != self.labels;
         let labels_generation = if changed { Some(generation) } else { self.labels_generation };
         let mut more = next.more;
-        // One incarnation may become another machine: a kubelet takes over the Node of its name that it finds. Where that was not
-        // looked at, what is newly trusted may be another than the one that the record knows.
+        // One incarnation may move to another machine: a kubelet takes over a Node of its name. So new trust labels of an
+        // unknown machine may not be those of the machine that the record knows.
         let is_trusted_anew =
             |(name, value): (&String, &String)| is_trust(name) && self.labels.get(name) != Some(value);
         if more.machine.is_unknown() && is_of && !next.labels.iter().any(is_trusted_anew) {
@@ -258,14 +237,18 @@ impl Record {
         let mut withhold = |name: String, value: String| {
             more.withheld.insert(name, WithheldValue { value, system_uuid: origin.clone() });
         };
-        for name in newly_withheld {
-            if let Some(value) = self.labels.get(name) {
-                withhold(name.to_owned(), value.clone());
-            }
+        for (name, value) in newly_withheld.iter().filter_map(|name| self.labels.get_key_value(*name)) {
+            withhold(name.clone(), value.clone());
         }
         if more.machine.system_uuid != *origin {
-            // Whoever has set them aside, it was not this machine that had them.
-            leftovers.take_trust().into_iter().for_each(|(name, value)| withhold(name, value));
+            // Another machine had the trust labels that were set aside.
+            leftovers.data.retain(|data_key, value| match read_entry(data_key, value) {
+                Ok(DataItem::Item(name, value)) if is_trust(&name) => {
+                    withhold(name, value);
+                    false
+                }
+                _ => true,
+            });
         }
         more.withheld.retain(|name, _| !next.labels.contains_key(name));
         more.history = self.history_after(changed, rules);
@@ -273,39 +256,48 @@ impl Record {
         Self { config_map, generation, labels_generation, more, leftovers, ..next }
     }
 
-    /// What the labels are, for when they were.
-    fn present(&self) -> Version {
-        let generation = self.labels_generation.unwrap_or(self.generation);
-        Version { generation, at: self.captured_at, labels: self.labels.clone() }
-    }
-
-    /// What the labels were before, once this is over.
-    fn history_after(&self, has_changed: bool, rules: &Rules) -> Vec<Version> {
-        let mut history = self.more.history.clone();
-        if has_changed && !self.labels.is_empty() {
-            history.push(self.present());
+    /// The next generation of this record, with labels and withheld items that a person chose.
+    ///
+    /// `seen` is a version of the cluster at which the Node was gone. The event of its deletion may come late, and must not
+    /// undo the edit.
+    pub fn edited(
+        &self,
+        labels: Labels,
+        mut withheld: BTreeMap<String, WithheldValue>,
+        seen: Option<ResourceVersion>,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Self {
+        withheld.retain(|name, _| !labels.contains_key(name));
+        let mut edited = self.touched();
+        edited.more.history = self.history_after(labels != self.labels, rules);
+        // An item that is no longer withheld has to be given to a Node that was restored without it.
+        if labels != self.labels || withheld != self.more.withheld {
+            edited.labels_generation = Some(edited.generation);
+            edited.captured_at = Some(now);
         }
-        let too_many = history.len().saturating_sub(rules.history);
-        history.drain(..too_many);
-        history
+        edited.node_version = edited.node_version.max(seen);
+        edited.more.withheld = withheld;
+        edited.labels = labels;
+        edited
     }
 
-    /// The next generation of this record, and nothing else.
+    /// The next generation of this record, otherwise unchanged.
     pub fn touched(&self) -> Self {
-        Self { generation: self.next_generation(), ..self.clone() }
+        Self { generation: self.generation.saturating_add(1), ..self.clone() }
     }
 
-    /// The next generation of this record, with the Node gone since `departed_at`, or back.
+    /// The next generation of this record, with this departure, or none.
     pub fn with_departed_at(&self, departed_at: Option<Timestamp>) -> Self {
         Self { departed_at, ..self.touched() }
     }
 
-    /// Whether nothing is left in it that anyone could miss.
+    /// True if it has nothing that anyone could miss.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.more.withheld.is_empty() && self.leftovers.is_empty()
     }
 
-    /// All that may come back: what its last incarnation had, and what that was not given itself, with the machine that had it.
+    /// All items that can be restored, the withheld ones too: name, value, and system UUID of the machine that had it.
     pub fn all(&self) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
         let own = self.more.machine.system_uuid.as_deref();
         let labels = self.labels.iter().map(move |(name, value)| (name.as_str(), value.as_str(), own));
@@ -313,10 +305,6 @@ impl Record {
         labels.chain(
             withheld.map(|(name, kept)| (name.as_str(), kept.value.as_str(), kept.system_uuid.as_deref())),
         )
-    }
-
-    fn next_generation(&self) -> u64 {
-        self.generation.saturating_add(1)
     }
 }
 

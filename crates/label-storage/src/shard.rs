@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The index, below `replicas`, of the replica that handles this Node: `xxh3_64(name) mod N`.
 ///
-/// It must never change: replicas of different versions run side by side during a roll-out, and a node that neither
-/// of them thinks its own is a node whose labels nobody keeps. The test vectors below hold it in place.
+/// It must never change: during a roll-out replicas of different versions run side by side, and each Node must belong
+/// to one of them. The test vectors below hold it in place.
 pub fn shard(node: &str, replicas: NonZeroU32) -> u32 {
     let index = xxh3_64(node.as_bytes()) % u64::from(replicas.get());
     // Below a u32 by construction.

@@ -63,8 +63,8 @@ pub(crate) fn register(node: &mut core::Node, machine: &str, rules: &Rules) {
 
 #[cfg(test)]
 mod tests {
+    use label_storage::Node;
     use label_storage::node::Machine;
-    use label_storage::{Filing, Node};
 
     use super::*;
 
@@ -81,7 +81,7 @@ mod tests {
             let info = registered.status.and_then(|status| status.node_info);
             let machine = Machine { provider_id, system_uuid: info.map(|info| info.system_uuid) };
             node.extras.machine = machine;
-            assert_eq!(rules.filing(&node), Filing::Under(filed_under("node.n0007", &rules)), "{by}");
+            assert_eq!(node.filed(&rules).filed_under(), filed_under("node.n0007", &rules), "{by}");
         }
         assert_eq!(filed_under("node.n0007", &Rules::default()), "node.n0007");
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use label_storage::Rules;
 use label_storage::item::Item;
-use label_storage::rules::patterns::Kind;
-use label_storage::rules::{Conflicts, IdentityBy, Patterns, Selection, Trust, Winner, conflicts, patterns};
+use label_storage::rules::patterns::KeyKind;
+use label_storage::rules::{Conflicts, IdentityBy, InvalidRule, Patterns, Selection, Trust, Winner};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -36,7 +36,7 @@ const CONFLICTS: [&str; 7] =
 /// A retention that no soak outlasts.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The names of what people set and remove (see [`label_storage::kept`]): all labels, and all of each other kind of which the rules keep
+/// The names of what people set and remove (see [`label_storage::item`]): all labels, and all of each other kind of which the rules keep
 /// something.
 pub(crate) fn names(rules: &Rules) -> Vec<&'static str> {
     let mut names = LABELS.to_vec();
@@ -56,14 +56,14 @@ pub fn draw(seed: u64) -> anyhow::Result<Rules> {
     let mut random = SmallRng::seed_from_u64(seed ^ 0x0f_ab1e);
     let labels = match random.random_range(0..4) {
         0 | 1 => Selection::all(),
-        2 => Selection::all_but(some(&mut random, Kind::Label, &LABEL_PATTERNS)?),
+        2 => Selection::all_but(some(&mut random, KeyKind::Label, &LABEL_PATTERNS)?),
         _ => {
-            let include = some(&mut random, Kind::Label, &LABEL_PATTERNS)?;
-            Selection { include, exclude: one(&mut random, Kind::Label, &LABEL_PATTERNS)? }
+            let include = some(&mut random, KeyKind::Label, &LABEL_PATTERNS)?;
+            Selection { include, exclude: one(&mut random, KeyKind::Label, &LABEL_PATTERNS)? }
         }
     };
-    let annotations = others(&mut random, Kind::Annotation)?;
-    let taints = others(&mut random, Kind::Taint)?;
+    let annotations = others(&mut random, KeyKind::Annotation)?;
+    let taints = others(&mut random, KeyKind::Taint)?;
     let by = ["providerID", "systemUUID", "label", "annotation"].choose(&mut random);
     let identity = match by.filter(|_| random.random_ratio(1, 2)) {
         Some(&"label") => IdentityBy::Label(SLOT.to_owned()),
@@ -81,35 +81,36 @@ pub fn draw(seed: u64) -> anyhow::Result<Rules> {
         conflicts: winners(&mut random)?,
         identity,
         startup_taint: at_most.filter(|_| random.random_ratio(2, 5)),
-        history: [0, 1, 3, 20].choose(&mut random).copied().unwrap_or(Rules::HISTORY),
+        history: [0, 1, 3, 20].choose(&mut random).copied().unwrap_or_default(),
         ..Rules::default()
     })
 }
 
 /// Two or three of these.
-fn some(random: &mut SmallRng, kind: Kind, words: &[&str]) -> Result<Patterns, patterns::Error> {
+fn some(random: &mut SmallRng, kind: KeyKind, words: &[&str]) -> Result<Patterns, InvalidRule> {
     let count = random.random_range(2..4);
     Patterns::of(kind, words.sample(random, count).copied())
 }
 
-fn one(random: &mut SmallRng, kind: Kind, words: &[&str]) -> Result<Patterns, patterns::Error> {
+fn one(random: &mut SmallRng, kind: KeyKind, words: &[&str]) -> Result<Patterns, InvalidRule> {
     Patterns::of(kind, words.choose(random).copied())
 }
 
 /// What is kept beside labels: nothing, as often as not.
-fn others(random: &mut SmallRng, kind: Kind) -> Result<Selection, patterns::Error> {
+fn others(random: &mut SmallRng, kind: KeyKind) -> Result<Selection, InvalidRule> {
     let include = one(random, kind, &OTHER_PATTERNS)?;
     let exclude = one(random, kind, &EXCLUDED)?;
     Ok(if random.random_ratio(1, 2) { Selection { include, exclude } } else { Selection::none() })
 }
 
 /// Who wins a conflict: the Node always, as often as not.
-fn winners(random: &mut SmallRng) -> Result<Conflicts, conflicts::Error> {
+fn winners(random: &mut SmallRng) -> Result<Conflicts, InvalidRule> {
     let mut winners = Conflicts::default();
     let count = if random.random_ratio(1, 2) { random.random_range(1..4) } else { 0 };
     for _ in 0..count {
         let winner = [Winner::Record, Winner::Record, Winner::Node, Winner::Report].choose(random);
-        winners.add(CONFLICTS.choose(random).copied(), winner.copied().unwrap_or_default())?;
+        let name = CONFLICTS.choose(random).copied().unwrap_or("*");
+        winners.add(name, winner.copied().unwrap_or_default())?;
     }
     Ok(winners)
 }
@@ -161,7 +162,7 @@ mod tests {
         let by = |rules: &Rules, by: &str| rules.identity.to_string().starts_with(by);
         type IsDrawn<'a> = &'a dyn Fn(&Rules) -> bool;
         let shares: [(&str, IsDrawn<'_>); 16] = [
-            ("all labels", &|rules| rules.keeps_all_labels()),
+            ("all labels", &|rules| rules.labels.selects_all()),
             ("labels excluded", &|rules| !rules.labels.exclude.is_empty()),
             ("labels included", &|rules| !rules.labels.include.is_all()),
             ("annotations", &|rules| !rules.annotations.selects_none()),
@@ -169,7 +170,7 @@ mod tests {
             ("cordon", &|rules| rules.cordon),
             ("the record wins", &|rules| has_winner(rules, Winner::Record)),
             ("conflicts are reported", &|rules| has_winner(rules, Winner::Report)),
-            ("the node wins always", &|rules| rules.conflicts.is_empty()),
+            ("the node wins always", &|rules| rules.conflicts == Conflicts::default()),
             ("by name", &|rules| rules.identity == IdentityBy::Name),
             ("by providerID", &|rules| by(rules, "providerID")),
             ("by systemUUID", &|rules| by(rules, "systemUUID")),

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use label_storage::item::Item;
 use label_storage::restore::{self, Reason, Why};
-use label_storage::rules::{Trust, Winner};
+use label_storage::rules::{Conflicts, Trust, Winner};
 use label_storage::store::Stored;
 use label_storage::{Node, Record, Rules, plan_restore};
 use label_storage_runtime::patch::Body;
@@ -50,7 +50,8 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
 fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
     let mut rules = rules.clone();
     if args.overwrite {
-        rules.conflicts = "*=record".parse()?;
+        rules.conflicts = Conflicts::default();
+        rules.conflicts.add("*", Winner::Record)?;
     }
     if args.trust {
         rules.trust = Trust::Name;
@@ -181,7 +182,7 @@ mod tests {
         };
         let mut record = Record::of(&node("u0", "gold", None), Timestamp::UNIX_EPOCH);
         (record.generation, record.labels_generation) = (5, Some(5));
-        let rules = Rules { conflicts: "*=record".parse().expect("a rule"), ..Rules::default() };
+        let rules = Rules::from_yaml("conflicts: [{keys: ['*'], wins: record}]").expect("rules");
         // Never restored, restored from an older record, from this one, and the one that it was made from.
         for (uid, marker, again) in
             [("u1", None, false), ("u1", Some("u1/3"), false), ("u1", Some("u1/5"), true), ("u0", None, true)]

@@ -8,7 +8,7 @@ use label_storage::node::KEEP;
 use label_storage::record::{Version, WithheldValue};
 use label_storage::restore::{Reason, decide, is_never_kept};
 use label_storage::rules::Trust;
-use label_storage::rules::patterns::{Kind, MACHINE_FACTS, Patterns};
+use label_storage::rules::patterns::{KeyKind, MACHINE_FACTS, Patterns};
 use label_storage::store::Stored;
 use label_storage::{Node, Record, ResourceVersion, Rules};
 use label_storage_runtime::patch::Body;
@@ -153,7 +153,7 @@ impl Rollback {
             }
             _ => (),
         }
-        let facts = Patterns::of(Kind::Label, [MACHINE_FACTS])?;
+        let facts = Patterns::of(KeyKind::Label, [MACHINE_FACTS])?;
         let is_ours = |kept: Item<'_>| match kept {
             Item::Label(key) => !facts.matches(key),
             _ => !is_never_kept(kept),

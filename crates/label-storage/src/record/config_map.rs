@@ -1,23 +1,24 @@
-//! The record as a ConfigMap: written, and read without believing anything.
+//! The record as a ConfigMap.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{
-    CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, Leftovers,
-    MANAGED_BY, MAX_BYTES, More, NODE, NODE_RESOURCE_VERSION, NODE_UID, PROVIDER_ID, Record, SYSTEM_UUID,
-    TooLarge, Unreadable, Version, WITHHELD, WithheldValue, history,
+    CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, MANAGED_BY,
+    MAX_BYTES, NODE, NODE_RESOURCE_VERSION, NODE_UID, PROVIDER_ID, Record, SYSTEM_UUID, TooLarge, Unreadable,
+    Version, WITHHELD, WithheldValue, history,
 };
 use crate::item::Item;
 use crate::name::{is_identity, node_in_record_name, record_name};
 use crate::node::Machine;
-use crate::{Labels, Uid, key};
+use crate::{Uid, key};
 
 impl Record {
-    /// Writes the record into a ConfigMap: a new one for a create, the one that was read for a replace. What else
-    /// people put on its metadata stays.
+    /// Writes the record into a ConfigMap: a new one for a create, the one that was read for a replace. Other labels and
+    /// annotations stay.
     pub fn encode_into(&self, config_map: &mut ConfigMap) -> Result<(), TooLarge> {
         let mut data: BTreeMap<_, _> = self.labels.iter().map(|(k, v)| key::encode_entry(k, v)).collect();
         data.extend(self.more.withheld.iter().map(|(k, kept)| key::encode_entry(k, &kept.value)));
@@ -30,7 +31,7 @@ impl Record {
         if bytes > MAX_BYTES {
             return Err(TooLarge { node: self.node.clone(), bytes });
         }
-        // Of the past there is as much as there is room for.
+        // The history fills the room that is left.
         for version in self.more.history.iter().rev() {
             let (data_key, value) = history::encode(version);
             bytes += data_key.len() + value.len();
@@ -59,14 +60,18 @@ impl Record {
         annotate(IDENTITY, self.more.identity.clone());
         annotate(PROVIDER_ID, self.more.machine.provider_id.clone());
         annotate(SYSTEM_UUID, self.more.machine.system_uuid.clone());
-        annotate(WITHHELD, history::encode_withheld(&self.more.withheld));
+        let withheld = self.more.withheld.iter();
+        let origins: BTreeMap<_, _> =
+            withheld.map(|(name, kept)| (name, kept.system_uuid.as_deref().unwrap_or_default())).collect();
+        let origins = (!origins.is_empty()).then(|| serde_json::to_string(&origins).unwrap_or_default());
+        annotate(WITHHELD, origins);
         config_map.data = Some(data);
         config_map.binary_data =
             (!self.leftovers.binary_data.is_empty()).then(|| self.leftovers.binary_data.clone());
         Ok(())
     }
 
-    /// Reads a record from a ConfigMap, believing nothing: what can't be used is set aside and named.
+    /// Reads a record from a ConfigMap. Unusable entries are set aside and reported.
     pub fn decode(config_map: &ConfigMap) -> Result<Decoded, Unreadable> {
         let meta = &config_map.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
@@ -75,139 +80,114 @@ impl Record {
             return Err(Unreadable::Foreign(name.to_owned()));
         }
 
-        let mut damage = Vec::new();
-        let annotations = Annotations(meta.annotations.as_ref());
-        let identity = annotations
-            .optional(IDENTITY, &mut damage, |identity| is_identity(identity).then(|| identity.to_owned()));
+        let mut annotations = Annotations { map: meta.annotations.as_ref(), damage: Vec::new() };
+        let identity = annotations.optional(IDENTITY, |text| is_identity(text).then(|| text.to_owned()));
+        if let Some(identity) = identity.as_ref().filter(|identity| record_name(identity) != name) {
+            let identity = excerpt(identity);
+            return Err(Unreadable::AnotherIdentity { record: name.to_owned(), identity });
+        }
         let node = match (annotations.get(NODE), node_in_record_name(name)) {
-            _ if identity.as_ref().is_some_and(|identity| record_name(identity) != name) => {
-                let identity = excerpt(&identity.unwrap_or_default());
-                return Err(Unreadable::AnotherIdentity { record: name.to_owned(), identity });
-            }
-            (Some(node), _) if identity.is_some() || record_name(node) == name => node.to_owned(),
+            (Some(node), _) if identity.is_some() || record_name(node) == name => node,
             (Some(node), _) => {
                 return Err(Unreadable::AnotherNode { record: name.to_owned(), node: excerpt(node) });
             }
             (None, Some(node)) => {
-                damage.push(Damage::Annotation(NODE));
-                node.to_owned()
+                annotations.damage.push(Damage::Annotation(NODE));
+                node
             }
             (None, None) => return Err(Unreadable::NoNode(name.to_owned())),
         };
-        // A record without was made by a person, for a Node that is still to come.
-        let uid = annotations.optional(NODE_UID, &mut damage, |uid| Uid::new(uid));
-        let node_version =
-            annotations.required(NODE_RESOURCE_VERSION, &mut damage, |version| version.parse().ok());
-        let generation = annotations.required(GENERATION, &mut damage, |generation| generation.parse().ok());
-        let labels_generation =
-            annotations.required(LABELS_GENERATION, &mut damage, |generation| generation.parse().ok());
-        let captured_at = annotations.required(CAPTURED_AT, &mut damage, |time| time.parse().ok());
-        let departed_at = annotations.optional(DEPARTED_AT, &mut damage, |time| time.parse().ok());
-
-        let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
-        let origins = annotations.optional(WITHHELD, &mut damage, history::decode_withheld);
-        if origins.is_none() && annotations.get(WITHHELD).is_some() {
-            // Some of what stands there was another machine's, and it can't be told which.
-            machine = Machine::default();
+        let mut record = Self::awaiting(node, identity);
+        record.config_map = meta.uid.as_deref().and_then(Uid::new);
+        record.uid = annotations.optional(NODE_UID, |uid| Uid::new(uid));
+        record.node_version = annotations.required(NODE_RESOURCE_VERSION, parsed);
+        let generation = annotations.required(GENERATION, parsed);
+        record.labels_generation = annotations.required(LABELS_GENERATION, parsed);
+        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
+        record.generation = generation.max(record.labels_generation).unwrap_or_default();
+        record.captured_at = annotations.required(CAPTURED_AT, parsed);
+        record.departed_at = annotations.optional(DEPARTED_AT, parsed);
+        let origins: Option<BTreeMap<String, String>> =
+            annotations.optional(WITHHELD, |text| serde_json::from_str(text).ok());
+        // If nothing tells which items were another machine's, all of them may have been.
+        if origins.is_some() || annotations.get(WITHHELD).is_none() {
+            let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+            record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
         }
         let origins = origins.unwrap_or_default();
-        let mut more = More { identity, machine, ..More::default() };
 
-        let mut labels = Labels::new();
-        let mut leftovers = Leftovers::default();
+        let mut damage = annotations.damage;
         for (data_key, data_value) in config_map.data.iter().flatten() {
             match read_entry(data_key, data_value) {
-                Ok(DataItem::Past(version)) => more.history.push(version),
+                Ok(DataItem::Past(version)) => record.more.history.push(version),
                 Ok(DataItem::Item(name, value)) => match origins.get(&name) {
-                    Some(system_uuid) => {
-                        let system_uuid = system_uuid.clone();
-                        more.withheld.insert(name, WithheldValue { value, system_uuid });
+                    Some(origin) => {
+                        let system_uuid = Some(origin.clone()).filter(|uuid| !uuid.is_empty());
+                        record.more.withheld.insert(name, WithheldValue { value, system_uuid });
                     }
-                    None => _ = labels.insert(name, value),
+                    None => _ = record.labels.insert(name, value),
                 },
                 Err(what) => {
                     damage.push(what);
-                    leftovers.data.insert(data_key.clone(), data_value.clone());
+                    record.leftovers.data.insert(data_key.clone(), data_value.clone());
                 }
             }
         }
         for (data_key, bytes) in config_map.binary_data.iter().flatten() {
             damage.push(Damage::Binary(excerpt(data_key)));
-            leftovers.binary_data.insert(data_key.clone(), bytes.clone());
+            record.leftovers.binary_data.insert(data_key.clone(), bytes.clone());
         }
-        more.history.sort_by_key(|version| version.generation);
-        // A marker made from this record has to satisfy it, or the Node would be restored again and again.
-        let generation = generation.max(labels_generation).unwrap_or_default();
-        let record = Self {
-            config_map: meta.uid.as_deref().and_then(Uid::new),
-            node,
-            uid,
-            node_version,
-            generation,
-            labels_generation,
-            captured_at,
-            departed_at,
-            labels,
-            more,
-            leftovers,
-        };
+        record.more.history.sort_by_key(|version| version.generation);
         Ok(Decoded { record, damage })
     }
 }
 
-/// What an entry of `data` is.
+/// An entry of `data`.
 pub(super) enum DataItem {
-    /// Something that is kept: its name and its value.
+    /// An item: its name and its value.
     Item(String, String),
-    /// What the labels were.
     Past(Version),
 }
 
 pub(super) fn read_entry(data_key: &str, data_value: &str) -> Result<DataItem, Damage> {
+    let bad_key = || Damage::Key(excerpt(data_key));
+    let bad_value = || Damage::Value(excerpt(data_key));
     let (name, value) = key::decode_entry(data_key, data_value).map_err(|error| match error {
-        key::Error::NotItsLongKey => Damage::Value(excerpt(data_key)),
-        key::Error::NotCanonical => Damage::Key(excerpt(data_key)),
+        key::Error::NotItsLongKey => bad_value(),
+        key::Error::NotCanonical => bad_key(),
     })?;
     if let Some(generation) = history::generation(&name) {
-        let version = history::decode(generation, &value).ok_or_else(|| Damage::Value(excerpt(data_key)))?;
-        return Ok(DataItem::Past(version));
+        return history::decode(generation, &value).map(DataItem::Past).ok_or_else(bad_value);
     }
-    match Item::parse(&name) {
-        None => Err(Damage::Key(excerpt(data_key))),
-        Some(kept) if !kept.takes(&value) => Err(Damage::Value(excerpt(data_key))),
-        Some(_) => Ok(DataItem::Item(name, value)),
-    }
+    let item = Item::parse(&name).ok_or_else(bad_key)?;
+    if item.takes(&value) { Ok(DataItem::Item(name, value)) } else { Err(bad_value()) }
 }
 
-struct Annotations<'a>(Option<&'a BTreeMap<String, String>>);
+struct Annotations<'a> {
+    map: Option<&'a BTreeMap<String, String>>,
+    damage: Vec<Damage>,
+}
 
-impl Annotations<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0?.get(name).map(String::as_str)
+impl<'a> Annotations<'a> {
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.map?.get(name).map(String::as_str)
     }
 
-    fn required<T>(
-        &self,
-        name: &'static str,
-        damage: &mut Vec<Damage>,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
+    fn required<T>(&mut self, name: &'static str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let value = self.get(name).and_then(read);
         if value.is_none() {
-            damage.push(Damage::Annotation(name));
+            self.damage.push(Damage::Annotation(name));
         }
         value
     }
 
-    fn optional<T>(
-        &self,
-        name: &'static str,
-        damage: &mut Vec<Damage>,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        self.get(name).and_then(|_| self.required(name, damage, read))
+    fn optional<T>(&mut self, name: &'static str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.get(name).and_then(|_| self.required(name, read))
     }
+}
+
+fn parsed<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
 }
 
 /// RFC 3339 in whole seconds, as Kubernetes itself writes times.

@@ -1,88 +1,79 @@
-//! ConfigMaps that can't be read as a record, or not all of them, and records that don't fit into one.
-
-use std::fmt;
+//! Errors in records.
 
 use super::{MAX_BYTES, Record};
 
-/// A record that was read, and what was wrong with it.
+/// A record, and the errors in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// All that could be used.
+    /// The usable part of the ConfigMap.
     pub record: Record,
-    /// The entries that could not be used, for a person to see.
+    /// The unusable entries, for a person to see.
     pub damage: Vec<Damage>,
 }
 
-/// One thing in a record that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An unusable entry of a record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// An annotation that should be there is not, or does not say what it should.
+    /// An annotation that is missing, or has a bad value.
+    #[error("annotation {0} is missing or unusable")]
     Annotation(&'static str),
-    /// An entry of `data` whose key no label has.
+    /// An entry of `data` whose key names no item.
+    #[error("data key {0:?} is no label key")]
     Key(String),
-    /// An entry of `data` whose value no label has.
+    /// An entry of `data` with a value that the item can't have.
+    #[error("the value of data key {0:?} is none that it can have")]
     Value(String),
-    /// An entry of `binaryData`: labels are text.
+    /// An entry of `binaryData`.
+    #[error("binaryData {0:?} is no label")]
     Binary(String),
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Annotation(name) => write!(f, "annotation {name} is missing or unusable"),
-            Self::Key(key) => write!(f, "data key {key:?} is no label key"),
-            Self::Value(key) => write!(f, "the value of data key {key:?} is none that it can have"),
-            Self::Binary(key) => write!(f, "binaryData {key:?} is no label"),
-        }
-    }
-}
-
-/// Why a ConfigMap can't be read as a record at all. It is left for a person, never overwritten.
+/// A ConfigMap that can't be read as a record. It is left for a person, never overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Somebody else's ConfigMap is in the way.
+    /// It lacks the label of records.
     #[error(
         "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, put the label back; \
          if it is not, move it to another name"
     )]
     Foreign(String),
-    /// The record says that it belongs to another Node than its own name does.
+    /// Its name and its annotation disagree about the Node.
     #[error(
         "configmap {record} says in its annotation label-storage/node that it belongs to node {node:?}: correct or remove that annotation"
     )]
     AnotherNode {
-        /// The ConfigMap.
+        /// The ConfigMap's name.
         record: String,
-        /// The Node that it names.
+        /// The Node's name in the annotation.
         node: String,
     },
-    /// The ConfigMap's name is shortened, and the annotation with the full name is gone.
+    /// Its name is shortened, and the annotation with the full name is missing.
     #[error(
         "configmap {0} does not say which node it belongs to: put its name into the annotation label-storage/node"
     )]
     NoNode(String),
-    /// What it says that it is filed under is not what its name says.
+    /// Its name and its annotation disagree about the identity.
     #[error(
         "configmap {record} says in its annotation label-storage/identity that it is filed under {identity:?}, which would have another \
          name: correct that annotation"
     )]
     AnotherIdentity {
-        /// The ConfigMap.
+        /// The ConfigMap's name.
         record: String,
-        /// What it names.
+        /// The identity in the annotation.
         identity: String,
     },
 }
 
-/// The labels of a Node do not fit into a ConfigMap.
+/// A record that does not fit into a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the labels of node {node}, and what else its record holds, need {bytes} bytes, and a configmap takes {MAX_BYTES}: remove \
      some of them; until then the record stays as it is"
 )]
 pub struct TooLarge {
-    /// The Node.
+    /// The Node's name.
     pub node: String,
-    /// The size of its keys and values.
+    /// The size of the record's keys and values.
     pub bytes: usize,
 }

@@ -1,58 +1,90 @@
-//! How a record writes down what the labels were before, and what was withheld.
-
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+//! The earlier versions of the labels in a record.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::config_map::to_the_second;
-use super::{Version, WithheldValue};
+use super::{Record, Version};
 use crate::item::Item;
-use crate::{Labels, key};
+use crate::{Labels, Rules, key};
 
-/// A version's name in `data`, before its generation.
+/// The name of a version in `data`, before its generation.
 const NAME: &str = "history:";
 
+/// A version as JSON, without its generation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
     kept: Labels,
 }
 
-/// A version, as an entry of `data`.
+/// A version as an entry of `data`.
 pub(super) fn encode(version: &Version) -> (String, String) {
-    let written = Written { at: version.at.map(to_the_second), kept: version.labels.clone() };
+    let entry = Entry { at: version.at.map(to_the_second), kept: version.labels.clone() };
     // A map of texts is always JSON.
-    let value = serde_json::to_string(&written).unwrap_or_default();
+    let value = serde_json::to_string(&entry).unwrap_or_default();
     key::encode_entry(&format!("{NAME}{}", version.generation), &value)
 }
 
-/// The generation that an entry of this name tells of, if it is one. Two spellings of one number would be one entry when written.
+/// The generation in the name of a version, in its only spelling.
 pub(super) fn generation(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(NAME)?;
     digits.parse().ok().filter(|generation: &u64| generation.to_string() == digits)
 }
 
-/// A version, of what stands there; `None` where some of it would be lost if it was written again, or could never have been kept.
+/// Reads a version. `None` if it is not one that [`encode`] could have written.
 pub(super) fn decode(generation: u64, value: &str) -> Option<Version> {
-    let Written { at, kept: labels } = serde_json::from_str(value).ok()?;
+    let Entry { at, kept: labels } = serde_json::from_str(value).ok()?;
     let at = at.map(|at| at.parse::<Timestamp>()).transpose().ok()?;
-    let is_kept = |(name, value): (&String, &String)| Item::parse(name).is_some_and(|kept| kept.takes(value));
-    labels.iter().all(is_kept).then_some(Version { generation, at, labels })
+    let is_item = |(name, value): (&String, &String)| Item::parse(name).is_some_and(|item| item.takes(value));
+    labels.iter().all(is_item).then_some(Version { generation, at, labels })
 }
 
-/// What was withheld: each name, with the machine that had it, or with nothing.
-pub(super) fn encode_withheld(withheld: &BTreeMap<String, WithheldValue>) -> Option<String> {
-    let origins: BTreeMap<_, _> =
-        withheld.iter().map(|(name, kept)| (name, kept.system_uuid.as_deref().unwrap_or_default())).collect();
-    (!origins.is_empty()).then(|| serde_json::to_string(&origins).unwrap_or_default())
+impl Record {
+    /// The history of the next generation.
+    pub(super) fn history_after(&self, has_changed: bool, rules: &Rules) -> Vec<Version> {
+        let mut history = self.more.history.clone();
+        if has_changed {
+            history.extend(self.present());
+        }
+        latest(history, rules)
+    }
+
+    /// The history of another record that replaces this one: both histories in the order of time, then this record's
+    /// labels. Generations are raised where they would not grow, because those of two records can't be compared.
+    pub fn history_under(&self, other: &Self, rules: &Rules) -> Vec<Version> {
+        let mut history = self.more.history.clone();
+        for version in &other.more.history {
+            let is_same = |its: &Version| its.at == version.at && its.labels == version.labels;
+            if !history.iter().any(is_same) {
+                let at = history.iter().position(|its| its.at > version.at).unwrap_or(history.len());
+                history.insert(at, version.clone());
+            }
+        }
+        if self.labels != other.labels {
+            history.extend(self.present());
+        }
+        let mut history = latest(history, rules);
+        let mut least = 0;
+        for version in &mut history {
+            version.generation = version.generation.max(least);
+            least = version.generation.saturating_add(1);
+        }
+        history
+    }
+
+    /// The present labels as a version, if there are any.
+    fn present(&self) -> Option<Version> {
+        let generation = self.labels_generation.unwrap_or(self.generation);
+        let present = || Version { generation, at: self.captured_at, labels: self.labels.clone() };
+        (!self.labels.is_empty()).then(present)
+    }
 }
 
-/// The names, and the machine of each.
-pub(super) fn decode_withheld(text: &str) -> Option<BTreeMap<String, Option<String>>> {
-    let origins: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
-    Some(origins.into_iter().map(|(name, uuid)| (name, (!uuid.is_empty()).then_some(uuid))).collect())
+/// The latest versions, as many as the rules keep.
+fn latest(mut history: Vec<Version>, rules: &Rules) -> Vec<Version> {
+    history.drain(..history.len().saturating_sub(rules.history));
+    history
 }

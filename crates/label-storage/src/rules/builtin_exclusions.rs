@@ -1,82 +1,100 @@
-//! What is not kept, whatever is chosen: it tells of a machine's present state, and whoever put it there puts it there again
-//! where it is true. Brought back, it would say of a new machine what was true of the old one.
+//! Taints and annotations that are never kept. They describe a machine's present state, and their owner sets them again.
+//! Restored to a new machine, they would be wrong.
 
-/// What our own taints and annotations begin with. Those that are to be kept are, without being chosen.
+use super::InvalidRule;
+use super::patterns::{KeyKind, Patterns, is_match};
+
+/// The prefix of Label Storage's own taints and annotations.
 pub const OURS: &str = "label-storage/";
 
-/// Taints of a Node's life: being started, being drained, being ill.
-const TAINTS: [&str; 3] = [
+/// Taints that tell that a Node starts, drains or is unhealthy.
+const TAINTS: [&str; 14] = [
+    // CNI and CSI drivers remove such a taint when they are ready.
+    "*/agent-not-ready",
     "DeletionCandidateOfClusterAutoscaler",
     "ToBeDeletedByClusterAutoscaler",
+    "aws-node-termination-handler/*",
     "cloud.google.com/impending-node-termination",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/*",
+    "karpenter.sh/*",
+    "label-storage/*",
+    "node.cloudprovider.kubernetes.io/*",
+    "node.cluster.x-k8s.io/*",
+    "node.kubernetes.io/*",
+    "readiness.k8s.io/*",
+    "startup-taint.cluster-autoscaler.kubernetes.io/*",
+    "status-taint.cluster-autoscaler.kubernetes.io/*",
 ];
 
-const TAINT_PREFIXES: [&str; 10] = [
-    "aws-node-termination-handler/",
-    "ignore-taint.cluster-autoscaler.kubernetes.io/",
-    "karpenter.sh/",
-    "node.cloudprovider.kubernetes.io/",
-    "node.cluster.x-k8s.io/",
-    "node.kubernetes.io/",
-    "readiness.k8s.io/",
-    "startup-taint.cluster-autoscaler.kubernetes.io/",
-    "status-taint.cluster-autoscaler.kubernetes.io/",
-    OURS,
-];
-
-/// What CNI and CSI drivers call the taint that they take off when they are ready: `node.cilium.io/agent-not-ready`.
-const TAINT_SUFFIX: &str = "/agent-not-ready";
-
-/// What the kubelet, the network and storage drivers and cluster managers write about a machine.
-const ANNOTATIONS: [&str; 13] = [
+/// Annotations that the kubelet, network and storage drivers and cluster managers write.
+const ANNOTATIONS: [&str; 32] = [
     "alpha.kubernetes.io/provided-node-ip",
+    "cluster.x-k8s.io/*",
     "container.googleapis.com/instance_id",
+    "csi.volume.kubernetes.io/*",
+    "etcd.k3s.cattle.io/*",
+    "etcd.rke2.cattle.io/*",
+    "flannel.alpha.coreos.com/*",
+    "io.cilium.network.*",
+    "k3s.io/*",
+    "k8s.ovn.org/*",
     "kube-router.io/pod-cidr",
     "kube-router.io/pod-cidrs",
+    "kubeadm.alpha.kubernetes.io/*",
     "kubectl.kubernetes.io/last-applied-configuration",
+    "label-storage/*",
     "machine.openshift.io/machine",
+    "machineconfiguration.openshift.io/*",
+    "network.cilium.io/*",
+    "nfd.node.kubernetes.io/*",
+    "node.alpha.kubernetes.io/*",
     "node.antrea.io/mac-address",
     "node.antrea.io/transport-addresses",
     "node.antrea.io/wireguard-public-key",
     "node.gke.io/last-applied-node-labels",
     "node.gke.io/last-applied-node-taints",
+    "ovn.kubernetes.io/*",
+    // Not all of Calico's: people set the AS number and the route reflector.
+    "projectcalico.org/IPv4*",
+    "projectcalico.org/IPv6*",
+    "projectcalico.org/VXLAN*",
+    "projectcalico.org/Wireguard*",
     "volumes.kubernetes.io/controller-managed-attach-detach",
     "volumes.kubernetes.io/keep-terminated-pod-volumes",
 ];
 
-const ANNOTATION_PREFIXES: [&str; 19] = [
-    "cluster.x-k8s.io/",
-    "csi.volume.kubernetes.io/",
-    "etcd.k3s.cattle.io/",
-    "etcd.rke2.cattle.io/",
-    "flannel.alpha.coreos.com/",
-    "io.cilium.network.",
-    "k3s.io/",
-    "k8s.ovn.org/",
-    "kubeadm.alpha.kubernetes.io/",
-    "machineconfiguration.openshift.io/",
-    "network.cilium.io/",
-    "nfd.node.kubernetes.io/",
-    "node.alpha.kubernetes.io/",
-    "ovn.kubernetes.io/",
-    // Not all of Calico's: people give a Node its AS number and make it a route reflector.
-    "projectcalico.org/IPv4",
-    "projectcalico.org/IPv6",
-    "projectcalico.org/VXLAN",
-    "projectcalico.org/Wireguard",
-    OURS,
-];
-
-/// Whether a taint of this key tells of a Node's present state: no taint that a person chose.
+/// True if a taint of this key describes a Node's present state.
 pub fn is_lifecycle_taint(key: &str) -> bool {
-    TAINTS.contains(&key)
-        || TAINT_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-        || key.ends_with(TAINT_SUFFIX)
+    TAINTS.iter().any(|pattern| is_match(pattern, key))
 }
 
-/// Whether an annotation of this key is written by the machine, or by what manages it, and not by a person.
+/// True if an annotation of this key is written by the machine or its manager.
 pub fn is_machine_annotation(key: &str) -> bool {
-    ANNOTATIONS.contains(&key) || ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+    ANNOTATIONS.iter().any(|pattern| is_match(pattern, key))
+}
+
+impl Patterns {
+    /// Reads patterns of keys to keep. A key that is never kept may be matched by a pattern, but not named.
+    pub(super) fn included<'a>(
+        kind: KeyKind,
+        patterns: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, InvalidRule> {
+        let read = Self::of(kind, patterns)?;
+        let is_never_kept = match kind {
+            KeyKind::Label => return Ok(read),
+            KeyKind::Annotation => is_machine_annotation,
+            KeyKind::Taint => is_lifecycle_taint,
+        };
+        let named = read.words().find(|word| !word.contains('*') && is_never_kept(word));
+        let Some(key) = named.map(str::to_owned) else { return Ok(read) };
+        Err(InvalidRule(if key.starts_with(OURS) {
+            format!("{key:?} belongs to Label Storage, which sees to it without being told: remove it")
+        } else {
+            format!(
+                "{key:?} is never kept: it tells of a machine's present state, and is set again where it is true; remove it"
+            )
+        }))
+    }
 }
 
 #[cfg(test)]

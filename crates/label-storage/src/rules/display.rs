@@ -1,63 +1,51 @@
-//! Rules in one line, for the log: what differs from the defaults, as a file would say it.
+//! Rules in one line, for the log.
 
 use std::fmt;
 
-use super::Rules;
-use super::patterns::{Patterns, Selection};
-use super::units::Written;
+use super::units::DisplayDuration;
+use super::{Conflicts, Patterns, Rules, Selection};
 
 impl fmt::Display for Rules {
     /// The differences from the defaults, as YAML that [`Rules::from_yaml`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::default();
-        let mut parts = Vec::new();
-        let selections = [
-            ("labels", &self.labels, &default.labels),
-            ("annotations", &self.annotations, &default.annotations),
-            ("taints", &self.taints, &default.taints),
+        let nodes = [
+            part("selector", quoted(&self.selector), quoted(&default.selector)),
+            part("optIn", self.opt_in, default.opt_in),
         ];
-        parts.extend(selections.map(|(key, its, default)| group(key, selection(its, default))));
-        parts.push(part("cordon", self.cordon, default.cordon));
-        parts.push(group(
-            "nodes",
-            [
-                part("selector", quoted(&self.selector), quoted(&default.selector)),
-                part("optIn", self.opt_in, default.opt_in),
-            ],
-        ));
-        let conflicts = self.conflicts.iter();
-        let conflicts = conflicts.map(|(names, winner)| format!("{{keys: {}, wins: {winner}}}", list(names)));
-        let conflicts: Vec<_> = conflicts.collect();
-        parts.push((!conflicts.is_empty()).then(|| format!("conflicts: [{}]", conflicts.join(", "))));
-        parts.push(group(
-            "identity",
-            [
-                part("by", quoted(&self.identity), quoted(&default.identity)),
-                part("fence", self.fence, default.fence),
-                part("trustLabels", self.trust, default.trust),
-            ],
-        ));
+        let identity = [
+            part("by", quoted(&self.identity), quoted(&default.identity)),
+            part("fence", self.fence, default.fence),
+            part("trustLabels", self.trust, default.trust),
+        ];
         let at_most = self.startup_taint.unwrap_or(Self::STARTUP_TAINT);
-        parts.push(group(
-            "startupTaint",
-            [
-                part("enabled", self.startup_taint.is_some(), false),
-                part("atMost", Written(at_most), Written(Self::STARTUP_TAINT)),
-            ],
-        ));
-        parts.push(part("retention", Written(self.retention), Written(default.retention)));
-        parts.push(part("cleanupShare", self.cleanup_share, default.cleanup_share));
-        parts.push(part("history", self.history, default.history));
-        write!(f, "{}", braced(parts).as_deref().unwrap_or("{}"))
+        let startup_taint = [
+            part("enabled", self.startup_taint.is_some(), false),
+            part("atMost", DisplayDuration(at_most), DisplayDuration(Self::STARTUP_TAINT)),
+        ];
+        let all = braced([
+            group("labels", selection(&self.labels, &default.labels)),
+            group("annotations", selection(&self.annotations, &default.annotations)),
+            group("taints", selection(&self.taints, &default.taints)),
+            part("cordon", self.cordon, default.cordon),
+            group("nodes", nodes),
+            part("conflicts", conflicts(&self.conflicts), conflicts(&default.conflicts)),
+            group("identity", identity),
+            group("startupTaint", startup_taint),
+            part("retention", DisplayDuration(self.retention), DisplayDuration(default.retention)),
+            part("cleanupShare", self.cleanup_share, default.cleanup_share),
+            part("history", self.history, default.history),
+        ]);
+        f.write_str(all.as_deref().unwrap_or("{}"))
     }
 }
 
-/// What a key has, unless that is the default.
+/// `key: value`, unless the value is the default.
 fn part<T: fmt::Display + PartialEq>(key: &str, its: T, default: T) -> Option<String> {
     (its != default).then(|| format!("{key}: {its}"))
 }
 
-/// What a key has below it, unless that is nothing.
+/// `key: {...}`, unless there is nothing to put into the braces.
 fn group(key: &str, parts: impl IntoIterator<Item = Option<String>>) -> Option<String> {
     braced(parts).map(|parts| format!("{key}: {parts}"))
 }
@@ -74,11 +62,16 @@ fn selection(its: &Selection, default: &Selection) -> [Option<String>; 2] {
     ]
 }
 
+fn conflicts(its: &Conflicts) -> String {
+    let conflicts = its.iter().map(|(names, winner)| format!("{{keys: {}, wins: {winner}}}", list(names)));
+    format!("[{}]", conflicts.collect::<Vec<_>>().join(", "))
+}
+
 fn list(patterns: &Patterns) -> String {
     format!("[{}]", patterns.words().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// In quotes, where YAML would take it for something else. No rule holds a quote itself.
+/// In quotes, where YAML needs them. No rule contains a quote itself.
 fn quoted(text: impl fmt::Display) -> String {
     let text = text.to_string();
     let is_plain =

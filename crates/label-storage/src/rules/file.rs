@@ -2,16 +2,12 @@
 
 mod complaint;
 
-use std::str::FromStr;
-
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 pub use self::complaint::Refused;
-use super::conflicts::Winner;
-use super::patterns::{Kind, Patterns};
-use super::units;
-use super::{Conflicts, Rules, Selection, Selector};
+use super::patterns::KeyKind;
+use super::{Conflicts, InvalidRule, Patterns, Rules, Selection, Winner, units};
 
 /// Scalars are read as text with their position, so that an error can name the line.
 #[derive(Default, Deserialize)]
@@ -69,9 +65,9 @@ struct StartupTaint {
 }
 
 impl Rules {
-    /// Reads a rules file. Fields that it leaves out have their defaults.
+    /// Reads a rules file. Omitted fields have their defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Refused> {
-        // A selector that begins with an exclamation mark would be a tag, and its value nothing at all.
+        // Without this, `!key` would be read as a tag with an empty value.
         let options = serde_saphyr::options! { with_snippet: false, reject_unsupported_tags: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)?;
         let (file, default) = (file.unwrap_or_default(), Self::default());
@@ -80,11 +76,11 @@ impl Rules {
         let startup_taint = file.startup_taint.unwrap_or_default();
         let at_most = read(startup_taint.at_most, units::startup_taint)?.unwrap_or(Self::STARTUP_TAINT);
         Ok(Self {
-            labels: selection(Kind::Label, file.labels, default.labels)?,
-            annotations: selection(Kind::Annotation, file.annotations, default.annotations)?,
-            taints: selection(Kind::Taint, file.taints, default.taints)?,
+            labels: selection(KeyKind::Label, file.labels, default.labels)?,
+            annotations: selection(KeyKind::Annotation, file.annotations, default.annotations)?,
+            taints: selection(KeyKind::Taint, file.taints, default.taints)?,
             cordon: file.cordon.unwrap_or(default.cordon),
-            selector: read(nodes.selector, Selector::from_str)?.unwrap_or(default.selector),
+            selector: read(nodes.selector, str::parse)?.unwrap_or(default.selector),
             opt_in: nodes.opt_in.unwrap_or(default.opt_in),
             conflicts: file.conflicts.map(conflicts).transpose()?.unwrap_or(default.conflicts),
             identity: read(identity.by, str::parse)?.unwrap_or(default.identity),
@@ -98,28 +94,25 @@ impl Rules {
     }
 }
 
-fn read<T, E: ToString>(
-    text: Option<Text>,
-    how: impl Fn(&str) -> Result<T, E>,
-) -> Result<Option<T>, Refused> {
-    text.map(|text| how(&text.value).map_err(|error| Refused::at(text.referenced, error))).transpose()
+fn read<T>(text: Option<Text>, parse: impl Fn(&str) -> Result<T, InvalidRule>) -> Result<Option<T>, Refused> {
+    text.map(|text| parse(&text.value).map_err(|error| Refused::at(text.referenced, error))).transpose()
 }
 
-fn selection(kind: Kind, keys: Option<Keys>, default: Selection) -> Result<Selection, Refused> {
+fn selection(kind: KeyKind, keys: Option<Keys>, default: Selection) -> Result<Selection, Refused> {
     let Keys { include, exclude } = keys.unwrap_or_default();
     let include = include.map(|list| patterns(list, |word| Patterns::included(kind, [word]))).transpose()?;
     let exclude = exclude.map(|list| patterns(list, |word| Patterns::of(kind, [word]))).transpose()?;
     Ok(Selection { include: include.unwrap_or(default.include), exclude: exclude.unwrap_or(default.exclude) })
 }
 
-/// Reads them one by one: each has its line.
-fn patterns<E: ToString>(
+/// Reads the patterns one by one, so that an error names the line.
+fn patterns(
     list: Vec<Text>,
-    how: impl Fn(&str) -> Result<Patterns, E>,
+    parse: impl Fn(&str) -> Result<Patterns, InvalidRule>,
 ) -> Result<Patterns, Refused> {
     let mut all = Patterns::default();
     for word in list {
-        all.extend(how(&word.value).map_err(|error| Refused::at(word.referenced, error))?);
+        all.extend(parse(&word.value).map_err(|error| Refused::at(word.referenced, error))?);
     }
     Ok(all)
 }
@@ -129,15 +122,12 @@ fn conflicts(list: Vec<Conflict>) -> Result<Conflicts, Refused> {
     for Conflict { keys, wins } in list {
         let winner: Winner = wins.value.parse().map_err(|error| Refused::at(wins.referenced, error))?;
         if keys.value.is_empty() {
-            return Err(Refused::at(
-                keys.referenced,
-                "there are no keys here: name some, or remove the conflict",
-            ));
+            let reason = "there are no keys here: name some, or remove the conflict";
+            return Err(Refused::at(keys.referenced, reason));
         }
         for name in keys.value {
-            conflicts
-                .add([name.value.as_str()], winner)
-                .map_err(|error| Refused::at(name.referenced, error))?;
+            let added = conflicts.add(&name.value, winner);
+            added.map_err(|error| Refused::at(name.referenced, error))?;
         }
     }
     Ok(conflicts)

@@ -1,73 +1,61 @@
-//! By what a Node that returns is known again, and when it is trusted.
+//! The identity of a returning Node, and the trust in its machine.
 
 use std::fmt;
 use std::str::FromStr;
 
+use super::InvalidRule;
 use crate::label;
 
-/// By what a Node that returns is known again: what its record is filed under.
+/// The property by which a returning Node is recognised, and under which its record is filed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum IdentityBy {
-    /// By its name.
+    /// The Node's name.
     #[default]
     Name,
-    /// By `spec.providerID`, the cloud's name for the machine.
+    /// `spec.providerID`, the cloud's name for the machine.
     ProviderId,
-    /// By `status.nodeInfo.systemUUID`, the machine's own.
+    /// `status.nodeInfo.systemUUID`, the machine's own name.
     SystemUuid,
-    /// By the value of this label.
+    /// The value of this label.
     Label(String),
-    /// By the value of this annotation.
+    /// The value of this annotation.
     Annotation(String),
 }
 
-/// What a returning machine must be for security labels to come back.
+/// The condition on which a returning machine gets its security labels back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// The very machine that they were read from.
+    /// It is the machine that the labels were read from.
     #[default]
     SameMachine,
-    /// Any that the record is filed for.
+    /// It has the identity that the record is filed under.
     Name,
 }
 
-/// Something that is no such choice.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Nodes have no such thing.
-    #[error(
-        "{0:?} is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
-    )]
-    NoIdentity(String),
-    /// No label or annotation has such a key.
-    #[error("{0:?} is no key of a label or annotation: write a key such as label:example.com/serial")]
-    NoKey(String),
-    /// Nobody is trusted like that.
-    #[error("{0:?} is no reason to trust a machine: write same-machine or name")]
-    NoTrust(String),
-}
-
 impl FromStr for IdentityBy {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let key = |key: &str, is_key: fn(&str) -> bool| match is_key(key) {
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        let checked = |key: &str, is_key: fn(&str) -> bool| match is_key(key) {
             true => Ok(key.to_owned()),
-            false => Err(Error::NoKey(key.to_owned())),
+            false => Err(InvalidRule(format!(
+                "{key:?} is no key of a label or annotation: write a key such as label:example.com/serial"
+            ))),
         };
         match (text, text.split_once(':')) {
             ("name", _) => Ok(Self::Name),
             ("providerID", _) => Ok(Self::ProviderId),
             ("systemUUID", _) => Ok(Self::SystemUuid),
-            (_, Some(("label", its))) => key(its, label::is_key).map(Self::Label),
-            (_, Some(("annotation", its))) => key(its, label::is_annotation_key).map(Self::Annotation),
-            _ => Err(Error::NoIdentity(text.to_owned())),
+            (_, Some(("label", key))) => checked(key, label::is_key).map(Self::Label),
+            (_, Some(("annotation", key))) => checked(key, label::is_annotation_key).map(Self::Annotation),
+            _ => Err(InvalidRule(format!(
+                "{text:?} is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
+            ))),
         }
     }
 }
 
 impl fmt::Display for IdentityBy {
-    /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name => f.write_str("name"),
@@ -80,14 +68,13 @@ impl fmt::Display for IdentityBy {
 }
 
 impl FromStr for Trust {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "same-machine" => Ok(Self::SameMachine),
-            "name" => Ok(Self::Name),
-            _ => Err(Error::NoTrust(text.to_owned())),
-        }
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        let found = [Self::SameMachine, Self::Name].into_iter().find(|it| it.to_string() == text);
+        found.ok_or_else(|| {
+            InvalidRule(format!("{text:?} is no reason to trust a machine: write same-machine or name"))
+        })
     }
 }
 

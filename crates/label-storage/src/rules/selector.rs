@@ -1,65 +1,39 @@
-//! Nodes by their labels, in the words of `kubectl --selector`.
+//! Selects Nodes by their labels, with the syntax of `kubectl --selector`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::InvalidRule;
 use crate::{Labels, label};
 
-/// What the labels of a Node must be. By default anything.
+/// Requirements on the labels of a Node, all of which have to be met. By default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    Exists,
-    IsMissing,
-    In(BTreeSet<String>),
-    /// Or there is no such label.
-    NotIn(BTreeSet<String>),
-}
-
-/// A selector that can't be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Two commas, or one too many at the end.
-    #[error("there is nothing between two commas of the selector, or after the last one: remove a comma")]
-    Empty,
-    /// Not one of the forms.
-    #[error(
-        "{0:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
-    )]
-    NoRequirement(String),
-    /// No label has such a key.
-    #[error("{0:?} is no label key, so the selector can't ask for it")]
-    NoKey(String),
-    /// No label has such a value.
-    #[error("{0:?} is no label value, so the selector can't ask for it")]
-    NoValue(String),
+    /// `None` for any value.
+    values: Option<BTreeSet<String>>,
+    /// True if the label must be missing, or have another value.
+    is_negated: bool,
 }
 
 impl Selector {
-    /// Whether a Node with these labels is selected.
+    /// True if a Node with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.0.iter().all(|requirement| requirement.is_met(labels))
-    }
-
-    /// Whether every Node is: then nobody need ask for each.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|Requirement { key, values, is_negated }| {
+            let is_one = |value: &String| values.as_ref().is_none_or(|values| values.contains(value));
+            labels.get(key).is_some_and(is_one) != *is_negated
+        })
     }
 }
 
 impl FromStr for Selector {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
@@ -68,97 +42,77 @@ impl FromStr for Selector {
             is_within = (is_within || c == '(') && c != ')';
             c == ',' && !is_within
         });
-        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+        parts.map(Requirement::parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl fmt::Display for Selector {
-    /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, requirement) in self.0.iter().enumerate() {
-            write!(f, "{}{requirement}", if at == 0 { "" } else { "," })?;
-        }
-        Ok(())
+        let requirements: Vec<_> = self.0.iter().map(Requirement::to_string).collect();
+        f.write_str(&requirements.join(","))
     }
 }
 
 impl Requirement {
-    fn is_met(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        match &self.test {
-            Test::Exists => value.is_some(),
-            Test::IsMissing => value.is_none(),
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-        }
-    }
-
-    fn new(key: &str, test: Test) -> Result<Self, Error> {
-        let key = key.trim();
-        if label::is_key(key) {
-            Ok(Self { key: key.to_owned(), test })
-        } else {
-            Err(Error::NoKey(key.to_owned()))
-        }
-    }
-}
-
-impl FromStr for Requirement {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn parse(text: &str) -> Result<Self, InvalidRule> {
         let text = text.trim();
-        let wrong = || Error::NoRequirement(text.to_owned());
         if text.is_empty() {
-            return Err(Error::Empty);
+            let reason =
+                "there is nothing between two commas of the selector, or after the last one: remove a comma";
+            return Err(InvalidRule(reason.to_owned()));
         }
-        if let Some(key) = text.strip_prefix('!') {
-            return Self::new(key, Test::IsMissing);
-        }
-        if let Some((before, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        let wrong = || {
+            InvalidRule(format!(
+                "{text:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+            ))
+        };
+        let (key, values, is_negated) = if let Some(key) = text.strip_prefix('!') {
+            (key, None, true)
+        } else if let Some((before, list)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
             let (key, word) = before.trim_end().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
-            let test = match word {
-                "in" => Test::In,
-                "notin" => Test::NotIn,
-                _ => return Err(wrong()),
-            };
-            // Somebody who asks for an empty value says so with a comma, or with an equals sign.
-            if values.trim().is_empty() {
+            // `a in ()` is a mistake; an empty value is written `a=` or `a in (,b)`.
+            if !matches!(word, "in" | "notin") || list.trim().is_empty() {
                 return Err(wrong());
             }
-            return Self::new(key, test(values.split(',').map(value).collect::<Result<_, _>>()?));
+            (key, Some(list.split(',').map(value).collect::<Result<_, _>>()?), word == "notin")
+        } else if let Some((key, other)) = text.split_once("!=") {
+            (key, Some([value(other)?].into()), true)
+        } else if let Some((key, equal)) = text.split_once('=') {
+            (key, Some([value(equal.strip_prefix('=').unwrap_or(equal))?].into()), false)
+        } else if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) {
+            return Err(wrong());
+        } else {
+            (text, None, false)
+        };
+        let key = key.trim().to_owned();
+        if !label::is_key(&key) {
+            return Err(InvalidRule(format!("{key:?} is no label key, so the selector can't ask for it")));
         }
-        match text.split_once("!=").or_else(|| text.split_once('=')) {
-            Some((key, values)) if text[key.len()..].starts_with('!') => {
-                Self::new(key, Test::NotIn([value(values)?].into()))
-            }
-            Some((key, values)) => {
-                Self::new(key, Test::In([value(values.strip_prefix('=').unwrap_or(values))?].into()))
-            }
-            None if text.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '<' | '>')) => {
-                Err(wrong())
-            }
-            None => Self::new(text, Test::Exists),
-        }
+        Ok(Self { key, values, is_negated })
     }
 }
 
-fn value(text: &str) -> Result<String, Error> {
+fn value(text: &str) -> Result<String, InvalidRule> {
     let text = text.trim();
-    if label::is_value(text) { Ok(text.to_owned()) } else { Err(Error::NoValue(text.to_owned())) }
+    if !label::is_value(text) {
+        return Err(InvalidRule(format!("{text:?} is no label value, so the selector can't ask for it")));
+    }
+    Ok(text.to_owned())
 }
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, test } = self;
-        let (values, one, many) = match test {
-            Test::Exists => return write!(f, "{key}"),
-            Test::IsMissing => return write!(f, "!{key}"),
-            Test::In(values) => (values, "=", "in"),
-            Test::NotIn(values) => (values, "!=", "notin"),
+        let Self { key, values, is_negated } = self;
+        let Some(values) = values else {
+            return write!(f, "{}{key}", if *is_negated { "!" } else { "" });
         };
         let list = values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        if values.len() == 1 { write!(f, "{key}{one}{list}") } else { write!(f, "{key} {many} ({list})") }
+        match (values.len(), is_negated) {
+            (1, false) => write!(f, "{key}={list}"),
+            (1, true) => write!(f, "{key}!={list}"),
+            (_, false) => write!(f, "{key} in ({list})"),
+            (_, true) => write!(f, "{key} notin ({list})"),
+        }
     }
 }
 
@@ -214,9 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_for_nothing_is_empty() {
-        assert!(selector("").is_empty() && selector(" ").is_empty() && Selector::default().is_empty());
-        assert!(!selector("pool").is_empty() && !selector("!pool").is_empty());
+    fn one_that_asks_for_nothing_is_the_default() {
+        assert_eq!([selector(""), selector(" ")], [Selector::default(), Selector::default()]);
     }
 
     #[test]

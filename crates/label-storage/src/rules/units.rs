@@ -1,72 +1,48 @@
-//! Times and shares, as people write them.
+//! Durations, percentages and counts in the rules file.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Rules;
+use super::{InvalidRule, Rules};
 
-/// How a time that has no end is written.
-pub const FOREVER: &str = "forever";
+const FOREVER: &str = "forever";
 
-/// Plans expire after ten seconds, and a record that is gone can't be put back: nobody is helped by less.
-const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
-
-const SHORTEST_STARTUP_TAINT: Duration = Duration::from_secs(1);
-const LONGEST_STARTUP_TAINT: Duration = Duration::from_secs(60 * 60);
-
-/// A text that is no such amount.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Not a time.
-    #[error("give a time such as 500ms, 10s, 1m30s or 30d")]
-    NoTime,
-    /// Too short a time to keep anything.
-    #[error("give a time of at least 1m, such as 30d, or {FOREVER}")]
-    NoRetention,
-    /// Too short a time, or too long.
-    #[error("give a time from 1s to 1h, such as 2m")]
-    NoStartupTaint,
-    /// Not a percentage, or none of something.
-    #[error("give a percentage above 0% and up to 100%, such as 10% or 2.5%")]
-    NoShare,
-    /// Not a number, or too high.
-    #[error("give a number from 0 to {}", Rules::MOST_HISTORY)]
-    NoHistory,
+/// Reads a duration such as `10s`, `1m 30s` or `30d`.
+pub fn time(text: &str) -> Result<Duration, InvalidRule> {
+    duration(text).ok_or_else(|| InvalidRule("give a time such as 500ms, 10s, 1m30s or 30d".to_owned()))
 }
 
-/// Reads a time such as `10s`, `1m 30s` or `30d`.
-pub fn time(text: &str) -> Result<Duration, Error> {
-    let days_are_24_hours = jiff::SpanRelativeTo::days_are_24_hours();
-    let span: jiff::Span = text.trim().parse().map_err(|_| Error::NoTime)?;
-    let duration = span.to_duration(days_are_24_hours).map_err(|_| Error::NoTime)?;
-    Duration::try_from(duration).map_err(|_| Error::NoTime)
+fn duration(text: &str) -> Option<Duration> {
+    let span: jiff::Span = text.trim().parse().ok()?;
+    span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
-/// Reads how long to keep the record of a Node that is gone.
-pub fn retention(text: &str) -> Result<Duration, Error> {
+pub(super) fn retention(text: &str) -> Result<Duration, InvalidRule> {
     if text.trim() == FOREVER {
         return Ok(Duration::MAX);
     }
-    time(text).ok().filter(|time| *time >= SHORTEST_RETENTION).ok_or(Error::NoRetention)
+    // Plans expire after ten seconds, and a deleted record can't be put back.
+    let time = duration(text).filter(|time| *time >= Duration::from_secs(60));
+    time.ok_or_else(|| InvalidRule(format!("give a time of at least 1m, such as 30d, or {FOREVER}")))
 }
 
-/// Reads how long a startup taint may stay.
-pub fn startup_taint(text: &str) -> Result<Duration, Error> {
-    let range = SHORTEST_STARTUP_TAINT..=LONGEST_STARTUP_TAINT;
-    time(text).ok().filter(|time| range.contains(time)).ok_or(Error::NoStartupTaint)
+pub(super) fn startup_taint(text: &str) -> Result<Duration, InvalidRule> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+    let time = duration(text).filter(|time| range.contains(time));
+    time.ok_or_else(|| InvalidRule("give a time from 1s to 1h, such as 2m".to_owned()))
 }
 
-/// Reads how many earlier states a record remembers.
-pub fn history(text: &str) -> Result<usize, Error> {
-    text.trim().parse().ok().filter(|count| *count <= Rules::MOST_HISTORY).ok_or(Error::NoHistory)
+pub(super) fn history(text: &str) -> Result<usize, InvalidRule> {
+    let count = text.trim().parse().ok().filter(|count| *count <= Rules::MOST_HISTORY);
+    count.ok_or_else(|| InvalidRule(format!("give a number from 0 to {}", Rules::MOST_HISTORY)))
 }
 
-/// A time, as it is read.
+/// Displays a duration in the form in which it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written(pub Duration);
+pub struct DisplayDuration(pub Duration);
 
-impl fmt::Display for Written {
+impl fmt::Display for DisplayDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == Duration::MAX {
             return f.write_str(FOREVER);
@@ -93,7 +69,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// A percentage, above 0 and up to 100. By default 10 %.
+/// A percentage above 0 and up to 100. By default 10 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percentage {
     hundredths: u32,
@@ -102,20 +78,26 @@ pub struct Percentage {
 impl Percentage {
     const WHOLE: u32 = 100 * 100;
 
-    /// As a part of 1.
-    pub fn as_fraction(self) -> f64 {
-        f64::from(self.hundredths) / f64::from(Self::WHOLE)
-    }
-
-    /// Whether it is all of it.
+    /// True if it is 100 %.
     pub fn is_whole(self) -> bool {
         self.hundredths == Self::WHOLE
     }
 
-    /// That share of so many, rounded up: of anything at all at least one.
+    /// This share of `count`, rounded up.
     pub fn of(self, count: usize) -> usize {
         let part = (count as u128 * u128::from(self.hundredths)).div_ceil(u128::from(Self::WHOLE));
         usize::try_from(part).unwrap_or(count)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let number = text.trim().strip_suffix('%')?.trim();
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !(digits(whole) && digits(part) && whole.len() <= 3 && part.len() <= 2) {
+            return None;
+        }
+        let hundredths = format!("{whole}{part:0<2}").parse().ok()?;
+        (1..=Self::WHOLE).contains(&hundredths).then_some(Self { hundredths })
     }
 }
 
@@ -126,22 +108,15 @@ impl Default for Percentage {
 }
 
 impl FromStr for Percentage {
-    type Err = Error;
+    type Err = InvalidRule;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let number = text.trim().strip_suffix('%').ok_or(Error::NoShare)?.trim();
-        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if !(digits(whole) && digits(part) && whole.len() <= 3 && part.len() <= 2) {
-            return Err(Error::NoShare);
-        }
-        let hundredths = format!("{whole}{part:0<2}").parse().map_err(|_| Error::NoShare)?;
-        if (1..=Self::WHOLE).contains(&hundredths) { Ok(Self { hundredths }) } else { Err(Error::NoShare) }
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        let reason = "give a percentage above 0% and up to 100%, such as 10% or 2.5%";
+        Self::read(text).ok_or_else(|| InvalidRule(reason.to_owned()))
     }
 }
 
 impl fmt::Display for Percentage {
-    /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.hundredths) / 100.0)
     }
@@ -152,6 +127,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[track_caller]
+    fn assert_refused<T: fmt::Debug>(read: Result<T, InvalidRule>, reason: &str) {
+        assert_eq!(read.map_err(|refused| refused.to_string()).expect_err("no such value"), reason);
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {
@@ -167,10 +147,10 @@ mod tests {
         ] {
             let time = Duration::from_millis(milliseconds);
             assert_eq!(super::time(text), Ok(time), "{text}");
-            assert_eq!(Written(time).to_string(), written);
+            assert_eq!(DisplayDuration(time).to_string(), written);
         }
         for text in ["", "10", "-5s", "soon", "1 month", "1y", "99999999999d", "forever"] {
-            assert_eq!(time(text), Err(Error::NoTime), "{text}");
+            assert_refused(time(text), "give a time such as 500ms, 10s, 1m30s or 30d");
         }
     }
 
@@ -178,9 +158,9 @@ mod tests {
     fn a_retention_is_a_minute_at_least_or_for_ever() {
         assert_eq!(retention("1m"), Ok(Duration::from_secs(60)));
         assert_eq!(retention(FOREVER), Ok(Duration::MAX));
-        assert_eq!(Written(Duration::MAX).to_string(), FOREVER);
+        assert_eq!(DisplayDuration(Duration::MAX).to_string(), FOREVER);
         for text in ["59s", "0", "never", "30", ""] {
-            assert_eq!(retention(text), Err(Error::NoRetention), "{text}");
+            assert_refused(retention(text), "give a time of at least 1m, such as 30d, or forever");
         }
     }
 
@@ -189,7 +169,7 @@ mod tests {
         assert_eq!(startup_taint("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(startup_taint("1h"), Ok(Duration::from_secs(3600)));
         for text in ["0s", "999ms", "61m", "forever", "true"] {
-            assert_eq!(startup_taint(text), Err(Error::NoStartupTaint), "{text}");
+            assert_refused(startup_taint(text), "give a time from 1s to 1h, such as 2m");
         }
     }
 
@@ -197,7 +177,7 @@ mod tests {
     fn a_history_is_a_small_number() {
         assert_eq!([history("0"), history(" 20 ")], [Ok(0), Ok(20)]);
         for text in ["21", "-1", "many", "", "3.0"] {
-            assert_eq!(history(text), Err(Error::NoHistory), "{text}");
+            assert_refused(history(text), "give a number from 0 to 20");
         }
     }
 
@@ -218,7 +198,8 @@ mod tests {
             "", "%", "10", "0%", "0.00%", "0.001%", "100.01%", "101%", "-1%", "+1%", "1e1%", "ten%", ".5%",
             "1.%",
         ] {
-            assert_eq!(text.parse::<Percentage>(), Err(Error::NoShare), "{text}");
+            let reason = "give a percentage above 0% and up to 100%, such as 10% or 2.5%";
+            assert_refused(text.parse::<Percentage>(), reason);
         }
         assert_eq!(Percentage::default().to_string(), "10%");
     }
@@ -232,12 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_a_part_of_one() {
-        for (text, fraction, is_whole) in
-            [("0.01%", 0.0001, false), ("50%", 0.5, false), ("99.99%", 0.9999, false), ("100%", 1.0, true)]
-        {
+    fn only_all_of_it_is_whole() {
+        for (text, is_whole) in [("0.01%", false), ("50%", false), ("99.99%", false), ("100%", true)] {
             let share: Percentage = text.parse().expect("a share");
-            assert!((share.as_fraction() - fraction).abs() < 1e-9, "{text}");
             assert_eq!(share.is_whole(), is_whole, "{text}");
         }
     }
@@ -246,7 +224,7 @@ mod tests {
         #[test]
         fn times_and_shares_are_written_as_they_are_read(nanoseconds in 0..u64::MAX, hundredths in 1u32..=10_000) {
             let time = Duration::from_nanos(nanoseconds);
-            prop_assert_eq!(super::time(&Written(time).to_string()), Ok(time));
+            prop_assert_eq!(super::time(&DisplayDuration(time).to_string()), Ok(time));
             let share = Percentage { hundredths };
             prop_assert_eq!(share.to_string().parse(), Ok(share));
         }

@@ -97,7 +97,7 @@ proptest! {
     #[test]
     fn what_is_set_aside_is_written_back(record in some_record(), rules in some_rules()) {
         let seen = record.clone().seen_through(&rules, None);
-        prop_assert!(seen.labels.keys().all(|key| rules.keeps_label(key)));
+        prop_assert!(seen.labels.keys().all(|key| rules.labels.selects(key)));
         prop_assert_eq!(seen.is_empty(), record.is_empty());
         prop_assert_eq!(written(&seen), written(&record));
     }
@@ -123,7 +123,7 @@ proptest! {
             Action::Delete => Labels::new(),
         };
         let beyond = |labels: &Labels| -> Labels {
-            let beyond = labels.iter().filter(|(key, _)| !rules.keeps_label(key));
+            let beyond = labels.iter().filter(|(key, _)| !rules.labels.selects(key));
             beyond.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         prop_assert_eq!(beyond(&after), beyond(&before), "{:?}", plan);
@@ -155,7 +155,7 @@ proptest! {
         }
         // Each has its say once, and what neither stores is as it was.
         prop_assert!(writes <= 3, "{} writes", writes);
-        let untouched = |key: &&String| !one.keeps_label(key) && !other.keeps_label(key);
+        let untouched = |key: &&String| !one.labels.selects(key) && !other.labels.selects(key);
         for key in stored.labels.keys().filter(untouched) {
             prop_assert_eq!(record.labels.get(key), stored.labels.get(key));
         }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use label_storage::Node;
 use label_storage::node::{KEEP, STARTUP_TAINT};
 use label_storage::restore::Plan;
-use label_storage::rules::units::Written;
+use label_storage::rules::units::DisplayDuration;
 use label_storage::rules::{IdentityBy, Patterns};
 use label_storage::store::Circumstances;
 
@@ -145,7 +145,7 @@ fn startup(case: &Case<'_>, node: &Node, plan: Option<&Plan>) -> Option<String> 
         Some(_) if comes_off => format!("The restorer takes the taint {STARTUP_TAINT} off now."),
         Some(at_most) => format!(
             "The taint {STARTUP_TAINT} stays on until it can be restored, and comes off {} after the restorer has first seen it.",
-            Written(at_most)
+            DisplayDuration(at_most)
         ),
     })
 }
@@ -194,7 +194,7 @@ fn retention(case: &Case<'_>, at: Circumstances) -> Option<String> {
     if case.found.node.is_some() || record.is_empty() {
         return None;
     }
-    let written = Written(at.retention);
+    let written = DisplayDuration(at.retention);
     let Ok(retention) = SignedDuration::try_from(at.retention) else {
         return Some(format!("retention: {written}: the record is kept until the node returns."));
     };

@@ -16,7 +16,7 @@ fn edit(record: &Record, to: Labels, seen: u64) -> Record {
 }
 
 fn store(node: Sighting<&Node>, record: &Record) -> store::Plan {
-    let at = Circumstances { retention: Rules::RETENTION, ..Circumstances::at(second(1000)) };
+    let at = Circumstances { retention: Rules::default().retention, ..Circumstances::at(second(1000)) };
     plan_store(node, Stored::Record(record), at, &Rules::default())
 }
 

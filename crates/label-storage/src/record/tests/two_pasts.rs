@@ -80,3 +80,25 @@ fn an_edit_of_what_is_withheld_alone_is_a_change_but_no_version() {
         assert_eq!((after.more.withheld, after.more.history), (withheld, vec![]));
     }
 }
+
+fn awaiting(generation: u64, at: i64, pool: &str, history: Vec<Version>) -> Record {
+    let Version { at, labels, .. } = version(generation, at, pool);
+    let mut record = Record::awaiting("a", None);
+    (record.generation, record.captured_at, record.labels) = (generation, at, labels);
+    record.more.history = history;
+    record
+}
+
+#[test]
+fn two_pasts_become_one_in_the_order_of_time_and_each_generation_names_one_version() {
+    let rules = Rules { history: 20, ..Rules::default() };
+    let mine = awaiting(3, 40, "mine", vec![version(1, 10, "a"), version(2, 30, "b")]);
+    let other = awaiting(3, 50, "other", vec![version(1, 10, "a"), version(2, 20, "c")]);
+    let all = [version(1, 10, "a"), version(2, 20, "c"), version(3, 30, "b"), version(4, 40, "mine")];
+    assert_eq!(mine.history_under(&other, &rules), all);
+    let few = Rules { history: 2, ..rules };
+    assert_eq!(mine.history_under(&other, &few), [version(2, 30, "b"), version(3, 40, "mine")]);
+    // What is the same is no past.
+    let same = awaiting(9, 50, "mine", Vec::new());
+    assert_eq!(mine.history_under(&same, &few), mine.more.history);
+}

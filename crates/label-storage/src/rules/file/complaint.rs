@@ -1,42 +1,26 @@
-//! What is wrong with a file, in words for who wrote it.
-
-use std::fmt;
+//! Errors in a rules file, in words for its author.
 
 use serde_saphyr::{DefaultMessageFormatter, Error, Location, MessageFormatter};
 
-/// No reason is longer: it goes into a log line, whatever the file holds.
+/// The longest reason: it goes into a log line.
 const MAX_CHARS: usize = 500;
 
-/// A file that can't be used, why, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An error in a rules file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct Refused {
-    /// From 1. Where the mistake can't be said to be in one place, there is none.
+    /// The line of the error, counted from 1, if it is known.
     pub line: Option<u64>,
-    /// What is wrong, and what to write instead.
+    /// Names the error, and what to write instead.
     pub reason: String,
 }
 
 impl Refused {
-    pub(super) fn at(place: Location, reason: impl ToString) -> Self {
-        Self::new(Some(place), &reason.to_string())
-    }
-
-    fn new(place: Option<Location>, reason: &str) -> Self {
-        let line = place.map(|place| place.line()).filter(|line| *line > 0);
-        Self { line, reason: reason.chars().take(MAX_CHARS).collect() }
+    pub(super) fn at(place: impl Into<Option<Location>>, reason: impl ToString) -> Self {
+        let line = place.into().map(|place| place.line()).filter(|line| *line > 0);
+        Self { line, reason: reason.to_string().chars().take(MAX_CHARS).collect() }
     }
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
@@ -73,17 +57,16 @@ impl From<Error> for Refused {
                 message => format!("this is no YAML: {message}"),
             },
         };
-        Self::new(error.location(), &reason)
+        Self::at(error.location(), reason)
     }
 }
 
 const STAR: &str = "what begins with * has to stand in quotes, such as '*.example.com/*'";
-
 const MARK: &str = "what begins with ! has to stand in quotes, such as '!example.com/gpu'";
 
-/// The one of some keys that is most like this one, if any is.
+/// The known key that is most like this one, if two typing mistakes or fewer explain it.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Nobody mistypes half of a word, and nobody is helped by a search for that.
+    // Bounds the search.
     const LONGEST: usize = 40;
     let plain = |key: &str| key.replace(['-', '_'], "").to_lowercase();
     let wanted = plain(key);
@@ -95,7 +78,7 @@ fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= 2 && distance < nearest.len() / 2).then_some(nearest)
 }
 
-/// How many characters have to be added, removed or changed to make one of the other.
+/// The Levenshtein distance: how many characters have to be added, removed or changed.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -166,6 +149,6 @@ mod tests {
 
     #[test]
     fn a_reason_fits_into_a_log_line() {
-        assert_eq!(Refused::new(None, &"ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
+        assert_eq!(Refused::at(None, "ä".repeat(10_000)).to_string().chars().count(), MAX_CHARS);
     }
 }

@@ -67,7 +67,7 @@ history: 20
         labels: Selection { include: patterns("pool,example.com/*"), exclude: patterns("machine-facts") },
         annotations: Selection {
             include: Patterns::all(),
-            exclude: Patterns::of(Kind::Annotation, ["Example.com/Secret"]).expect("a key"),
+            exclude: Patterns::of(KeyKind::Annotation, ["Example.com/Secret"]).expect("a key"),
         },
         taints: Selection { include: patterns("dedicated"), exclude: Patterns::default() },
         cordon: true,
@@ -253,13 +253,13 @@ fn rules_are_told_in_a_line_of_what_is_not_the_default() {
     }
 }
 
-fn some_words(kind: Kind) -> impl Strategy<Value = Vec<&'static str>> {
+fn some_words(kind: KeyKind) -> impl Strategy<Value = Vec<&'static str>> {
     let mut words = vec!["pool", "example.com/a", "example.com/*", "*", "null", "7", "a*b", "*/x", "true"];
-    words.extend((kind == Kind::Label).then_some("machine-facts"));
+    words.extend((kind == KeyKind::Label).then_some("machine-facts"));
     proptest::sample::subsequence(words, 0..4)
 }
 
-fn some_selection(kind: Kind) -> impl Strategy<Value = Selection> {
+fn some_selection(kind: KeyKind) -> impl Strategy<Value = Selection> {
     (some_words(kind), some_words(kind)).prop_map(move |(include, exclude)| Selection {
         include: Patterns::included(kind, include).expect("patterns"),
         exclude: Patterns::of(kind, exclude).expect("patterns"),
@@ -274,7 +274,9 @@ fn some_conflicts() -> impl Strategy<Value = Conflicts> {
     list.prop_map(|list| {
         let mut conflicts = Conflicts::default();
         for (names, winner) in list {
-            conflicts.add(names, winner).expect("names");
+            for name in names {
+                conflicts.add(name, winner).expect("a name");
+            }
         }
         conflicts
     })
@@ -282,9 +284,9 @@ fn some_conflicts() -> impl Strategy<Value = Conflicts> {
 
 prop_compose! {
     fn some_rules()(
-        labels in some_selection(Kind::Label),
-        annotations in some_selection(Kind::Annotation),
-        taints in some_selection(Kind::Taint),
+        labels in some_selection(KeyKind::Label),
+        annotations in some_selection(KeyKind::Annotation),
+        taints in some_selection(KeyKind::Taint),
         (cordon, opt_in, fence) in any::<(bool, bool, bool)>(),
         selector in "|a|!a|a=b|a!=b,c|a in \\(,b\\),null|a notin \\(b,c\\)",
         conflicts in some_conflicts(),
