@@ -1,8 +1,10 @@
 //! The restorer's decision: what a Node gets back, given its record.
 
 mod schedule;
+mod startup_taints;
 
 pub use self::schedule::{View, awaits, decide_contested, will_await};
+pub use self::startup_taints::StartupTaints;
 use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
 use crate::rules::{Trust, Winner, builtin_exclusions};

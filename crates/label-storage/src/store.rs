@@ -1,5 +1,6 @@
 //! The storer's decision: what becomes of a record, given its Node.
 
+pub mod deletion_budget;
 pub mod in_doubt;
 mod reason;
 mod schedule;

@@ -7,12 +7,11 @@
 //!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
 //! ```
 //!
-//! `planner` decides when, `apply` is the one place that writes, `taints` knows how long pods are kept away.
+//! `planner` decides when, `apply` is the one place that writes.
 
 mod apply;
 mod metrics;
 mod planner;
-mod taints;
 mod task;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use label_storage::decision::{Decision, Urgency, When};
-use label_storage::restore::{View, awaits, decide_contested, will_await};
+use label_storage::restore::{StartupTaints, View, awaits, decide_contested, will_await};
 use label_storage::store::{Stored, Writes};
 use label_storage::summary::UidDigest;
 use label_storage::watch_lag::WatchLag;
@@ -14,7 +14,6 @@ use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use tokio::time::Instant;
 
-use crate::taints::Taints;
 use crate::task::{FENCED, Refused, RestoreTask};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
@@ -36,13 +35,13 @@ pub(crate) struct RestorePlanner {
     unsure: HashSet<RecordKey>,
     /// Nodes that are other machines than their records', and are not restored.
     fenced: HashMap<RecordKey, Refused>,
-    taints: Taints,
+    taints: StartupTaints,
 }
 
 impl RestorePlanner {
     pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
-            taints: Taints::new(rules.startup_taint),
+            taints: StartupTaints::new(rules.startup_taint),
             rules,
             watch_lag: WatchLag::new(PATIENCE),
             views: HashMap::new(),
@@ -54,22 +53,24 @@ impl RestorePlanner {
     /// How long a Node may still have the start-up taint; `None` if it has none.
     fn taint_left(&self, entry: &Entry<'_>) -> Option<Duration> {
         let node = entry.node().filter(|node| node.traits.has_startup_taint)?;
-        self.taints.left(entry.node_name(), node.uid)
+        self.taints.left(entry.node_name(), node.uid, now())
     }
 
     /// Several Nodes have this key, so it is not known what to restore.
     fn decide_contested(&mut self, entry: &Entry<'_>) -> Decision {
         self.views.remove(entry.key());
         for (name, uid) in entry.tainted_claimants() {
-            self.taints.note(name, Some(uid));
+            self.taints.note(name, Some(uid), now());
         }
-        let left = entry.tainted_claimants().filter_map(|(name, uid)| self.taints.left(name, uid)).min();
+        let left =
+            entry.tainted_claimants().filter_map(|(name, uid)| self.taints.left(name, uid, now())).min();
         decide_contested(left)
     }
 
     fn contested_task(&self, entry: &Entry<'_>) -> Option<RestoreTask> {
-        let is_overdue =
-            |(name, uid): &(&NodeName, UidDigest)| self.taints.left(name, *uid) == Some(Duration::ZERO);
+        let is_overdue = |(name, uid): &(&NodeName, UidDigest)| {
+            self.taints.left(name, *uid, now()) == Some(Duration::ZERO)
+        };
         let (name, uid) = entry.tainted_claimants().find(is_overdue)?;
         Some(RestoreTask {
             node: name.to_string(),
@@ -85,9 +86,9 @@ impl RestorePlanner {
     /// come to the Node first.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
         let entry = look.entry;
-        let is_ahead = entry.node().is_some_and(|node| {
-            self.watch_lag.must_wait(entry.key(), node.version, look.heard, std::time::Instant::now())
-        });
+        let is_ahead = entry
+            .node()
+            .is_some_and(|node| self.watch_lag.must_wait(entry.key(), node.version, look.heard, now()));
         is_ahead || entry.awaited_labels().is_some_and(|last| awaits(&last.summary(), entry.stored()))
     }
 }
@@ -101,7 +102,7 @@ impl Planner for RestorePlanner {
             return self.decide_contested(entry);
         }
         let tainted = entry.node().filter(|node| node.traits.has_startup_taint);
-        self.taints.note(entry.node_name(), tainted.map(|node| node.uid));
+        self.taints.note(entry.node_name(), tainted.map(|node| node.uid), now());
         if look.is_unsure {
             self.unsure.insert(key.clone());
         }
@@ -137,7 +138,7 @@ impl Planner for RestorePlanner {
             (refused.uid, Some(refused.record_version)) == (uid, version)
         });
         if will_await(last.summary(), stored) && !was_fenced {
-            cache.final_labels.push(key, last, std::time::Instant::now());
+            cache.final_labels.push(key, last, now());
         }
     }
 
@@ -180,9 +181,13 @@ impl Planner for RestorePlanner {
         self.unsure.retain(|key| is_there(key));
         self.watch_lag.retain(is_there);
         self.fenced.retain(|key, _| is_there(key));
-        self.taints.forget_old();
+        self.taints.forget_old(now());
         true
     }
+}
+
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 #[cfg(test)]

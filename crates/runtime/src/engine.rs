@@ -334,7 +334,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         // Its record may have changed while it was contested.
         let is_unsure = is_unsure || was_contested && !self.informers.is_watching(Resource::Records);
         let decision = self.planner.decide(Look { entry: &entry, view, is_event, is_unsure, heard });
-        tracing::debug!(key, reason = decision.reason, "decided");
+        tracing::debug!(node = key, reason = decision.reason, "decided");
         self.states.note(&entry, decision.state);
         let is_said = self.dry_run.as_mut().is_some_and(|it| it.is_said(&entry, &decision));
         match decision.when {

@@ -10,7 +10,6 @@
 //! `planner` decides when, `apply` is the one place that writes.
 
 mod apply;
-mod deletion_budget;
 mod in_doubt;
 mod metrics;
 mod planner;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use label_storage::decision::{Decision, When};
 use label_storage::mass_absence::MassAbsence;
 use label_storage::rules::IdentityBy;
+use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
 use label_storage::watch_lag::WatchLag;
 use label_storage::{Node, RecordKey, Rules};
@@ -13,7 +14,6 @@ use label_storage_runtime::cache::{Cache, Missing};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
-use crate::deletion_budget::DeletionBudget;
 use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
 use crate::task::StoreTask;
@@ -36,6 +36,8 @@ pub(crate) struct StorePlanner {
     absence: MassAbsence,
     /// True once it was logged that final labels were given up.
     has_given_up: bool,
+    /// The records that have to wait for their deletion, as the gauge has them.
+    held_back: i64,
 }
 
 impl StorePlanner {
@@ -47,7 +49,7 @@ impl StorePlanner {
         metrics: Arc<StorerMetrics>,
     ) -> Self {
         Self {
-            budget: DeletionBudget::new(rules.cleanup_share, Arc::clone(&metrics)),
+            budget: DeletionBudget::new(rules.cleanup_share),
             rules,
             is_dry_run,
             clock,
@@ -56,6 +58,7 @@ impl StorePlanner {
             watch_lag: WatchLag::new(PATIENCE),
             absence: MassAbsence::default(),
             has_given_up: false,
+            held_back: 0,
         }
     }
 
@@ -78,12 +81,32 @@ impl StorePlanner {
     }
 }
 
+impl StorePlanner {
+    /// Updates the gauge, which all shards of the process share.
+    fn tell_held_back(&mut self) {
+        let held_back = self.budget.waiting(Instant::now()) as i64;
+        if self.held_back == 0 && held_back > 0 {
+            tracing::info!("the retention of some records is over: they are deleted one after the other");
+        }
+        self.metrics.cleanups_held_back.inc_by(held_back - self.held_back);
+        self.held_back = held_back;
+    }
+}
+
+impl Drop for StorePlanner {
+    fn drop(&mut self) {
+        self.metrics.cleanups_held_back.dec_by(self.held_back);
+    }
+}
+
 impl Planner for StorePlanner {
     type Task = StoreTask;
 
     fn decide(&mut self, look: Look<'_>) -> Decision {
         let (view, key) = (self.view(&look), look.entry.key());
-        view.decide(|| self.budget.wait(key, Instant::now()).unwrap_or_default())
+        let decision = view.decide(|| self.budget.pause(key, Instant::now()));
+        self.tell_held_back();
+        decision
     }
 
     /// Keeps the final labels until they are stored, unless the record has them for certain. 100,000 Nodes may be deleted at once.
@@ -91,7 +114,7 @@ impl Planner for StorePlanner {
         let stored = cache.get(key).map_or(Stored::Nothing, |entry| entry.stored());
         let writes = Writes { is_in_doubt: self.in_doubt.contains(key), ..writes };
         let is_kept = keeps_final_labels(last.summary(), stored, writes);
-        tracing::debug!(key = &**key, is_kept, ?writes, "deleted");
+        tracing::debug!(node = &**key, is_kept, ?writes, "deleted");
         if !is_kept {
             return;
         }
@@ -138,6 +161,7 @@ impl Planner for StorePlanner {
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, _: &Done) {
         self.watch_lag.forget(key);
         self.budget.done(key);
+        self.tell_held_back();
         if let Some(last) = &task.final_labels {
             cache.final_labels.stored(key, last);
         }

@@ -1,0 +1,119 @@
+//! Limits how many records of long gone Nodes are deleted in an hour. If a clock, a rule or a fault makes many of them seem over at once, it
+//! takes hours to do harm, and somebody can look.
+//!
+//! Records are deleted one after the other, evenly over the hour. Nothing is saved up, so neither a restart nor a hand-over deletes more.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::RecordKey;
+use crate::rules::Percentage;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The deletions of one shard's records.
+#[derive(Debug)]
+pub struct DeletionBudget {
+    share: Percentage,
+    records: usize,
+    /// The time at which each record may be deleted.
+    turns: HashMap<RecordKey, Instant>,
+    last: Option<Instant>,
+}
+
+impl DeletionBudget {
+    /// Allows this share of all records in an hour.
+    pub fn new(share: Percentage) -> Self {
+        Self { share, records: 0, turns: HashMap::new(), last: None }
+    }
+
+    /// The pause before a record may be deleted.
+    pub fn pause(&mut self, key: &RecordKey, now: Instant) -> Duration {
+        if self.share.is_whole() {
+            return Duration::ZERO;
+        }
+        // The records were not counted yet.
+        if self.records == 0 {
+            return Duration::from_secs(1);
+        }
+        let between = HOUR / u32::try_from(self.share.of(self.records)).unwrap_or(u32::MAX);
+        let turn = *self.turns.entry(key.clone()).or_insert_with(|| {
+            let at = self.last.map_or(now, |last| last.max(now)) + between;
+            *self.last.insert(at)
+        });
+        turn.saturating_duration_since(now)
+    }
+
+    /// True if a record may be deleted now.
+    pub fn is_its_turn(&self, key: &str, now: Instant) -> bool {
+        self.share.is_whole() || self.turns.get(key).is_some_and(|turn| *turn <= now)
+    }
+
+    /// The number of records that have to wait.
+    pub fn waiting(&self, now: Instant) -> usize {
+        self.turns.values().filter(|turn| **turn > now).count()
+    }
+
+    /// A record was deleted, or is not to be deleted any more.
+    pub fn done(&mut self, key: &str) {
+        self.turns.remove(key);
+    }
+
+    /// All records were counted. Forgets those that are not there.
+    pub fn counted(&mut self, records: usize, is_there: impl Fn(&str) -> bool) {
+        self.records = records;
+        self.turns.retain(|key, _| is_there(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(share: &str) -> DeletionBudget {
+        DeletionBudget::new(share.parse().expect("a share"))
+    }
+
+    fn key(number: usize) -> RecordKey {
+        RecordKey::from(format!("n{number}").as_str())
+    }
+
+    #[test]
+    fn a_share_of_all_goes_in_an_hour_one_after_the_other() {
+        let (mut budget, now) = (budget("10%"), Instant::now());
+        budget.counted(100, |_| true);
+        let granted = |budget: &mut DeletionBudget, at: Instant| {
+            (0..100).filter(|number| budget.pause(&key(*number), at).is_zero()).count()
+        };
+        assert_eq!(granted(&mut budget, now), 0, "nothing was saved up before");
+        assert_eq!(budget.waiting(now), 100);
+        assert_eq!(granted(&mut budget, now + HOUR / 2), 5);
+        assert_eq!(granted(&mut budget, now + HOUR), 10);
+        assert_eq!(budget.waiting(now + HOUR), 90);
+        assert!(budget.is_its_turn("n9", now + HOUR) && !budget.is_its_turn("n10", now + HOUR));
+        (0..10).for_each(|number| budget.done(&key(number)));
+        let pause = budget.pause(&key(0), now + HOUR);
+        assert_eq!(pause, HOUR * 9 + HOUR / 10, "once more, it is the last");
+        budget.counted(0, |_| false);
+        assert_eq!(budget.waiting(now), 0);
+    }
+
+    #[test]
+    fn whose_turn_has_come_keeps_it_until_it_is_done() {
+        let (mut budget, now) = (budget("1%"), Instant::now());
+        assert_eq!(budget.pause(&key(0), now), Duration::from_secs(1), "nobody has counted yet");
+        budget.counted(1, |_| true);
+        assert_eq!(budget.pause(&key(0), now), HOUR, "at least one goes in an hour");
+        for _ in 0..3 {
+            assert_eq!(budget.pause(&key(0), now + HOUR), Duration::ZERO);
+        }
+        budget.done(&key(0));
+        assert_eq!(budget.pause(&key(0), now + HOUR), HOUR);
+    }
+
+    #[test]
+    fn all_of_them_in_an_hour_need_not_wait_for_each_other() {
+        let (mut budget, now) = (budget("100%"), Instant::now());
+        assert!(budget.pause(&key(0), now).is_zero() && budget.is_its_turn("n0", now));
+    }
+}
