@@ -1,7 +1,7 @@
-//! From a connection to the thread that reads what comes over it, in large pieces.
+//! Passes the body of an answer to the thread that decodes it, in blocks.
 //!
-//! A server that compresses sends thousands of small chunks, and to wake another thread for each costs more than to read
-//! it. Memory stays bounded: a few blocks are under way at a time.
+//! A server that compresses sends thousands of small chunks, and waking another thread for each costs more than decoding
+//! it. At most a few blocks are in memory at a time.
 
 use std::io::{self, BufRead, Read};
 
@@ -9,46 +9,40 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 
-/// How large a piece is, at least, but for the last.
+/// The least size of a block, except for the last.
 const BLOCK: usize = 1 << 16;
 
-/// A way for pieces to go, and its other end.
-pub(super) fn channel() -> (Blocks, Input) {
+type Block = io::Result<Bytes>;
+
+pub(super) fn channel() -> (mpsc::Sender<Block>, Input) {
     let (sender, receiver) = mpsc::channel(2);
-    (Blocks { sender }, Input { receiver, present: Bytes::new() })
+    (sender, Input { receiver, present: Bytes::new() })
 }
 
-/// Where pieces go in. Dropped before the end of the stream, it ends the input early.
-pub(super) struct Blocks {
-    sender: mpsc::Sender<io::Result<Bytes>>,
-}
-
-impl Blocks {
-    /// Passes on all that a stream has, or the error that ends it. Returns how many bytes there were.
-    pub(super) async fn send_all(self, chunks: impl Stream<Item = io::Result<Bytes>>) -> u64 {
-        let (mut chunks, mut block, mut bytes) = (std::pin::pin!(chunks), BytesMut::new(), 0);
-        while let Some(chunk) = chunks.next().await {
-            let is_sent = match chunk {
-                Ok(chunk) => {
-                    bytes += chunk.len() as u64;
-                    block.extend_from_slice(&chunk);
-                    block.len() < BLOCK || self.sender.send(Ok(block.split().freeze())).await.is_ok()
-                }
-                Err(error) => self.sender.send(Err(error)).await.is_ok(),
-            };
-            // Whoever reads has seen enough, and says why.
-            if !is_sent {
-                return bytes;
+/// Sends all of a stream, or the error that ends it. Returns the number of bytes.
+pub(super) async fn send_all(blocks: mpsc::Sender<Block>, chunks: impl Stream<Item = Block>) -> u64 {
+    let (mut chunks, mut block, mut bytes) = (std::pin::pin!(chunks), BytesMut::new(), 0);
+    while let Some(chunk) = chunks.next().await {
+        let is_sent = match chunk {
+            Ok(chunk) => {
+                bytes += chunk.len() as u64;
+                block.extend_from_slice(&chunk);
+                block.len() < BLOCK || blocks.send(Ok(block.split().freeze())).await.is_ok()
             }
+            Err(error) => blocks.send(Err(error)).await.is_ok(),
+        };
+        // The reader has failed, and reports why.
+        if !is_sent {
+            return bytes;
         }
-        let _ = self.sender.send(Ok(block.freeze())).await;
-        bytes
     }
+    let _ = blocks.send(Ok(block.freeze())).await;
+    bytes
 }
 
-/// Where they come out, on a thread that may wait.
+/// The receiving end, for a thread that may block.
 pub(super) struct Input {
-    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    receiver: mpsc::Receiver<Block>,
     present: Bytes,
 }
 
