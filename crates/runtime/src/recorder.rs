@@ -107,32 +107,23 @@ impl EventRecorder {
     }
 
     pub fn restored(&self, node: &Node, labels: &Labels) {
-        if !labels.is_empty() {
-            let note = with_keys("Given back from its record", labels.keys(), "");
-            self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
-        }
+        let note = with_keys("Given back from its record", labels.keys(), "");
+        self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
     }
 
     /// Reports the keys of which the Node kept its own values.
     pub fn conflict<'a>(&self, node: &Node, keys: impl Iterator<Item = &'a String>) {
-        let keys: Vec<_> = keys.collect();
-        if !keys.is_empty() {
-            let words = "The node has other values than its record, and keeps them";
-            let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
-            let note = with_keys(words, keys.iter(), advice);
-            self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), note);
-        }
+        let words = "The node has other values than its record, and keeps them";
+        let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
+        self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), with_keys(words, keys, advice));
     }
 
     /// Reports the items of the record that the Node did not get.
     pub fn withheld(&self, node: &Node, withheld: &[Withheld]) {
-        if !withheld.is_empty() {
-            let keys =
-                withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
-            let advice = ". They stay in the record. To apply them, set them on the node";
-            let note = with_keys("In the record, but not restored", keys, advice);
-            self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);
-        }
+        let keys = withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
+        let advice = ". They stay in the record. To apply them, set them on the node";
+        let note = with_keys("In the record, but not restored", keys, advice);
+        self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);
     }
 
     pub fn other_machine(&self, node: &Node) {
@@ -166,12 +157,12 @@ impl EventRecorder {
         let words = format!(
             "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
         );
-        let others: Vec<_> = claimants.iter().filter(|claimant| **claimant != node).collect();
-        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others.iter(), ""));
+        let others = claimants.iter().filter(|claimant| **claimant != node);
+        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others, ""));
     }
 
     fn record(&self, kind: EventKind, node: &str, uid: &str, note: String) {
-        let Some(queue) = &self.queue else { return };
+        let Some(queue) = self.queue.as_ref().filter(|_| !note.is_empty()) else { return };
         let node = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -262,19 +253,23 @@ fn count(metrics: &Metrics, (_, reason, _): EventKind, outcome: &'static str) {
     metrics.events.get_or_create(&[("reason", reason), ("outcome", outcome)]).inc();
 }
 
-/// A sentence with as many of the keys as fit into a note.
-fn with_keys(words: &str, keys: impl ExactSizeIterator<Item: AsRef<str>>, end: &str) -> String {
+/// A sentence with as many of the keys as fit into a note. Empty if there are no keys.
+fn with_keys(words: &str, keys: impl Iterator<Item: AsRef<str>>, end: &str) -> String {
     const MORE: usize = ", and 4294967295 more".len();
-    let (mut note, all) = (format!("{words}: "), keys.len());
-    for (said, key) in keys.enumerate() {
+    let mut keys = keys.peekable();
+    if keys.peek().is_none() {
+        return String::new();
+    }
+    let (mut note, mut separator) = (format!("{words}: "), "");
+    while let Some(key) = keys.next() {
         let key = key.as_ref();
-        let separator = if said == 0 { "" } else { ", " };
         if note.len() + separator.len() + key.len() + end.len() + MORE > MAX_NOTE {
-            note += &format!("{separator}and {} more", all - said);
+            note += &format!("{separator}and {} more", 1 + keys.count());
             break;
         }
         note += separator;
         note += key;
+        separator = ", ";
     }
     note + end
 }
