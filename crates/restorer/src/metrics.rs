@@ -1,10 +1,8 @@
 //! Metrics of the restorer.
 
-use std::sync::Arc;
-
 use label_storage::restore::{Patch, Why};
 use label_storage::rules::Winner;
-use label_storage_runtime::metrics::node_gauges::{GaugeRow, Gauges};
+use label_storage_runtime::metrics::node_gauges::GaugeRow;
 use label_storage_runtime::metrics::{Counter, LatencyHistogram, Metrics, OneLabel, Own, start_at_zero};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -49,28 +47,24 @@ const LIFTS: [&str; 9] = [
     "refused",
 ];
 
-const GAUGES: &[GaugeRow] = &[
-    ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),
-    (
-        "restore_pending_oldest_seconds",
-        "For how long the node has been waiting that has waited for longest; 0: none does",
-        |all| all.oldest().as_secs_f64(),
-    ),
-    ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
-        f64::from(all.most_failures)
-    }),
-];
-
 impl Own for RestorerMetrics {
-    fn register(&self, registry: &mut Registry, common: &Metrics) {
-        start_at_zero(
-            &self.conflicts,
-            "winner",
-            [Winner::Node, Winner::Record, Winner::Report].map(Winner::as_str),
-        );
-        start_at_zero(&self.withheld, "why", Why::ALL.map(Why::as_str));
-        start_at_zero(&self.lifts, "why", LIFTS);
-        registry.register_collector(Box::new(Gauges(Arc::clone(&common.node_gauges), GAUGES)));
+    const GAUGES: &'static [GaugeRow] = &[
+        ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),
+        (
+            "restore_pending_oldest_seconds",
+            "For how long the node has been waiting that has waited for longest; 0: none does",
+            |all| all.oldest().as_secs_f64(),
+        ),
+        ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
+            f64::from(all.most_failures)
+        }),
+    ];
+
+    fn register(&self, registry: &mut Registry, _: &Metrics) {
+        let winners = [Winner::Node, Winner::Record, Winner::Report].map(Winner::as_str);
+        start_at_zero(&self.conflicts, "winner", &winners);
+        start_at_zero(&self.withheld, "why", &Why::ALL.map(Why::as_str));
+        start_at_zero(&self.lifts, "why", &LIFTS);
         let help = "From a node's creation until its labels were back";
         registry.register("restore_latency_seconds", help, self.latency.0.clone());
         registry.register("nodes_restored", "Nodes that were restored", self.nodes.clone());

@@ -82,17 +82,12 @@ impl Error {
     }
 
     /// The server answered with an error status.
-    pub(crate) fn answered(
-        what: &'static str,
-        code: u16,
-        message: &str,
-        retry_after_seconds: Option<u32>,
-    ) -> Self {
+    pub(crate) fn answered(what: &'static str, code: u16, message: &str, retry_after: Option<u32>) -> Self {
         let kind = match code {
             404 | 409 | 410 => FailureKind::Moved,
             // A patch with another uid than the object's: the object was re-created.
             422 if message.contains("metadata.uid") => FailureKind::Moved,
-            429 | 503 => FailureKind::Busy(backoff::retry_after(retry_after_seconds)),
+            429 | 503 => FailureKind::Busy(backoff::retry_after(retry_after)),
             500..=599 | 408 => FailureKind::Unclear,
             _ => FailureKind::Refused,
         };

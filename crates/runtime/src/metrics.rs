@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use self::node_gauges::{Gauges, LabelledGauges, NodeGauges};
+use self::node_gauges::{GaugeRow, Gauges, NodeGauges};
 use crate::api_source::{Listed, Resource};
 use crate::call::{Error, FailureKind};
 
@@ -25,16 +25,16 @@ type TwoLabels = [(&'static str, &'static str); 2];
 
 /// The metrics of one daemon only.
 pub trait Own: Default + Send + Sync + 'static {
+    const GAUGES: &'static [GaugeRow] = &[];
+
     fn register(&self, registry: &mut Registry, common: &Metrics);
 }
 
 /// Creates the series at 0: Prometheus sees no increase in a counter that begins with 1.
-pub fn start_at_zero(
-    counters: &Family<OneLabel, Counter>,
-    label: &'static str,
-    values: impl IntoIterator<Item = &'static str>,
-) {
-    values.into_iter().for_each(|value| drop(counters.get_or_create(&[(label, value)])));
+pub fn start_at_zero(counters: &Family<OneLabel, Counter>, label: &'static str, values: &[&'static str]) {
+    for value in values {
+        drop(counters.get_or_create(&[(label, *value)]));
+    }
 }
 
 /// Latencies of seconds, or of minutes if something is wrong.
@@ -110,14 +110,9 @@ impl Metrics {
         self.errors.get_or_create(&[("kind", error.kind.as_str())]).inc();
     }
 
-    /// Counts a request and its status, if it was answered.
-    pub(crate) fn requested(
-        &self,
-        verb: &'static str,
-        resource: &'static str,
-        code: Option<u16>,
-        took: Duration,
-    ) {
+    /// Counts a request by verb, resource and status. Without an answer there is no status.
+    pub(crate) fn requested(&self, request: [&'static str; 2], code: Option<u16>, took: Duration) {
+        let [verb, resource] = request;
         let code = code.map_or_else(|| "error".to_owned(), |code| code.to_string());
         let labels = [("verb", verb.to_owned()), ("resource", resource.to_owned()), ("code", code)];
         self.requests.get_or_create(&labels).inc();
@@ -148,16 +143,14 @@ impl Metrics {
     }
 
     fn register(&self, registry: &mut Registry, index: u32) {
-        start_at_zero(&self.watch_restarts, "resource", Resource::ALL.map(Resource::resource));
-        start_at_zero(&self.errors, "kind", FailureKind::ALL.map(FailureKind::as_str));
-        start_at_zero(&self.reconciliations, "outcome", ["nothing", "failed"]);
+        start_at_zero(&self.watch_restarts, "resource", &Resource::ALL.map(Resource::resource));
+        start_at_zero(&self.errors, "kind", &FailureKind::ALL.map(FailureKind::as_str));
+        start_at_zero(&self.reconciliations, "outcome", &["nothing", "failed"]);
         for outcome in ["written", "failed", "dropped"] {
             drop(self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]));
         }
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version of this program", version);
-        registry.register_collector(Box::new(Gauges(Arc::clone(&self.node_gauges), node_gauges::COMMON)));
-        registry.register_collector(Box::new(LabelledGauges(Arc::clone(&self.node_gauges))));
         self.register_work(registry, index);
         self.register_reading(registry);
     }
@@ -208,11 +201,12 @@ impl Metrics {
 pub(crate) struct Exposition(Registry);
 
 impl Exposition {
-    pub(crate) fn new(daemon: &str, common: &Metrics, own: &impl Own, index: u32) -> Self {
+    pub(crate) fn new<O: Own>(daemon: &str, common: &Metrics, own: &O, index: u32) -> Self {
         let label = ("daemon".to_owned().into(), daemon.to_owned().into());
         let mut registry = Registry::with_prefix_and_labels("label_storage", std::iter::once(label));
         common.register(&mut registry, index);
         own.register(&mut registry, common);
+        registry.register_collector(Box::new(Gauges(Arc::clone(&common.node_gauges), O::GAUGES)));
         Self(registry)
     }
 }

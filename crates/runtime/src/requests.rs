@@ -43,18 +43,18 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query());
+        let described = describe(request.method(), request.uri().path(), request.uri().query());
         let (metrics, began) = (Arc::clone(&self.metrics), Instant::now());
         let count = move |answer: &Result<S::Response, S::Error>| {
             let code = answer.as_ref().ok().map(|response| response.status().as_u16());
-            metrics.requested(verb, resource, code, began.elapsed());
+            metrics.requested(described, code, began.elapsed());
         };
         self.inner.call(request).inspect(count).boxed()
     }
 }
 
 /// The verb and the resource of a request. Both are known in advance, because each pair is a series.
-fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, &'static str) {
+fn describe(method: &Method, path: &str, query: Option<&str>) -> [&'static str; 2] {
     const RESOURCES: [&str; 6] = ["nodes", "configmaps", "leases", "events", "namespaces", "statefulsets"];
     // /api/v1/nodes/NAME, /apis/GROUP/v1/namespaces/NAMESPACE/leases/NAME
     let skipped = if path.starts_with("/apis/") { 3 } else { 2 };
@@ -74,7 +74,7 @@ fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, 
         Method::DELETE => "delete",
         _ => "other",
     };
-    (verb, resource.unwrap_or("other"))
+    [verb, resource.unwrap_or("other")]
 }
 
 #[cfg(test)]
@@ -85,24 +85,24 @@ mod tests {
     fn requests_are_told_apart() {
         let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
         for (method, path, query, expected) in [
-            (Method::GET, "/api/v1/nodes", None, ("list", "nodes")),
-            (Method::GET, "/api/v1/nodes", Some("a=b&watch=true"), ("watch", "nodes")),
-            (Method::GET, "/api/v1/nodes/a", None, ("get", "nodes")),
-            (Method::PATCH, "/api/v1/nodes/a", None, ("patch", "nodes")),
-            (Method::GET, "/api/v1/namespaces/ns/configmaps", None, ("list", "configmaps")),
-            (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ("delete", "configmaps")),
-            (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ("create", "events")),
-            (Method::PUT, lease, None, ("update", "leases")),
-            (Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/s", None, ("get", "statefulsets")),
-            (Method::GET, "/api/v1/namespaces/ns", None, ("get", "namespaces")),
+            (Method::GET, "/api/v1/nodes", None, ["list", "nodes"]),
+            (Method::GET, "/api/v1/nodes", Some("a=b&watch=true"), ["watch", "nodes"]),
+            (Method::GET, "/api/v1/nodes/a", None, ["get", "nodes"]),
+            (Method::PATCH, "/api/v1/nodes/a", None, ["patch", "nodes"]),
+            (Method::GET, "/api/v1/namespaces/ns/configmaps", None, ["list", "configmaps"]),
+            (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ["delete", "configmaps"]),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ["create", "events"]),
+            (Method::PUT, lease, None, ["update", "leases"]),
+            (Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/s", None, ["get", "statefulsets"]),
+            (Method::GET, "/api/v1/namespaces/ns", None, ["get", "namespaces"]),
             (
                 Method::POST,
                 "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
                 None,
-                ("create", "other"),
+                ["create", "other"],
             ),
-            (Method::GET, "/version", None, ("list", "other")),
-            (Method::GET, "", None, ("list", "other")),
+            (Method::GET, "/version", None, ["list", "other"]),
+            (Method::GET, "", None, ["list", "other"]),
         ] {
             assert_eq!(describe(&method, path, query), expected, "{method} {path}");
         }

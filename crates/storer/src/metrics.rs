@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use label_storage::Labels;
 use label_storage::store::Reason;
-use label_storage_runtime::metrics::node_gauges::{GaugeRow, Gauges};
+use label_storage_runtime::metrics::node_gauges::GaugeRow;
 use label_storage_runtime::metrics::{Counter, Metrics, OneLabel, Own, start_at_zero};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -48,21 +48,17 @@ impl StorerMetrics {
     }
 }
 
-const GAUGES: &[GaugeRow] = &[(
-    "nodes_stored",
-    "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
-    |all| all.nodes.saturating_sub(all.behind) as f64,
-)];
-
 impl Own for StorerMetrics {
+    const GAUGES: &'static [GaugeRow] = &[(
+        "nodes_stored",
+        "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
+        |all| all.nodes.saturating_sub(all.behind) as f64,
+    )];
+
     fn register(&self, registry: &mut Registry, common: &Metrics) {
-        start_at_zero(&self.writes, "action", ["created", "updated", "deleted"]);
-        start_at_zero(
-            &self.cleanups,
-            "reason",
-            [Reason::RetentionOver, Reason::EmptyForGood].map(Reason::as_str),
-        );
-        registry.register_collector(Box::new(Gauges(Arc::clone(&common.node_gauges), GAUGES)));
+        start_at_zero(&self.writes, "action", &["created", "updated", "deleted"]);
+        let reasons = [Reason::RetentionOver, Reason::EmptyForGood].map(Reason::as_str);
+        start_at_zero(&self.cleanups, "reason", &reasons);
         let help = "From when a node was seen to differ from its record until it was stored";
         registry.register("store_latency_seconds", help, common.latency.0.clone());
         let help = "Labels that were added to records, or changed in them";

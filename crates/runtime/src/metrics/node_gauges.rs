@@ -96,7 +96,7 @@ impl ShardGauges {
 /// The name, help and value of a gauge.
 pub type GaugeRow = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
-pub(super) const COMMON: &[GaugeRow] = &[
+const COMMON: [GaugeRow; 5] = [
     ("nodes", "Nodes of the shards that this replica works on", |all| all.nodes as f64),
     ("records", "Records of the shards that this replica works on", |all| all.records as f64),
     ("records_unreadable", "Records that can't be read: a person has to look", |all| all.unreadable as f64),
@@ -104,34 +104,23 @@ pub(super) const COMMON: &[GaugeRow] = &[
     ("nodes_failing", "Nodes that have failed five times or more in a row", |all| all.failing as f64),
 ];
 
-/// Serves gauges without labels.
+/// Serves the gauges of both daemons, and these of one.
 #[derive(Debug)]
-pub struct Gauges(pub Arc<NodeGauges>, pub &'static [GaugeRow]);
+pub(super) struct Gauges(pub(super) Arc<NodeGauges>, pub(super) &'static [GaugeRow]);
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let total = self.0.total();
-        for (name, help, value) in self.1 {
-            let gauge = ConstGauge::new(value(&total));
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
-        }
-        Ok(())
-    }
-}
-
-/// Serves the gauges with a label.
-#[derive(Debug)]
-pub(super) struct LabelledGauges(pub(super) Arc<NodeGauges>);
-
-impl Collector for LabelledGauges {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // A reason or resource without a Node has the value 0.
+        // Each reason and each resource is shown, if only with the value 0.
         let mut total = Snapshot {
             skipped: Skip::ALL.map(|skip| (skip.as_str(), 0)).into(),
             watching: Resource::ALL.map(|kind| (kind.resource(), 0)).into(),
             ..Snapshot::default()
         };
         total.add(&self.0.total());
+        for (name, help, value) in COMMON.iter().chain(self.1) {
+            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value(&total)).encode(gauge)?;
+        }
         for (name, help, label, counts) in [
             ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", total.skipped),
             ("watching", "Shards whose changes are told of as they happen", "resource", total.watching),
