@@ -133,10 +133,8 @@ impl Error {
 fn is_not_connected(error: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     let causes = std::iter::successors(Some(error), |error| error.source());
-    let mut io = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|cause| {
-        matches!(cause.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
-    })
+    let mut kinds = causes.filter_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()));
+    kinds.any(|kind| matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut))
 }
 
 /// An error and its causes in one line, without repetitions.
