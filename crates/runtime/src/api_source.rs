@@ -26,6 +26,7 @@ use label_storage_wire::{
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
+use self::blocks::BLOCK;
 use crate::call::{self, Error, in_one_line, within};
 use crate::projection::Projection;
 
@@ -124,7 +125,7 @@ impl ApiSource {
             let reading = tokio::task::spawn_blocking(move || {
                 let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
                 if is_compressed {
-                    read_list(&asked, BufReader::with_capacity(1 << 16, GzDecoder::new(input)), each)
+                    read_list(&asked, BufReader::with_capacity(BLOCK, GzDecoder::new(input)), each)
                 } else {
                     read_list(&asked, input, each)
                 }

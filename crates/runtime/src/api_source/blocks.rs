@@ -3,20 +3,24 @@
 //! A server that compresses sends thousands of small chunks, and waking another thread for each costs more than decoding
 //! it. At most a few blocks are in memory at a time.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, BufReader};
 
-use bytes::{Buf, Bytes, BytesMut};
-use futures::{Stream, StreamExt};
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
+use tokio_util::io::{StreamReader, SyncIoBridge};
 
 /// The least size of a block, except for the last.
-const BLOCK: usize = 1 << 16;
+pub(super) const BLOCK: usize = 1 << 16;
 
 type Block = io::Result<Bytes>;
 
-pub(super) fn channel() -> (mpsc::Sender<Block>, Input) {
-    let (sender, receiver) = mpsc::channel(2);
-    (sender, Input { receiver, present: Bytes::new() })
+/// A channel for blocks. The reader is for a thread that may block.
+pub(super) fn channel() -> (mpsc::Sender<Block>, impl BufRead + Send) {
+    let (sender, mut receiver) = mpsc::channel(2);
+    let blocks = stream::poll_fn(move |context| receiver.poll_recv(context));
+    // Buffered, because every read from the bridge enters the async runtime.
+    (sender, BufReader::with_capacity(BLOCK, SyncIoBridge::new(StreamReader::new(blocks))))
 }
 
 /// Sends all of a stream, or the error that ends it. Returns the number of bytes.
@@ -38,34 +42,4 @@ pub(super) async fn send_all(blocks: mpsc::Sender<Block>, chunks: impl Stream<It
     }
     let _ = blocks.send(Ok(block.freeze())).await;
     bytes
-}
-
-/// The receiving end, for a thread that may block.
-pub(super) struct Input {
-    receiver: mpsc::Receiver<Block>,
-    present: Bytes,
-}
-
-impl Read for Input {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.fill_buf()?.read(buffer)?;
-        self.consume(read);
-        Ok(read)
-    }
-}
-
-impl BufRead for Input {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while self.present.is_empty() {
-            match self.receiver.blocking_recv() {
-                Some(block) => self.present = block?,
-                None => break,
-            }
-        }
-        Ok(&self.present)
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.present.advance(amount);
-    }
 }
