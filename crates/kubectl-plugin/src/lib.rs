@@ -24,6 +24,7 @@ mod confirm;
 mod find;
 mod liveness;
 pub mod manual;
+mod node_patch;
 mod outlook;
 mod output;
 mod progress;

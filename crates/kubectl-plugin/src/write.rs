@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use label_storage::{Node, Record};
 use label_storage_runtime::call::{self, Error, FailureKind};
-use label_storage_runtime::patch::Body;
 use label_storage_runtime::records::Found;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::Ended;
@@ -62,7 +62,7 @@ pub(crate) enum Write {
 
 impl Write {
     /// Patches this Node, as it was read.
-    pub(crate) fn patch(node: &Node, body: &Body<'_>) -> Result<Self> {
+    pub(crate) fn patch(node: &Node, body: &impl Serialize) -> Result<Self> {
         Ok(Self::Patch { node: node.name.clone(), body: serde_json::to_value(body)? })
     }
 

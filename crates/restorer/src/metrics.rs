@@ -1,26 +1,23 @@
-//! What the restorer counts.
+//! Metrics of the restorer.
 
 use label_storage::restore::{Patch, Why};
 use label_storage::rules::Winner;
-use label_storage_runtime::metrics::node_gauges::{Defined, Gauges};
-use label_storage_runtime::metrics::{Counter, Latencies, Metrics, One, Own};
+use label_storage_runtime::metrics::node_gauges::GaugeRow;
+use label_storage_runtime::metrics::{Counter, LatencyHistogram, Metrics, OneLabel, Own, start_at_zero};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// What the restorer counts beside what both daemons do.
 #[derive(Debug, Default)]
 pub struct RestorerMetrics {
     nodes: Counter,
     labels: Counter,
-    conflicts: Family<One, Counter>,
-    withheld: Family<One, Counter>,
-    lifts: Family<One, Counter>,
-    /// From a Node's creation until it was restored.
-    pub(crate) latency: Latencies,
+    conflicts: Family<OneLabel, Counter>,
+    withheld: Family<OneLabel, Counter>,
+    lifts: Family<OneLabel, Counter>,
+    pub(crate) latency: LatencyHistogram,
 }
 
 impl RestorerMetrics {
-    /// A Node was restored.
     pub(crate) fn restored(&self, patch: &Patch) {
         self.nodes.inc();
         self.labels.inc_by(patch.restored.len() as u64);
@@ -32,7 +29,7 @@ impl RestorerMetrics {
         }
     }
 
-    /// Pods may come to a Node.
+    /// Counts a start-up taint that was removed.
     pub(crate) fn lifted(&self, why: &'static str) {
         self.lifts.get_or_create(&[("why", why)]).inc();
     }
@@ -50,52 +47,35 @@ const LIFTS: [&str; 9] = [
     "refused",
 ];
 
-const GAUGES: &[Defined] = &[
-    ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),
-    (
-        "restore_pending_oldest_seconds",
-        "For how long the node has been waiting that has waited for longest; 0: none does",
-        |all| all.oldest().as_secs_f64(),
-    ),
-    ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
-        f64::from(all.most_failures)
-    }),
-];
-
 impl Own for RestorerMetrics {
-    fn register(&self, registry: &mut Registry, common: &Metrics) {
-        // So that they are there, at 0, before the first one.
-        for winner in [Winner::Node, Winner::Record, Winner::Report] {
-            let _ = self.conflicts.get_or_create(&[("winner", winner.as_str())]);
-        }
-        for why in Why::ALL {
-            let _ = self.withheld.get_or_create(&[("why", why.as_str())]);
-        }
-        for why in LIFTS {
-            let _ = self.lifts.get_or_create(&[("why", why)]);
-        }
-        registry.register_collector(Box::new(Gauges::new(&common.node_gauges, GAUGES)));
-        registry.register(
-            "restore_latency_seconds",
-            "From a node's creation until its labels were back",
-            self.latency.0.clone(),
-        );
+    const GAUGES: &'static [GaugeRow] = &[
+        ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),
+        (
+            "restore_pending_oldest_seconds",
+            "For how long the node has been waiting that has waited for longest; 0: none does",
+            |all| all.oldest().as_secs_f64(),
+        ),
+        ("restore_attempts_most", "How often in a row the node has failed that has failed most", |all| {
+            f64::from(all.most_failures)
+        }),
+    ];
+
+    fn register(&self, registry: &mut Registry, _: &Metrics) {
+        let winners = [Winner::Node, Winner::Record, Winner::Report].map(Winner::as_str);
+        start_at_zero(&self.conflicts, "winner", &winners);
+        start_at_zero(&self.withheld, "why", &Why::ALL.map(Why::as_str));
+        start_at_zero(&self.lifts, "why", &LIFTS);
+        let help = "From a node's creation until its labels were back";
+        registry.register("restore_latency_seconds", help, self.latency.0.clone());
         registry.register("nodes_restored", "Nodes that were restored", self.nodes.clone());
         registry.register("labels_restored", "Labels that nodes were given back", self.labels.clone());
-        registry.register(
-            "restore_conflicts",
-            "Labels that a node had with another value than its record when it was restored, by whose value it has since",
-            self.conflicts.clone(),
-        );
-        registry.register(
-            "labels_withheld",
-            "Labels that a node was not given back, though its record has them, by the reason",
-            self.withheld.clone(),
-        );
-        registry.register(
-            "startup_taints_lifted",
-            "Times that pods were let come to a node that had kept them away until its labels were back, by the reason",
-            self.lifts.clone(),
-        );
+        let help = "Labels that a node had with another value than its record when it was restored, by \
+            whose value it has since";
+        registry.register("restore_conflicts", help, self.conflicts.clone());
+        let help = "Labels that a node was not given back, though its record has them, by the reason";
+        registry.register("labels_withheld", help, self.withheld.clone());
+        let help = "Times that pods were let come to a node that had kept them away until its labels \
+            were back, by the reason";
+        registry.register("startup_taints_lifted", help, self.lifts.clone());
     }
 }

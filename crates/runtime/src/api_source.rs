@@ -6,7 +6,8 @@
 
 mod blocks;
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,25 +21,21 @@ use kube::client::Body;
 use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
 use label_storage_wire::{
-    Asked, Content, Event, MAX_ITEM, Object, Status, read_event, read_list, read_object, read_status,
+    Asked, Content, Event, MAX_ITEM, Object, read_event, read_list, read_object, read_status,
 };
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::io::StreamReader;
 
-use crate::call::{self, Error, within};
+use self::blocks::BLOCK;
+use crate::call::{self, Error, in_one_line, within};
 use crate::projection::Projection;
 
-/// One kind of objects on one API server.
-pub struct ApiSource {
-    client: Client,
-    kind: Resource,
-    path: String,
-    projection: Projection,
-    /// For how long a list may take.
-    limit: Duration,
-}
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const NO_PROTOBUF: &str = "the API server does not serve protobuf";
 
-/// What is read.
+/// The time that a watch may be silent beyond the duration that was asked for.
+const GRACE: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// All Nodes of the cluster.
@@ -48,167 +45,123 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// As the API server calls it.
+    pub(crate) const ALL: [Self; 2] = [Self::Nodes, Self::Records];
+
+    /// The name in URLs and metrics.
     pub(crate) const fn resource(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
             Self::Records => "configmaps",
         }
     }
-
-    const fn list(self) -> &'static str {
-        match self {
-            Self::Nodes => "list nodes",
-            Self::Records => "list configmaps",
-        }
-    }
-
-    const fn get(self) -> &'static str {
-        match self {
-            Self::Nodes => "get node",
-            Self::Records => "get configmap",
-        }
-    }
-
-    const fn watch(self) -> &'static str {
-        match self {
-            Self::Nodes => "watch nodes",
-            Self::Records => "watch configmaps",
-        }
-    }
 }
 
-/// How many an answer has: a list of metadata is called otherwise than one object's, or one event's.
-#[derive(Clone, Copy)]
-enum Number {
-    All,
-    One,
-}
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// The `Accept` header.
-fn accept(content: Content, number: Number) -> String {
-    match (content, number) {
-        (Content::Metadata, Number::All) => {
-            format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-        }
-        (Content::Metadata, Number::One) => format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
-        (Content::Node | Content::ConfigMap, _) => PROTOBUF.to_owned(),
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    List,
+    Get,
+    Watch,
 }
 
 /// A list that was read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
-    /// What is not in it did not exist at this version.
+    /// Objects that are not in the list did not exist at this version.
     pub version: ResourceVersion,
-    /// How many there are.
     pub items: usize,
-    /// What came over the wire.
+    /// The size of the body, compressed or not.
     pub bytes: u64,
 }
 
+/// One kind of objects on one API server.
+pub struct ApiSource {
+    client: Client,
+    kind: Resource,
+    path: String,
+    projection: Projection,
+    list_limit: Duration,
+}
+
 impl ApiSource {
-    /// All Nodes of the cluster.
     pub fn nodes(client: Client) -> Self {
         Self::new(client, Resource::Nodes, "/api/v1/nodes".to_owned())
     }
 
-    /// The records in a namespace.
     pub fn records(client: Client, namespace: &str) -> Self {
         Self::new(client, Resource::Records, format!("/api/v1/namespaces/{namespace}/configmaps"))
     }
 
     fn new(client: Client, kind: Resource, path: String) -> Self {
-        Self { client, kind, path, projection: Projection::default(), limit: call::ALL }
+        Self { client, kind, path, projection: Projection::default(), list_limit: call::ALL }
     }
 
-    /// The same, seen by these.
     pub fn seen_by(self, projection: Projection) -> Self {
         Self { projection, ..self }
     }
 
-    /// The same, with lists that may take this long: for who does more with each object than a daemon does, or is far away.
-    pub fn allowing(self, limit: Duration) -> Self {
-        Self { limit, ..self }
+    /// Sets the time limit for lists.
+    pub fn allowing(self, list_limit: Duration) -> Self {
+        Self { list_limit, ..self }
     }
 
-    /// What is made of it.
     pub(crate) fn projection(&self) -> &Projection {
         &self.projection
     }
 
-    /// What is asked for where many are: of a Node no more than is needed.
-    fn content(&self) -> Content {
-        match self.kind {
-            Resource::Nodes if self.projection.needs_whole_nodes() => Content::Node,
-            Resource::Nodes => Content::Metadata,
-            Resource::Records => Content::ConfigMap,
-        }
-    }
-
-    /// What is read.
     pub fn kind(&self) -> Resource {
         self.kind
     }
 
-    /// Lists all, in one consistent read: without a resourceVersion, so that it is never answered from a cache that
-    /// lags, and without pages, which cost the server more and can end early. `each` is called as the objects come
-    /// in, on a thread of its own; what it was given is all there is only if this returns without an error.
+    /// Lists all objects in one consistent read. The request has no resourceVersion, so that it is not answered from a cache
+    /// that lags, and no limit, because pages cost the server more. `each` is called as the objects arrive, on a thread
+    /// of its own. After an error the objects that it got must be forgotten: they are not all.
     pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
-        let what = self.kind.list();
-        within(self.limit, what, async {
-            let content = self.content();
-            let response = self.ask(what, &self.query(&[]), content, Number::All).await?;
+        let what = self.what(Verb::List);
+        within(self.list_limit, what, async {
+            let response = self.ask(Verb::List, &self.query(&[])).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (blocks, input) = blocks::channel();
-            let projection = self.projection.clone();
+            let (content, projection) = (self.content(Verb::List), self.projection.clone());
             let reading = tokio::task::spawn_blocking(move || {
                 let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
                 if is_compressed {
-                    let input = BufReader::with_capacity(1 << 16, GzDecoder::new(input));
-                    read_list(&asked, input, each)
+                    read_list(&asked, BufReader::with_capacity(BLOCK, GzDecoder::new(input)), each)
                 } else {
                     read_list(&asked, input, each)
                 }
             });
-            let bytes = blocks.send_all(chunks(response)).await;
+            let bytes = blocks::send_all(blocks, chunks(response)).await;
             let listed = reading.await.map_err(|error| Error::unclear(what, error))?;
-            let listed = listed.map_err(|error| Error::unclear(what, call::in_one_line(&error)))?;
-            let version = version(what, &listed.resource_version)?;
+            let listed = listed.map_err(|error| Error::unclear(what, in_one_line(&error)))?;
+            let version = listed.resource_version;
+            let version = version
+                .parse()
+                .map_err(|_| Error::refused(what, format!("resourceVersion {version:?} is no number")))?;
             Ok(Listed { version, items: listed.items, bytes })
         })
         .await
     }
 
-    /// Reads one, as it is now: a whole one, whatever lists have of it.
+    /// Reads one whole object, even if lists have only its metadata.
     pub async fn get(&self, name: &str) -> Result<Option<Object>, Error> {
-        let what = self.kind.get();
+        let what = self.what(Verb::Get);
         within(call::ONE, what, async {
-            let content = match self.kind {
-                Resource::Nodes => Content::Node,
-                Resource::Records => Content::ConfigMap,
-            };
-            let response = match self.ask(what, &format!("/{name}"), content, Number::One).await {
-                Ok(answer) => answer,
+            let response = match self.ask(Verb::Get, &format!("/{name}")).await {
                 Err(error) if error.code == Some(404) => return Ok(None),
-                Err(error) => return Err(error),
+                answer => answer?,
             };
             let body = body(what, response).await?;
+            let content = self.content(Verb::Get);
             let asked = Asked { content, annotations: &|key| self.projection.wants_annotation(content, key) };
-            read_object(&asked, &body)
-                .map(Some)
-                .map_err(|error| Error::unclear(what, call::in_one_line(&error)))
+            let object = read_object(&asked, &body);
+            object.map(Some).map_err(|error| Error::unclear(what, in_one_line(&error)))
         })
         .await
     }
 
-    /// Asks for what changes after a version.
+    /// Watches for changes after a version.
     pub async fn watch(&self, from: ResourceVersion) -> Result<Watch, Error> {
-        let what = self.kind.watch();
-        // The server ends it by itself after this time, if both are still there: so silence beyond it means that one
-        // of them is not. Not all at the same time, lest all replicas come back at the same time for ever.
+        // The server ends the watch after this time. It is random, so that replicas do not all return at the same time.
         let lasts = Duration::from_secs(rand::random_range(20..=30));
         let query = self.query(&[
             "watch=true",
@@ -216,11 +169,32 @@ impl ApiSource {
             &format!("resourceVersion={from}"),
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
-        let content = self.content();
-        let response = within(call::ONE, what, self.ask(what, &query, content, Number::One)).await?;
+        let what = self.what(Verb::Watch);
+        let response = within(call::ONE, what, self.ask(Verb::Watch, &query)).await?;
         let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
         let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input);
-        Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
+        let (content, projection) = (self.content(Verb::Watch), self.projection.clone());
+        Ok(Watch { what, frames, content, projection, silence: lasts + GRACE })
+    }
+
+    /// The name of a call in errors.
+    fn what(&self, verb: Verb) -> &'static str {
+        match (verb, self.kind) {
+            (Verb::List, Resource::Nodes) => "list nodes",
+            (Verb::List, Resource::Records) => "list configmaps",
+            (Verb::Get, Resource::Nodes) => "get node",
+            (Verb::Get, Resource::Records) => "get configmap",
+            (Verb::Watch, Resource::Nodes) => "watch nodes",
+            (Verb::Watch, Resource::Records) => "watch configmaps",
+        }
+    }
+
+    fn content(&self, verb: Verb) -> Content {
+        match self.kind {
+            Resource::Nodes if verb == Verb::Get || self.projection.needs_whole_nodes() => Content::Node,
+            Resource::Nodes => Content::Metadata,
+            Resource::Records => Content::ConfigMap,
+        }
     }
 
     fn query(&self, parameters: &[&str]) -> String {
@@ -230,16 +204,18 @@ impl ApiSource {
         if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
-    /// Sends a request for protobuf. The answer is a success, and is in protobuf.
-    async fn ask(
-        &self,
-        what: &'static str,
-        rest: &str,
-        content: Content,
-        number: Number,
-    ) -> Result<Response<Body>, Error> {
+    /// Sends a request. The answer is a success, and is protobuf.
+    async fn ask(&self, verb: Verb, rest: &str) -> Result<Response<Body>, Error> {
+        let what = self.what(verb);
+        let accept = match (self.content(verb), verb) {
+            (Content::Metadata, Verb::List) => {
+                format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            }
+            (Content::Metadata, _) => format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+            (Content::Node | Content::ConfigMap, _) => PROTOBUF.to_owned(),
+        };
         let request = Request::get(format!("{}{rest}", self.path))
-            .header(ACCEPT, accept(content, number))
+            .header(ACCEPT, accept)
             .header(ACCEPT_ENCODING, "gzip")
             .body(Body::empty())
             .map_err(|error| Error::refused(what, error))?;
@@ -247,63 +223,43 @@ impl ApiSource {
         if response.status() != StatusCode::OK {
             return Err(refusal(what, response).await);
         }
-        match content_type(response.headers()) {
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        match content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim() {
             PROTOBUF => Ok(response),
             other => Err(Error::unclear(what, format!("{NO_PROTOBUF}: the content type is {other:?}"))),
         }
     }
 }
 
-const NO_PROTOBUF: &str = "the API server does not serve protobuf";
+type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// How much longer than it should last a watch may be silent.
-const GRACE: Duration = Duration::from_secs(5);
-
-type Chunks = std::pin::Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
-type Input = StreamReader<Chunks, Bytes>;
-
-/// What changes, as it changes.
+/// An open watch.
 pub struct Watch {
     what: &'static str,
-    frames: FramedRead<Input, LengthDelimitedCodec>,
+    frames: FramedRead<StreamReader<Chunks, Bytes>, LengthDelimitedCodec>,
     content: Content,
     projection: Projection,
+    /// The longest time without an event. After it the server must be gone.
     silence: Duration,
 }
 
 impl Watch {
-    /// The next event; `None` at an orderly end, from which one goes on with another watch. Within a minute it is
-    /// noticed if the other side is not there any more.
+    /// The next event, or `None` if the server ended the watch because its time is over.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
-        let content = self.content;
-        let asked = Asked { content, annotations: &|key| self.projection.wants_annotation(content, key) };
         let frame = match tokio::time::timeout(self.silence, self.frames.next()).await {
             Err(_) => return Err(Error::unclear(self.what, "nothing was heard for too long")),
             Ok(None) => return Ok(None),
-            Ok(Some(Err(error))) => return Err(Error::unclear(self.what, call::in_one_line(&error))),
-            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(frame)) => frame.map_err(|error| Error::unclear(self.what, in_one_line(&error)))?,
         };
-        match read_event(&asked, &frame) {
-            Err(error) => Err(Error::unclear(self.what, call::in_one_line(&error))),
-            Ok(Event::Error(status)) => Err(self.refused(&status)),
-            Ok(event) => Ok(Some(event)),
+        let (content, projection) = (self.content, &self.projection);
+        let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
+        match read_event(&asked, &frame).map_err(|error| Error::unclear(self.what, in_one_line(&error)))? {
+            Event::Error(status) => {
+                Err(Error::answered(self.what, status.code, &status.message, status.retry_after_seconds))
+            }
+            event => Ok(Some(event)),
         }
     }
-
-    fn refused(&self, status: &Status) -> Error {
-        Error::answered(self.what, status.code, &status.message, status.retry_after_seconds)
-    }
-}
-
-/// A resourceVersion as a number, which it has to be to be compared.
-fn version(what: &'static str, text: &str) -> Result<ResourceVersion, Error> {
-    text.parse().map_err(|_| Error::refused(what, format!("resourceVersion {text:?} is no number")))
-}
-
-/// Without its parameters.
-fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
 }
 
 fn is_gzip(what: &'static str, headers: &HeaderMap) -> Result<bool, Error> {
@@ -321,36 +277,33 @@ fn chunks(response: Response<Body>) -> impl Stream<Item = io::Result<Bytes>> + S
     response.into_body().into_data_stream().map_err(io::Error::other)
 }
 
-/// All of a small answer.
+/// The whole body of a small answer.
 async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, Error> {
     let is_compressed = is_gzip(what, response.headers())?;
     let body = Limited::new(response.into_body(), MAX_ITEM).collect().await;
-    let body = body.map_err(|error| Error::unclear(what, call::in_one_line(error.as_ref())))?.to_bytes();
+    let body = body.map_err(|error| Error::unclear(what, in_one_line(error.as_ref())))?.to_bytes();
     if !is_compressed {
         return Ok(body.into());
     }
     let mut plain = Vec::new();
-    let read =
-        io::Read::read_to_end(&mut io::Read::take(GzDecoder::new(&body[..]), MAX_ITEM as u64), &mut plain);
+    let read = GzDecoder::new(&body[..]).take(MAX_ITEM as u64).read_to_end(&mut plain);
     read.map(|_| plain).map_err(|error| Error::unclear(what, error))
 }
 
 /// The error in an answer other than success. Its body may be JSON or plain text.
 async fn refusal(what: &'static str, response: Response<Body>) -> Error {
-    let status = response.status();
-    let answered = |message: &str, retry_after| match status {
-        StatusCode::NOT_ACCEPTABLE => {
-            Error::answered(what, status.as_u16(), &format!("{NO_PROTOBUF}: {message}"), retry_after)
-        }
-        _ => Error::answered(what, status.as_u16(), message, retry_after),
-    };
-    match body(what, response).await {
+    let code = response.status();
+    let (mut message, retry_after) = match body(what, response).await {
         Ok(body) => {
             let status = read_status(&body);
-            answered(&status.message, status.retry_after_seconds)
+            (status.message, status.retry_after_seconds)
         }
-        Err(error) => answered(&error.message, None),
+        Err(error) => (error.message, None),
+    };
+    if code == StatusCode::NOT_ACCEPTABLE {
+        message = format!("{NO_PROTOBUF}: {message}");
     }
+    Error::answered(what, code.as_u16(), &message, retry_after)
 }
 
 #[cfg(test)]

@@ -1,66 +1,59 @@
-//! When to do the next thing: pauses with jitter, so that replicas that start together don't stay together, and
-//! growing pauses for what keeps failing.
+//! Pauses: with jitter, so that replicas that start together spread out, and growing after failures.
 
 use std::time::Duration;
 
 use rand::RngExt;
 
-/// The longest that one node has to wait after failures.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest pause after a failed list.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// A listing costs the server more than it costs us: it gets ten times as long to do other things.
+/// The pause after a list is at least this many times its duration, because it costs the server more than the replica.
 const REST: u32 = 10;
 
-/// How long lists take, and how long to rest from them.
+/// The durations of the last two lists.
 #[derive(Debug, Default)]
-pub struct Pace {
-    /// What the last two took.
-    last: [Option<Duration>; 2],
-}
+pub struct Pace([Option<Duration>; 2]);
 
 impl Pace {
-    /// Takes note of how long a list took.
     pub fn note(&mut self, took: Duration) {
-        self.last = [self.last[1], Some(took)];
+        self.0 = [self.0[1], Some(took)];
     }
 
-    /// The pause until the next list: the interval, give or take, but never less than ten times what listing takes. Of
-    /// two lists in a row the quicker one counts: a server that stood still for half a minute, as in a fail-over, was
-    /// not busy with the list, and nobody should wait five minutes for labels because of it.
+    /// The pause until the next list. The quicker one of the last two counts: a server that stood still once, as in a
+    /// fail-over, was not busy with the list.
     pub fn pause(&self, interval: Duration) -> Duration {
-        let usual = self.last.iter().flatten().min().copied().unwrap_or_default();
+        let usual = self.0.iter().flatten().min().copied().unwrap_or_default();
         around(interval).max(usual * REST)
     }
 }
 
-/// The least pause after a list that failed after this time: the server is struggling, so it gets the
-/// same rest, within reason.
+/// The least pause after a list that failed after this time.
 pub fn rest_after_failure(took: Duration) -> Duration {
-    (took * REST).min(LONGEST_WAIT)
+    (took * REST).min(LONGEST_REST)
 }
 
-/// A duration give or take a tenth.
+/// A duration, plus or minus 10 %.
 pub(crate) fn around(duration: Duration) -> Duration {
     duration.mul_f64(rand::rng().random_range(0.9..1.1))
 }
 
-/// Something up to this duration, and not nothing.
+/// A random 10–100 % of `limit`.
 pub fn jittered(limit: Duration) -> Duration {
     limit.mul_f64(rand::rng().random_range(0.1..1.0))
 }
 
-/// The pause before try number `tries` + 1: twice the one before, give or take, up to a limit.
+/// The pause after this many tries: it doubles each time, up to a limit, plus or minus 10 %.
 pub fn exponential(first: Duration, tries: u32, limit: Duration) -> Duration {
     let doubled = first.saturating_mul(1 << tries.saturating_sub(1).min(16));
     around(doubled.min(limit))
 }
 
-/// A pause that somebody asked for, and up to half as long again, so that not all come back at the same time.
+/// 100–150 % of a pause that the server asked for, so that not all replicas come back at the same time.
 pub fn a_little_more(pause: Duration) -> Duration {
     pause.mul_f64(rand::rng().random_range(1.0..1.5))
 }
 
-/// The pause that a server asks for, within reason: a second where it does not say how long, a minute at most.
+/// The pause that a server asks for: 1 s if it does not say, 60 s at most.
 pub fn retry_after(seconds: Option<u32>) -> Duration {
     Duration::from_secs(u64::from(seconds.unwrap_or(1).clamp(1, 60)))
 }

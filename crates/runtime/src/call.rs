@@ -1,4 +1,4 @@
-//! One call to the API server: a time limit around it, and what its failure means for what comes next.
+//! One call to the API server: its time limit, and what to do when it fails.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,56 +8,52 @@ use tokio::time::Instant;
 use crate::backoff;
 use crate::shutdown::Shutdown;
 
-/// The server answered that it is busy, and for how long.
+/// The server answered 429 or 503, with `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the API server is busy ({status})")]
 pub struct Throttled {
-    /// 429 or 503.
     pub status: u16,
-    /// The pause that it asks for.
     pub retry_after: Duration,
 }
 
-/// The limit for a single object: generous for a server under load, and short enough that a plan is still alive after it.
+/// The time limit for a call for one object. It is shorter than the lifetime of a plan.
 pub(crate) const ONE: Duration = Duration::from_secs(5);
 
-/// The limit for all objects of a kind.
+/// The time limit for a list of all objects of a kind.
 pub(crate) const ALL: Duration = Duration::from_secs(60);
 
-/// A call that failed.
-#[derive(Debug)]
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+#[error("can't {what}: {message}")]
 pub struct Error {
-    /// What was tried, as in "list nodes".
+    /// The name of the call, as in "list nodes".
     pub what: &'static str,
-    /// What it means.
     pub kind: FailureKind,
-    /// The HTTP status, where the server answered with one.
+    /// The HTTP status, if the server answered.
     pub code: Option<u16>,
-    /// In the words of whoever refused it.
     pub message: String,
 }
 
-/// What a failure means for what comes next.
+/// The consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The world is not what the call took it for: read again, decide again.
+    /// The object has changed or is gone: read again, decide again.
     Moved,
     /// The server asks for a pause.
     Busy(Duration),
-    /// Nobody knows whether the call had an effect: read again, a little later.
+    /// The call may have had an effect: read again, a little later.
     Unclear,
-    /// Nobody listens: it had none.
+    /// There was no connection.
     NotConnected,
-    /// It will not work until somebody does something.
+    /// The call will fail until a person fixes something.
     Refused,
 }
 
 impl FailureKind {
-    /// One of each.
     pub(crate) const ALL: [Self; 5] =
         [Self::Moved, Self::Busy(Duration::ZERO), Self::Unclear, Self::NotConnected, Self::Refused];
 
-    /// A word for metrics; part of what users build upon, so it stays.
+    /// The label value in metrics. Users rely on it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Moved => "moved",
@@ -70,7 +66,6 @@ impl FailureKind {
 }
 
 impl Error {
-    /// A failure that is not the server's: what was asked for can't be.
     pub fn refused(what: &'static str, message: impl fmt::Display) -> Self {
         Self { what, kind: FailureKind::Refused, code: None, message: message.to_string() }
     }
@@ -81,23 +76,18 @@ impl Error {
         Self { what, kind: FailureKind::Moved, code: None, message }
     }
 
-    /// A call that came to nothing halfway: the connection broke, or what came over it made no sense.
+    /// The connection broke, or the answer made no sense.
     pub(crate) fn unclear(what: &'static str, message: impl fmt::Display) -> Self {
         Self { what, kind: FailureKind::Unclear, code: None, message: message.to_string() }
     }
 
-    /// A call that the server answered with another status than success.
-    pub(crate) fn answered(
-        what: &'static str,
-        code: u16,
-        message: &str,
-        retry_after_seconds: Option<u32>,
-    ) -> Self {
+    /// The server answered with an error status.
+    pub(crate) fn answered(what: &'static str, code: u16, message: &str, retry_after: Option<u32>) -> Self {
         let kind = match code {
             404 | 409 | 410 => FailureKind::Moved,
-            // A patch with another uid than the object's: the object is another by now.
+            // A patch with another uid than the object's: the object was re-created.
             422 if message.contains("metadata.uid") => FailureKind::Moved,
-            429 | 503 => FailureKind::Busy(backoff::retry_after(retry_after_seconds)),
+            429 | 503 => FailureKind::Busy(backoff::retry_after(retry_after)),
             500..=599 | 408 => FailureKind::Unclear,
             _ => FailureKind::Refused,
         };
@@ -117,20 +107,20 @@ impl Error {
                 None => FailureKind::Unclear,
             },
             kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => FailureKind::Unclear,
-            // A body that broke off in the middle, or that an API server does not send.
+            // The body broke off, or something other than an API server answered.
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => FailureKind::Unclear,
             _ => FailureKind::Refused,
         };
         Self { what, kind, code: None, message: in_one_line(error) }
     }
 
-    /// True if the call may have had an effect, or may have one yet. A server that is shut down answers 503 to what it has done, and a
-    /// connection that timed out may have been made before.
+    /// True if the call may have had an effect, or may have one yet. A server that shuts down answers 503 to writes that it
+    /// has carried out, and a connection may be made just before its time-out.
     pub fn may_have_effect(&self) -> bool {
         matches!(self.kind, FailureKind::Unclear | FailureKind::NotConnected) || self.code == Some(503)
     }
 
-    /// For how long to wait before the server may be asked again, where it said so.
+    /// The pause that the server asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             FailureKind::Busy(pause) => Some(pause),
@@ -139,25 +129,15 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "can't {}: {}", self.what, self.message)
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// Whether there is nobody on the other side. Nothing but connecting has a time limit below ours, so that is what timed out.
+/// True if no connection was made. Only connecting has a time limit below this module's, so that is what timed out.
 fn is_not_connected(error: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     let causes = std::iter::successors(Some(error), |error| error.source());
-    let mut io = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|cause| {
-        matches!(cause.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
-    })
+    let mut kinds = causes.filter_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()));
+    kinds.any(|kind| matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut))
 }
 
-/// An error and its causes in one line, without repeating what a cause already said.
+/// An error and its causes in one line, without repetitions.
 pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => {
@@ -167,35 +147,21 @@ pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
         _ => (),
     }
     let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
+    for cause in std::iter::successors(error.source(), |error| error.source()) {
+        let text = cause.to_string();
         if !line.contains(&text) {
             line = format!("{line}: {text}");
         }
-        cause = error.source();
     }
     line.replace('\n', " ")
 }
 
-/// Makes a call within a time limit.
-pub(crate) async fn within<T>(
-    limit: Duration,
-    what: &'static str,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Error::unclear(what, format!("no answer within {} s", limit.as_secs()))),
-    }
-}
-
-/// Makes a call for a single object.
+/// Makes a call for one object.
 pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     limited(ONE, what, call).await
 }
 
-/// Makes a call with a time limit of its own.
+/// Makes a call of kube's with a time limit.
 pub(crate) async fn limited<T>(
     limit: Duration,
     what: &'static str,
@@ -204,15 +170,25 @@ pub(crate) async fn limited<T>(
     within(limit, what, async { call.await.map_err(|error| Error::new(what, &error)) }).await
 }
 
-/// How often one node is tried at once. What still fails then is tried again later.
+/// Makes any call with a time limit.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let late = |_| Error::unclear(what, format!("no answer within {} s", limit.as_secs()));
+    tokio::time::timeout(limit, call).await.map_err(late)?
+}
+
+/// The most attempts at one Node in a row. After that it goes back into the queue.
 const ATTEMPTS: u32 = 5;
 
-/// For how long a call of unclear effect is followed by another at once. A reset connection fails within it,
-/// a server that hangs does not: no node may hold up the next look at all the others.
+/// The time during which another attempt follows a call of unclear effect. A reset connection fails within it, a server
+/// that hangs does not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads, decides and writes, again and again while that may help at once. Every attempt starts with reading, never
-/// with sending the same write again. What needs a longer pause fails here, and goes back into the queue.
+/// Reads, decides and writes, until it succeeds or needs a longer pause. Every attempt begins with a read, so that no write is
+/// sent twice.
 pub async fn settle<T>(
     shutdown: &Shutdown,
     mut attempt: impl AsyncFnMut(u32) -> Result<T, Error>,
@@ -226,10 +202,9 @@ pub async fn settle<T>(
         };
         tries += 1;
         let pause = match error.kind {
-            FailureKind::Moved if tries < ATTEMPTS => backoff::jittered(Duration::from_millis(20)),
-            FailureKind::Unclear | FailureKind::NotConnected
-                if tries < ATTEMPTS && began.elapsed() < PATIENCE =>
-            {
+            _ if tries >= ATTEMPTS => return Err(error),
+            FailureKind::Moved => backoff::jittered(Duration::from_millis(20)),
+            FailureKind::Unclear | FailureKind::NotConnected if began.elapsed() < PATIENCE => {
                 backoff::exponential(Duration::from_millis(100), tries, PATIENCE)
             }
             _ => return Err(error),

@@ -1,57 +1,53 @@
-//! How many Nodes are worked on at the same time: as many as the API server takes without complaint.
+//! The number of Nodes worked on at the same time: as many as the API server takes without complaint.
 //!
-//! It begins with a few, adds more while all goes well, and halves when the server asks for a pause, fails or gets slow,
-//! as TCP does with packets: so that many replicas, which know nothing of each other, share what there is.
+//! The limit starts low, grows while calls succeed, and halves when the server is busy, fails or gets slow, as in TCP
+//! congestion control. So many replicas share the server without knowing of each other.
 
 use std::time::{Duration, Instant};
 
 use crate::backoff;
 use crate::call::{Error, FailureKind};
 
-/// So many at first, and so many at least: a call that is never answered must not hold up all the others.
+/// The limit at the start, and the least: one call that hangs must not hold up all others.
 const FIRST: f64 = 4.0;
 
-/// A Node that takes longer than this was slowed down by the server: Kubernetes itself calls a single call slow that
-/// takes a second.
+/// A Node that took longer was slowed down by the server. Kubernetes calls a single call slow after a second.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// The bound on the work in flight.
 #[derive(Debug)]
 pub struct Limiter {
     limit: f64,
     most: f64,
-    /// Whether the server has never complained: then one can be added with each success.
+    /// True until the first trouble. Until then the limit grows by one with each success.
     is_ramping_up: bool,
-    /// When the limit was last cut. What began before says nothing about the new one.
+    /// The time of the last cut. Trouble of work that began before it does not count again.
     cut_at: Option<Instant>,
     paused_until: Option<Instant>,
 }
 
 impl Limiter {
-    /// Up to this many.
     pub fn new(most: usize) -> Self {
         let most = most as f64;
         Self { limit: FIRST.min(most), most, is_ramping_up: true, cut_at: None, paused_until: None }
     }
 
-    /// Whether another one may begin, where so many are in flight.
+    /// True if another Node may begin while this many are in flight.
     pub fn has_room(&self, in_flight: usize, now: Instant) -> bool {
         self.paused_until.is_none_or(|until| until <= now) && (in_flight as f64) < self.limit.floor()
     }
 
-    /// Until when nothing may begin.
     pub fn paused_until(&self) -> Option<Instant> {
         self.paused_until
     }
 
-    /// Takes note of how a Node fared that was begun at this time.
+    /// Adjusts the limit to the outcome for a Node that began at this time.
     pub fn note(&mut self, began: Instant, error: Option<&Error>, now: Instant) {
         let pause = error.and_then(Error::retry_after);
         let has_trouble = match error.map(|error| error.kind) {
             Some(FailureKind::Busy(_) | FailureKind::Unclear | FailureKind::NotConnected) => true,
             Some(FailureKind::Moved | FailureKind::Refused) | None => now.duration_since(began) > SLOW,
         };
-        // What is refused costs the server next to nothing, and brings nobody any further.
+        // A refusal costs the server next to nothing, so it tells nothing about the limit.
         let is_progress = error.is_none_or(|error| error.kind != FailureKind::Refused);
         if has_trouble && self.cut_at.is_none_or(|cut_at| began >= cut_at) {
             self.limit = (self.limit / 2.0).max(FIRST.min(self.most));
@@ -62,9 +58,8 @@ impl Limiter {
             self.limit = (self.limit + more).min(self.most);
         }
         if let Some(pause) = pause {
-            // Not all at the same time when it is over.
             let until = now + backoff::a_little_more(pause);
-            self.paused_until = Some(self.paused_until.map_or(until, |present| present.max(until)));
+            self.paused_until = self.paused_until.max(Some(until));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A patch of a Node, as it is sent: with the guards, and all of it or nothing.
+//! The patch of a Node that restores it, in two forms.
 
 use std::collections::BTreeMap;
 
@@ -9,119 +9,65 @@ use label_storage::restore;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What is sent: labels and marker in one, so that both are there or neither; uid and resourceVersion, so that the API
-/// server refuses it (422, 409) where the Node is another or has changed.
+/// A strategic merge patch. Labels and marker are in one patch, so that the Node gets both or neither. With uid and
+/// resourceVersion the API server refuses it (422, 409) if the Node was re-created or has changed.
 #[derive(Debug, Serialize)]
-pub struct Body<'a> {
-    metadata: Metadata<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<Spec<'a>>,
-}
+pub struct Body(Value);
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    uid: &'a str,
-    resource_version: String,
-    labels: BTreeMap<&'a str, Option<&'a str>>,
-    annotations: BTreeMap<&'a str, Option<&'a str>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Spec<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    taints: Option<Vec<WrittenTaint<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unschedulable: Option<bool>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenTaint<'a> {
-    key: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    value: &'a str,
-    effect: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time_added: Option<&'a str>,
-}
-
-impl<'a> From<&'a Taint> for WrittenTaint<'a> {
-    fn from(Taint { key, value, effect, time_added }: &'a Taint) -> Self {
-        Self { key, value, effect, time_added: time_added.as_deref() }
-    }
-}
-
-impl<'a> From<&'a restore::Patch> for Body<'a> {
-    fn from(patch: &'a restore::Patch) -> Self {
+impl From<&restore::Patch> for Body {
+    fn from(patch: &restore::Patch) -> Self {
         let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
-        let metadata = Metadata {
-            uid: patch.uid.as_str(),
-            resource_version: patch.version.to_string(),
-            labels: patch.labels().map(|(key, value)| (key, Some(value))).collect(),
-            annotations: patch.annotations().chain(marker).map(|(key, value)| (key, Some(value))).collect(),
-        };
-        let taints = patch.taints.as_ref().map(|taints| taints.iter().map(WrittenTaint::from).collect());
-        Self::new(metadata, taints, patch.cordons().then_some(true))
-    }
-}
-
-impl<'a> Body<'a> {
-    /// Gives a Node that was just read these values, by the names of what is kept (see [`Item`]); `None` takes one away. A name that
-    /// stands for nothing is left out.
-    pub fn changing(node: &'a Node, changes: &'a BTreeMap<String, Option<String>>) -> Self {
-        let mut metadata = Metadata {
-            uid: node.uid.as_str(),
-            resource_version: node.version.to_string(),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-        };
-        let before: Vec<_> = node.extras.taints.iter().map(WrittenTaint::from).collect();
-        let mut taints: Vec<_> = node.extras.taints.iter().map(WrittenTaint::from).collect();
-        let mut unschedulable = None;
-        for (name, value) in changes {
-            let value = value.as_deref();
-            match Item::parse(name) {
-                Some(Item::Label(key)) => _ = metadata.labels.insert(key, value),
-                Some(Item::Annotation(key)) => _ = metadata.annotations.insert(key, value),
-                Some(Item::Taint { effect, key }) => change_taint(&mut taints, effect, key, value),
-                Some(Item::Cordon) => unschedulable = Some(value.is_some()),
-                None => (),
-            }
+        let mut body = json!({"metadata": {
+            "uid": patch.uid.as_str(),
+            "resourceVersion": patch.version.to_string(),
+            "labels": patch.labels().collect::<BTreeMap<_, _>>(),
+            "annotations": patch.annotations().chain(marker).collect::<BTreeMap<_, _>>(),
+        }});
+        if let Some(taints) = &patch.taints {
+            body["spec"]["taints"] = taints_as_json(taints);
         }
-        let taints = (taints != before).then_some(taints);
-        Self::new(metadata, taints, unschedulable)
-    }
-
-    fn new(
-        metadata: Metadata<'a>,
-        taints: Option<Vec<WrittenTaint<'a>>>,
-        unschedulable: Option<bool>,
-    ) -> Self {
-        let has_spec = taints.is_some() || unschedulable.is_some();
-        Self { metadata, spec: has_spec.then_some(Spec { taints, unschedulable }) }
+        if patch.cordons() {
+            body["spec"]["unschedulable"] = true.into();
+        }
+        Self(body)
     }
 }
 
-/// The same patch as a list of operations that test what they change, and what a person says with annotations, instead of the
-/// resourceVersion: for Nodes that change all the time. Of annotations only those that were asked for are known, so nobody knows whether
-/// the Node has any: a wrong guess is refused.
+/// The `spec.taints` of a Node.
+pub fn taints_as_json(taints: &[Taint]) -> Value {
+    let as_json = |Taint { key, value, effect, time_added }: &Taint| {
+        let mut taint = json!({"key": key, "effect": effect});
+        if !value.is_empty() {
+            taint["value"] = json!(value);
+        }
+        if let Some(time_added) = time_added {
+            taint["timeAdded"] = json!(time_added);
+        }
+        taint
+    };
+    taints.iter().map(as_json).collect()
+}
+
+/// The same patch as JSON patch operations, for a Node that changes all the time. Instead of the resourceVersion it tests
+/// the values that it changes, and our annotations that people set. `has_annotations` is a guess, because not all annotations
+/// are read. The API server refuses a wrong guess.
 pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) -> Value {
     let mut operations =
         Operations(vec![json!({"op": "test", "path": "/metadata/uid", "value": patch.uid.as_str()})]);
     let marker = patch.marker.as_deref().map(|marker| (RESTORED, node.marker.as_deref(), marker));
     let own = |key| node.value_of(Item::Annotation(key));
-    let given = patch.annotations().map(|(key, value)| (key, own(key), value));
+    let restored = patch.annotations().map(|(key, value)| (key, own(key), value));
+    let annotations = marker.into_iter().chain(restored);
     if has_annotations {
         for key in [IGNORE, KEEP] {
-            operations.test("/metadata/annotations", key, own(key));
+            let path = pointer("/metadata/annotations", key);
+            operations.0.push(json!({"op": "test", "path": path, "value": own(key)}));
         }
-        for (key, own, value) in marker.into_iter().chain(given) {
+        for (key, own, value) in annotations {
             operations.change("/metadata/annotations", key, own.into(), value.into());
         }
     } else {
-        let all: BTreeMap<_, _> =
-            marker.into_iter().chain(given).map(|(key, _, value)| (key, value)).collect();
+        let all: BTreeMap<_, _> = annotations.map(|(key, _, value)| (key, value)).collect();
         operations.change("/metadata", "annotations", Value::Null, json!(all));
     }
     if node.labels.is_empty() {
@@ -133,14 +79,9 @@ pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) ->
         }
     }
     if let Some(taints) = &patch.taints {
-        let written = |taints: &[Taint]| json!(taints.iter().map(WrittenTaint::from).collect::<Vec<_>>());
-        let own = Some(&node.extras.taints).filter(|taints| !taints.is_empty());
-        operations.change(
-            "/spec",
-            "taints",
-            own.map_or(Value::Null, |taints| written(taints)),
-            written(taints),
-        );
+        let own = &node.extras.taints;
+        let own = if own.is_empty() { Value::Null } else { taints_as_json(own) };
+        operations.change("/spec", "taints", own, taints_as_json(taints));
     }
     if patch.cordons() {
         operations.change("/spec", "unschedulable", Value::Null, true.into());
@@ -148,16 +89,10 @@ pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) ->
     Value::Array(operations.0)
 }
 
-/// Operations of a JSON patch.
 struct Operations(Vec<Value>);
 
 impl Operations {
-    /// A member of an object has this value, or is not there.
-    fn test(&mut self, object: &str, key: &str, value: Option<&str>) {
-        self.0.push(json!({"op": "test", "path": pointer(object, key), "value": value}));
-    }
-
-    /// A member of an object gets another value, if it has this one. `null`: it is not there.
+    /// Changes a member of an object if it has the value `from`; `null` stands for a missing member.
     fn change(&mut self, object: &str, key: &str, from: Value, to: Value) {
         let path = pointer(object, key);
         self.0.push(json!({"op": "test", "path": path, "value": from}));
@@ -169,28 +104,13 @@ fn pointer(object: &str, key: &str) -> String {
     format!("{object}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-fn change_taint<'a>(
-    taints: &mut Vec<WrittenTaint<'a>>,
-    effect: &'a str,
-    key: &'a str,
-    value: Option<&'a str>,
-) {
-    let place = taints.iter().position(|taint| taint.effect == effect && taint.key == key);
-    match (place, value) {
-        (Some(place), Some(value)) => taints[place].value = value,
-        (Some(place), None) => _ = taints.remove(place),
-        (None, Some(value)) => taints.push(WrittenTaint { key, value, effect, time_added: None }),
-        (None, None) => (),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use label_storage::{ResourceVersion, Uid};
 
     use super::*;
 
-    fn body(body: &Body<'_>) -> Value {
+    fn body(body: &Body) -> Value {
         serde_json::to_value(body).expect("JSON")
     }
 
@@ -272,43 +192,6 @@ mod tests {
         assert_eq!(body(&Body::from(&patch))["spec"], spec);
         patch.taints = Some(Vec::new());
         assert_eq!(body(&Body::from(&patch))["spec"]["taints"], json!([]));
-    }
-
-    #[test]
-    fn what_is_changed_may_go() {
-        let mut node = Node::new("a".to_owned(), "u2".to_owned(), "77", [].into(), None).expect("a node");
-        node.extras.taints = vec![taint("a", "b", None), taint("kept", "", None)];
-        let changes = [
-            ("pool", Some("gold")),
-            ("old", None),
-            ("annotation:example.com/owner", None),
-            ("taint:NoExecute:a", None),
-            ("taint:NoSchedule:dedicated", Some("gpu")),
-            ("cordon:", None),
-        ];
-        let changes = changes.map(|(name, value)| (name.to_owned(), value.map(str::to_owned))).into();
-        let expected = json!({
-            "metadata": {
-                "uid": "u2",
-                "resourceVersion": "77",
-                "labels": {"pool": "gold", "old": null},
-                "annotations": {"example.com/owner": null},
-            },
-            "spec": {
-                "taints": [
-                    {"key": "kept", "effect": "NoExecute"},
-                    {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"},
-                ],
-                "unschedulable": false,
-            },
-        });
-        assert_eq!(body(&Body::changing(&node, &changes)), expected);
-        let changes = [("taint:NoExecute:a".to_owned(), Some("b".to_owned()))].into();
-        assert_eq!(
-            body(&Body::changing(&node, &changes)).get("spec"),
-            None,
-            "no other taints than there are"
-        );
     }
 
     fn patch() -> restore::Patch {

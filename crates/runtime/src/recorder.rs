@@ -16,7 +16,6 @@ use label_storage::{Labels, Node};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::call::{self, Error};
 use crate::metrics::Metrics;
@@ -41,54 +40,46 @@ const MAX_INSTANCE: usize = 128;
 /// The most notes whose series are remembered.
 const MAX_RECORDERS: usize = 1024;
 
-/// Users and tools match the reasons, so they do not change.
-#[derive(Debug, Clone, Copy)]
-struct Kind {
-    reason: &'static str,
-    action: &'static str,
-    type_: EventType,
-}
+/// The type, reason and action of an Event. Users and tools match the reasons, so they do not change.
+type EventKind = (EventType, &'static str, &'static str);
 
-const LABELS_RESTORED: Kind =
-    Kind { reason: "LabelsRestored", action: "RestoreLabels", type_: EventType::Normal };
-const RESTORE_CONFLICT: Kind = Kind::warning("RestoreConflict", "RestoreLabels");
-const RECORD_UNREADABLE: Kind = Kind::warning("RecordUnreadable", "ReadRecord");
-const IDENTITY_CONTESTED: Kind = Kind::warning("IdentityContested", "FindRecord");
-const LABELS_WITHHELD: Kind = Kind::warning("LabelsWithheld", "RestoreLabels");
-const OTHER_MACHINE: Kind = Kind::warning("OtherMachine", "RestoreLabels");
-const STARTUP_TAINT_LIFTED: Kind = Kind::warning("StartupTaintLifted", "LiftStartupTaint");
-
-impl Kind {
-    const fn warning(reason: &'static str, action: &'static str) -> Self {
-        Self { reason, action, type_: EventType::Warning }
-    }
-}
+const LABELS_RESTORED: EventKind = (EventType::Normal, "LabelsRestored", "RestoreLabels");
+const RESTORE_CONFLICT: EventKind = (EventType::Warning, "RestoreConflict", "RestoreLabels");
+const RECORD_UNREADABLE: EventKind = (EventType::Warning, "RecordUnreadable", "ReadRecord");
+const IDENTITY_CONTESTED: EventKind = (EventType::Warning, "IdentityContested", "FindRecord");
+const LABELS_WITHHELD: EventKind = (EventType::Warning, "LabelsWithheld", "RestoreLabels");
+const OTHER_MACHINE: EventKind = (EventType::Warning, "OtherMachine", "RestoreLabels");
+const STARTUP_TAINT_LIFTED: EventKind = (EventType::Warning, "StartupTaintLifted", "LiftStartupTaint");
 
 #[derive(Debug)]
 struct Queued {
-    kind: Kind,
+    kind: EventKind,
     node: ObjectReference,
     note: String,
 }
 
-/// Records Events without blocking. The default records none.
+/// Records Events. The default records none.
 #[derive(Debug, Clone, Default)]
 pub struct EventRecorder {
-    queue: Option<mpsc::Sender<Queued>>,
+    queue: Option<mpsc::Sender<Option<Queued>>>,
     metrics: Arc<Metrics>,
 }
 
 /// The task that writes the recorded Events.
 pub(crate) struct Publishing {
-    closing: CancellationToken,
+    /// `None` ends the task.
+    queue: mpsc::Sender<Option<Queued>>,
     task: JoinHandle<()>,
 }
 
 impl Publishing {
     /// Writes what is queued, for up to [`FLUSH`].
     pub(crate) async fn close(self) {
-        self.closing.cancel();
-        let _ = tokio::time::timeout(FLUSH, self.task).await;
+        let ended = async {
+            let _ = self.queue.send(None).await;
+            self.task.await
+        };
+        let _ = tokio::time::timeout(FLUSH, ended).await;
     }
 }
 
@@ -105,47 +96,36 @@ impl EventRecorder {
             client,
             reporter: Reporter { controller: format!("label-storage/{daemon}"), instance: Some(instance) },
             recorders: HashMap::new(),
-            bucket: TokenBucket { full_at: Instant::now() },
+            full_at: Instant::now(),
             metrics: Arc::clone(metrics),
             has_logged_refusal: false,
             logged_at: None,
         };
-        let closing = CancellationToken::new();
-        let task = tokio::spawn(publisher.run(queue, closing.clone()));
-        (Self { queue: Some(sender), metrics: Arc::clone(metrics) }, Publishing { closing, task })
+        let task = tokio::spawn(publisher.run(queue));
+        let publishing = Publishing { queue: sender.clone(), task };
+        (Self { queue: Some(sender), metrics: Arc::clone(metrics) }, publishing)
     }
 
-    /// The Node got these labels back.
     pub fn restored(&self, node: &Node, labels: &Labels) {
-        if !labels.is_empty() {
-            let note = with_keys("Given back from its record", labels.keys(), "");
-            self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
-        }
+        let note = with_keys("Given back from its record", labels.keys(), "");
+        self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
     }
 
-    /// The Node kept its own values of these keys.
+    /// Reports the keys of which the Node kept its own values.
     pub fn conflict<'a>(&self, node: &Node, keys: impl Iterator<Item = &'a String>) {
-        let keys: Vec<_> = keys.collect();
-        if !keys.is_empty() {
-            let words = "The node has other values than its record, and keeps them";
-            let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
-            let note = with_keys(words, keys.iter(), advice);
-            self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), note);
-        }
+        let words = "The node has other values than its record, and keeps them";
+        let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
+        self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), with_keys(words, keys, advice));
     }
 
-    /// The Node was restored without these parts of its record.
+    /// Reports the items of the record that the Node did not get.
     pub fn withheld(&self, node: &Node, withheld: &[Withheld]) {
-        if !withheld.is_empty() {
-            let keys =
-                withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
-            let advice = ". They stay in the record. To apply them, set them on the node";
-            let note = with_keys("In the record, but not restored", keys, advice);
-            self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);
-        }
+        let keys = withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
+        let advice = ". They stay in the record. To apply them, set them on the node";
+        let note = with_keys("In the record, but not restored", keys, advice);
+        self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);
     }
 
-    /// The Node was not restored: its record belongs to another machine.
     pub fn other_machine(&self, node: &Node) {
         let note = format!(
             "Not restored and not stored: the record belongs to another machine. If that machine is gone for good, delete the \
@@ -155,7 +135,7 @@ impl EventRecorder {
         self.record(OTHER_MACHINE, &node.name, node.uid.as_str(), note);
     }
 
-    /// The start-up taint was removed although the Node was not restored.
+    /// Reports that the start-up taint was removed although the Node was not restored.
     pub fn lifted(&self, node: &Node, why: &str) {
         let note = format!(
             "The start-up taint was removed before the labels were restored ({why}): the time limit in the rules is over"
@@ -163,14 +143,13 @@ impl EventRecorder {
         self.record(STARTUP_TAINT_LIFTED, &node.name, node.uid.as_str(), note);
     }
 
-    /// The Node's record can't be read.
     pub fn unreadable(&self, node: &str, uid: UidDigest, what: &str) {
         let mut note = format!("Neither stored nor restored until the record is fixed: {what}");
         note.truncate(note.floor_char_boundary(MAX_NOTE));
         self.record(RECORD_UNREADABLE, node, &uid.to_uuid(), note);
     }
 
-    /// Several Nodes, this one among them, claim the identity that its record is filed under.
+    /// Reports that other Nodes claim the same record.
     pub(crate) fn contested(&self, node: &str, uid: UidDigest, filed_under: &str, claimants: &[&str]) {
         // An annotation's value may be longer than a note.
         const MAX_IDENTITY: usize = 256;
@@ -178,12 +157,12 @@ impl EventRecorder {
         let words = format!(
             "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
         );
-        let others: Vec<_> = claimants.iter().filter(|claimant| **claimant != node).collect();
-        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others.iter(), ""));
+        let others = claimants.iter().filter(|claimant| **claimant != node);
+        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others, ""));
     }
 
-    fn record(&self, kind: Kind, node: &str, uid: &str, note: String) {
-        let Some(queue) = &self.queue else { return };
+    fn record(&self, kind: EventKind, node: &str, uid: &str, note: String) {
+        let Some(queue) = self.queue.as_ref().filter(|_| !note.is_empty()) else { return };
         let node = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -191,7 +170,7 @@ impl EventRecorder {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        if queue.try_send(Queued { kind, node, note }).is_err() {
+        if queue.try_send(Some(Queued { kind, node, note })).is_err() {
             count(&self.metrics, kind, "dropped");
         }
     }
@@ -202,7 +181,8 @@ struct Publisher {
     reporter: Reporter,
     /// By note: in a series, a `Recorder` keeps the first note even if the later ones differ.
     recorders: HashMap<String, Recorder>,
-    bucket: TokenBucket,
+    /// The time at which all [`BURST`] tokens are back.
+    full_at: Instant,
     metrics: Arc<Metrics>,
     /// True if a refusal was logged and no Event has been written since.
     has_logged_refusal: bool,
@@ -210,33 +190,31 @@ struct Publisher {
 }
 
 impl Publisher {
-    async fn run(mut self, mut queue: mpsc::Receiver<Queued>, closing: CancellationToken) {
-        loop {
-            tokio::select! {
-                queued = queue.recv() => match queued {
-                    Some(queued) => self.publish(queued).await,
-                    None => return,
-                },
-                () = closing.cancelled(), if !queue.is_closed() => queue.close(),
-            }
+    async fn run(mut self, mut queue: mpsc::Receiver<Option<Queued>>) {
+        while let Some(Some(queued)) = queue.recv().await {
+            let kind = queued.kind;
+            let outcome = if !self.take_token() {
+                "dropped"
+            } else if let Err(error) = self.write(queued).await {
+                self.log(&error);
+                "failed"
+            } else {
+                self.has_logged_refusal = false;
+                "written"
+            };
+            count(&self.metrics, kind, outcome);
         }
     }
 
-    async fn publish(&mut self, queued: Queued) {
-        let kind = queued.kind;
-        if !self.bucket.take(Instant::now()) {
-            return count(&self.metrics, kind, "dropped");
+    /// True if the rate limit allows another Event.
+    fn take_token(&mut self) -> bool {
+        let now = Instant::now();
+        let full_at = self.full_at.max(now) + REFILL;
+        let has_token = full_at <= now + REFILL * BURST;
+        if has_token {
+            self.full_at = full_at;
         }
-        match self.write(queued).await {
-            Ok(()) => {
-                self.has_logged_refusal = false;
-                count(&self.metrics, kind, "written");
-            }
-            Err(error) => {
-                self.log(&error);
-                count(&self.metrics, kind, "failed");
-            }
-        }
+        has_token
     }
 
     async fn write(&mut self, Queued { kind, node, note }: Queued) -> Result<(), Error> {
@@ -245,8 +223,7 @@ impl Publisher {
         }
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
         let recorder = self.recorders.entry(note.clone()).or_insert_with(new);
-        let Kind { reason, action, type_ } = kind;
-        let (reason, action) = (reason.to_owned(), action.to_owned());
+        let (type_, reason, action) = (kind.0, kind.1.to_owned(), kind.2.to_owned());
         let event = Event { type_, reason, note: Some(note.clone()), action, secondary: None };
         let written = call::one("write event", recorder.publish(&event, &node)).await;
         if written.as_ref().is_err_and(|error| error.code == Some(404)) {
@@ -272,40 +249,27 @@ impl Publisher {
     }
 }
 
-struct TokenBucket {
-    /// The time at which all [`BURST`] tokens are back.
-    full_at: Instant,
+fn count(metrics: &Metrics, (_, reason, _): EventKind, outcome: &'static str) {
+    metrics.events.get_or_create(&[("reason", reason), ("outcome", outcome)]).inc();
 }
 
-impl TokenBucket {
-    /// True if there was a token left.
-    fn take(&mut self, now: Instant) -> bool {
-        let full_at = self.full_at.max(now) + REFILL;
-        let has_token = full_at <= now + REFILL * BURST;
-        if has_token {
-            self.full_at = full_at;
-        }
-        has_token
-    }
-}
-
-fn count(metrics: &Metrics, kind: Kind, outcome: &'static str) {
-    metrics.events.get_or_create(&[("reason", kind.reason), ("outcome", outcome)]).inc();
-}
-
-/// A sentence with as many of the keys as fit into a note.
-fn with_keys(words: &str, keys: impl ExactSizeIterator<Item: AsRef<str>>, end: &str) -> String {
+/// A sentence with as many of the keys as fit into a note. Empty if there are no keys.
+fn with_keys(words: &str, keys: impl Iterator<Item: AsRef<str>>, end: &str) -> String {
     const MORE: usize = ", and 4294967295 more".len();
-    let (mut note, all) = (format!("{words}: "), keys.len());
-    for (said, key) in keys.enumerate() {
+    let mut keys = keys.peekable();
+    if keys.peek().is_none() {
+        return String::new();
+    }
+    let (mut note, mut separator) = (format!("{words}: "), "");
+    while let Some(key) = keys.next() {
         let key = key.as_ref();
-        let separator = if said == 0 { "" } else { ", " };
         if note.len() + separator.len() + key.len() + end.len() + MORE > MAX_NOTE {
-            note += &format!("{separator}and {} more", all - said);
+            note += &format!("{separator}and {} more", 1 + keys.count());
             break;
         }
         note += separator;
         note += key;
+        separator = ", ";
     }
     note + end
 }

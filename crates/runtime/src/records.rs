@@ -1,4 +1,4 @@
-//! Records: reading one by name, and what is to be said about a damaged one.
+//! Reads records: ConfigMaps as they come from the API server, and one by its key.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,22 +16,14 @@ use crate::call::{self, Error};
 use crate::reconciler::Reading;
 use crate::record_key::Filed;
 
-/// The ConfigMaps of one namespace that are records.
-pub struct Records {
-    api: Api<ConfigMap>,
-    namespace: String,
-}
-
-/// A ConfigMap under a record's name, read or not.
+/// A ConfigMap under a record's name, and its content if that can be read.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// As the API server sent it.
     pub config_map: ConfigMap,
-    /// What it says.
     pub content: Result<Decoded, Unreadable>,
 }
 
-/// What was found where a record was looked for: its version, and what it says.
+/// The version of a record and a summary of its content.
 pub type Recorded = Reading<(ResourceVersion, Stored<RecordSummary>)>;
 
 impl From<ConfigMap> for Found {
@@ -41,11 +33,9 @@ impl From<ConfigMap> for Found {
     }
 }
 
-/// What lists and watches tell of.
 impl From<Object> for Found {
     fn from(object: Object) -> Self {
-        let binary_data =
-            object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
+        let binary_data = object.binary_data.into_iter().map(|(key, bytes)| (key, ByteString(bytes)));
         Self::from(ConfigMap {
             metadata: ObjectMeta {
                 name: Some(object.name),
@@ -56,50 +46,47 @@ impl From<Object> for Found {
                 ..ObjectMeta::default()
             },
             data: Some(object.data),
-            binary_data: Some(binary_data),
+            binary_data: Some(binary_data.collect()),
             immutable: None,
         })
     }
 }
 
 impl Found {
-    /// The same, with what it says seen through these rules, and through the list of its Node, where that is known.
+    /// The record as these rules see it, and the list of its Node, if that is known.
     pub fn seen_through(self, rules: &Rules, node: Option<&Node>) -> Self {
         let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules, node), ..decoded };
         Self { content: self.content.map(seen), ..self }
     }
 
-    /// The ConfigMap's own version.
     pub fn version(&self) -> Option<ResourceVersion> {
         self.config_map.metadata.resource_version.as_deref()?.parse().ok()
     }
 
-    /// What was found, in short.
     pub fn reading(found: Option<&Self>) -> Recorded {
-        let stored = Self::stored(found).map(Record::summary);
         match found.map(Self::version) {
             None => Reading::Absent,
-            Some(Some(version)) => Reading::Present((version, stored)),
-            // Nobody can tell whether it is news.
+            Some(Some(version)) => Reading::Present((version, Self::stored(found).map(Record::summary))),
+            // Without a version it can't be compared with what is known.
             Some(None) => Reading::None,
         }
     }
 
-    /// What is wrong with it, in one line.
+    /// The damage, in one line.
     pub fn complaint(&self) -> Option<String> {
-        match &self.content {
-            Ok(Decoded { damage, .. }) if damage.is_empty() => None,
-            Ok(Decoded { damage, .. }) => {
-                let what = damage.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                let more = damage.len().saturating_sub(5);
-                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-                Some(format!("it is damaged, and the rest of it is used: {what}{more}"))
-            }
-            Err(error) => Some(format!("it can't be read and is left alone: {error}")),
+        const MOST: usize = 5;
+        let damage = match &self.content {
+            Ok(Decoded { damage, .. }) if damage.is_empty() => return None,
+            Ok(Decoded { damage, .. }) => damage,
+            Err(error) => return Some(format!("it can't be read and is left alone: {error}")),
+        };
+        let mut what: Vec<_> = damage.iter().take(MOST).map(ToString::to_string).collect();
+        if damage.len() > MOST {
+            what.push(format!("and {} more", damage.len() - MOST));
         }
+        Some(format!("it is damaged, and the rest of it is used: {}", what.join("; ")))
     }
 
-    /// For a decision.
     pub fn stored(found: Option<&Self>) -> Stored<&Record> {
         match found.map(|found| &found.content) {
             None => Stored::Nothing,
@@ -109,7 +96,7 @@ impl Found {
     }
 }
 
-/// What a record is filed under, if this replica handles it.
+/// The key of a record, if this replica handles it.
 pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<String> {
     let filed = match &found.content {
         Ok(Decoded { record, .. }) => Some(Filed { under: record.filed_under(), name: &record.node }),
@@ -117,30 +104,30 @@ pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<St
     };
     match filed {
         Some(filed) => share.includes(filed).then(|| filed.under.to_owned()),
-        // Nobody's, then: the first replica tells about it, under a name that no Node has.
+        // The first replica reports a record that belongs to no Node, under a name that no Node has.
         None => (share.index == 0).then(|| format!("?{name}")),
     }
 }
 
+/// The records of one namespace.
+pub struct Records(Api<ConfigMap>);
+
 impl Records {
-    /// Reads with this client.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), namespace: namespace.to_owned() }
+        Self(Api::namespaced(client, namespace))
     }
 
-    /// Where they are.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        self.0.namespace().unwrap_or_default()
     }
 
-    /// For writing them.
+    /// The API to write them with.
     pub fn api(&self) -> &Api<ConfigMap> {
-        &self.api
+        &self.0
     }
 
-    /// Reads the record that is filed under this, as it is now.
-    pub async fn get(&self, filed: &str) -> Result<Option<Found>, Error> {
-        let found = call::one("get configmap", self.api.get_opt(&record_name(filed))).await?;
+    pub async fn get(&self, filed_under: &str) -> Result<Option<Found>, Error> {
+        let found = call::one("get configmap", self.0.get_opt(&record_name(filed_under))).await?;
         Ok(found.map(Found::from))
     }
 }

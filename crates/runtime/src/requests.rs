@@ -1,4 +1,4 @@
-//! Counts what is asked of the API server, and how long it takes to answer.
+//! Counts requests to the API server, and how long it takes to answer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,6 @@ use tower::{Layer, Service};
 
 use crate::metrics::Metrics;
 
-/// Puts [`Counted`] around a client.
 #[derive(Debug, Clone)]
 pub(crate) struct CountLayer(pub(crate) Arc<Metrics>);
 
@@ -44,26 +43,22 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query());
+        let described = describe(request.method(), request.uri().path(), request.uri().query());
         let (metrics, began) = (Arc::clone(&self.metrics), Instant::now());
-        let answering = self.inner.call(request);
-        async move {
-            let answer = answering.await;
+        let count = move |answer: &Result<S::Response, S::Error>| {
             let code = answer.as_ref().ok().map(|response| response.status().as_u16());
-            metrics.requested(verb, resource, code, began.elapsed());
-            answer
-        }
-        .boxed()
+            metrics.requested(described, code, began.elapsed());
+        };
+        self.inner.call(request).inspect(count).boxed()
     }
 }
 
-/// What a request does, and to which kind of objects: in words that are known in advance, since each is a series.
-fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, &'static str) {
+/// The verb and the resource of a request. Both are known in advance, because each pair is a series.
+fn describe(method: &Method, path: &str, query: Option<&str>) -> [&'static str; 2] {
     const RESOURCES: [&str; 6] = ["nodes", "configmaps", "leases", "events", "namespaces", "statefulsets"];
     // /api/v1/nodes/NAME, /apis/GROUP/v1/namespaces/NAMESPACE/leases/NAME
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
     let skipped = if path.starts_with("/apis/") { 3 } else { 2 };
-    let mut parts: Vec<_> = parts.by_ref().skip(skipped).collect();
+    let mut parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).skip(skipped).collect();
     if parts.first() == Some(&"namespaces") && parts.len() > 2 {
         parts.drain(..2);
     }
@@ -79,7 +74,7 @@ fn describe(method: &Method, path: &str, query: Option<&str>) -> (&'static str, 
         Method::DELETE => "delete",
         _ => "other",
     };
-    (verb, resource.unwrap_or("other"))
+    [verb, resource.unwrap_or("other")]
 }
 
 #[cfg(test)]
@@ -90,24 +85,24 @@ mod tests {
     fn requests_are_told_apart() {
         let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
         for (method, path, query, expected) in [
-            (Method::GET, "/api/v1/nodes", None, ("list", "nodes")),
-            (Method::GET, "/api/v1/nodes", Some("a=b&watch=true"), ("watch", "nodes")),
-            (Method::GET, "/api/v1/nodes/a", None, ("get", "nodes")),
-            (Method::PATCH, "/api/v1/nodes/a", None, ("patch", "nodes")),
-            (Method::GET, "/api/v1/namespaces/ns/configmaps", None, ("list", "configmaps")),
-            (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ("delete", "configmaps")),
-            (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ("create", "events")),
-            (Method::PUT, lease, None, ("update", "leases")),
-            (Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/s", None, ("get", "statefulsets")),
-            (Method::GET, "/api/v1/namespaces/ns", None, ("get", "namespaces")),
+            (Method::GET, "/api/v1/nodes", None, ["list", "nodes"]),
+            (Method::GET, "/api/v1/nodes", Some("a=b&watch=true"), ["watch", "nodes"]),
+            (Method::GET, "/api/v1/nodes/a", None, ["get", "nodes"]),
+            (Method::PATCH, "/api/v1/nodes/a", None, ["patch", "nodes"]),
+            (Method::GET, "/api/v1/namespaces/ns/configmaps", None, ["list", "configmaps"]),
+            (Method::DELETE, "/api/v1/namespaces/ns/configmaps/c", None, ["delete", "configmaps"]),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", None, ["create", "events"]),
+            (Method::PUT, lease, None, ["update", "leases"]),
+            (Method::GET, "/apis/apps/v1/namespaces/ns/statefulsets/s", None, ["get", "statefulsets"]),
+            (Method::GET, "/api/v1/namespaces/ns", None, ["get", "namespaces"]),
             (
                 Method::POST,
                 "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
                 None,
-                ("create", "other"),
+                ["create", "other"],
             ),
-            (Method::GET, "/version", None, ("list", "other")),
-            (Method::GET, "", None, ("list", "other")),
+            (Method::GET, "/version", None, ["list", "other"]),
+            (Method::GET, "", None, ["list", "other"]),
         ] {
             assert_eq!(describe(&method, path, query), expected, "{method} {path}");
         }

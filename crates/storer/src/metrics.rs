@@ -1,116 +1,83 @@
-//! What the storer counts.
+//! Metrics of the storer.
 
 use std::sync::Arc;
 
 use label_storage::Labels;
 use label_storage::store::Reason;
-use label_storage_runtime::metrics::node_gauges::{Defined, Gauges};
-use label_storage_runtime::metrics::{Counter, Metrics, One, Own};
+use label_storage_runtime::metrics::node_gauges::GaugeRow;
+use label_storage_runtime::metrics::{Counter, Metrics, OneLabel, Own, start_at_zero};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::in_doubt::WritesInDoubt;
 
-/// What the storer counts beside what both daemons do.
 #[derive(Debug, Default)]
 pub struct StorerMetrics {
     labels_stored: Counter,
     labels_removed: Counter,
-    writes: Family<One, Counter>,
-    cleanups: Family<One, Counter>,
+    writes: Family<OneLabel, Counter>,
+    cleanups: Family<OneLabel, Counter>,
     label_changes: Counter,
-    /// Records that are over, and whose deletion has to wait.
     pub(crate) cleanups_held_back: Gauge,
-    /// Lists that lacked a large share of the Nodes, and were not used.
     pub(crate) brakings: Counter,
-    /// Final labels that are lost, because there were too many to keep, or they fit into no record.
     pub(crate) final_labels_given_up: Counter,
-    /// Not counted, but as lasting: a shard may be handed over and come back before a write arrives.
+    /// Not a metric. It is here because it outlives a shard, which may come back before a write arrives.
     pub(crate) in_doubt: Arc<WritesInDoubt>,
 }
 
 impl StorerMetrics {
-    /// A record was created, or replaced.
+    /// Counts a record that was created or replaced.
     pub(crate) fn stored(&self, before: Option<&Labels>, after: &Labels) {
         let action = if before.is_some() { "updated" } else { "created" };
         self.writes.get_or_create(&[("action", action)]).inc();
-        let nothing = Labels::new();
-        let (is_new, before) = (before.is_none(), before.unwrap_or(&nothing));
-        let set = after.iter().filter(|(key, value)| before.get(*key) != Some(value)).count() as u64;
-        let removed = before.keys().filter(|key| !after.contains_key(*key)).count() as u64;
+        let value_before = |key| before.and_then(|before| before.get(key));
+        let set = after.iter().filter(|(key, value)| value_before(*key) != Some(*value)).count() as u64;
+        let removed =
+            before.into_iter().flatten().filter(|(key, _)| !after.contains_key(*key)).count() as u64;
         self.labels_stored.inc_by(set);
         self.labels_removed.inc_by(removed);
-        if !is_new {
+        if before.is_some() {
             self.label_changes.inc_by(set + removed);
         }
     }
 
-    /// A record was deleted.
     pub(crate) fn deleted(&self, reason: Reason) {
         self.writes.get_or_create(&[("action", "deleted")]).inc();
         self.cleanups.get_or_create(&[("reason", reason.as_str())]).inc();
     }
 }
 
-const GAUGES: &[Defined] = &[(
-    "nodes_stored",
-    "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
-    |all| all.nodes.saturating_sub(all.behind) as f64,
-)];
-
 impl Own for StorerMetrics {
+    const GAUGES: &'static [GaugeRow] = &[(
+        "nodes_stored",
+        "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
+        |all| all.nodes.saturating_sub(all.behind) as f64,
+    )];
+
     fn register(&self, registry: &mut Registry, common: &Metrics) {
-        // So that they are there, at 0, before the first one.
-        for action in ["created", "updated", "deleted"] {
-            let _ = self.writes.get_or_create(&[("action", action)]);
-        }
-        for reason in [Reason::RetentionOver, Reason::EmptyForGood] {
-            let _ = self.cleanups.get_or_create(&[("reason", reason.as_str())]);
-        }
-        registry.register_collector(Box::new(Gauges::new(&common.node_gauges, GAUGES)));
-        registry.register(
-            "store_latency_seconds",
-            "From when a node was seen to differ from its record until it was stored",
-            common.latency.0.clone(),
-        );
-        registry.register(
-            "labels_stored",
-            "Labels that were added to records, or changed in them",
-            self.labels_stored.clone(),
-        );
-        registry.register(
-            "labels_removed",
-            "Labels that were taken out of records, because they were removed from their node",
-            self.labels_removed.clone(),
-        );
-        registry.register(
-            "record_writes",
-            "Records that were written, by what was done",
-            self.writes.clone(),
-        );
+        start_at_zero(&self.writes, "action", &["created", "updated", "deleted"]);
+        let reasons = [Reason::RetentionOver, Reason::EmptyForGood].map(Reason::as_str);
+        start_at_zero(&self.cleanups, "reason", &reasons);
+        let help = "From when a node was seen to differ from its record until it was stored";
+        registry.register("store_latency_seconds", help, common.latency.0.clone());
+        let help = "Labels that were added to records, or changed in them";
+        registry.register("labels_stored", help, self.labels_stored.clone());
+        let help = "Labels that were taken out of records, because they were removed from their node";
+        registry.register("labels_removed", help, self.labels_removed.clone());
+        let help = "Records that were written, by what was done";
+        registry.register("record_writes", help, self.writes.clone());
         registry.register("cleanups", "Records that were deleted, by the reason", self.cleanups.clone());
-        registry.register(
-            "cleanups_held_back",
-            "Records that are to be deleted and have to wait, because so many were deleted within an hour",
-            self.cleanups_held_back.clone(),
-        );
-        registry.register(
-            "label_changes",
-            "Labels that were added, changed or removed in records that existed: churn",
-            self.label_changes.clone(),
-        );
-        registry.register(
-            "brake_engagements",
-            "Lists that lacked a large share of the nodes, and were not used",
-            self.brakings.clone(),
-        );
-        registry.register(
-            "final_labels_given_up",
-            "Deleted nodes whose final labels are lost: nothing could be stored, and there were too many to keep, or they fit into no \
-             record",
-            self.final_labels_given_up.clone(),
-        );
+        let help = "Records that are to be deleted and have to wait, because so many were deleted within \
+            an hour";
+        registry.register("cleanups_held_back", help, self.cleanups_held_back.clone());
+        let help = "Labels that were added, changed or removed in records that existed: churn";
+        registry.register("label_changes", help, self.label_changes.clone());
+        let help = "Lists that lacked a large share of the nodes, and were not used";
+        registry.register("brake_engagements", help, self.brakings.clone());
+        let help = "Deleted nodes whose final labels are lost: nothing could be stored, and there were \
+            too many to keep, or they fit into no record";
+        registry.register("final_labels_given_up", help, self.final_labels_given_up.clone());
     }
 }
 

@@ -10,8 +10,8 @@
 //! [`Asked`] decides how an object is read: the same field is `data` in a ConfigMap and `spec` in a Node. An answer of
 //! another kind is refused.
 //!
-//! The input is not trusted. Memory is never allocated for a claimed length, and input that ends early is an error at
-//! every byte: half a list that is taken for a whole one means that half of the Nodes are gone.
+//! The input is not trusted. Memory is never allocated for a claimed length. Input that ends early is an error at every
+//! byte: if half a list passed for a whole one, half of the Nodes would count as deleted.
 
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -27,29 +27,23 @@ pub use error::Error;
 pub use protobuf::{read_event, read_list, read_object};
 pub use status::{Status, read_status};
 
-/// How the keys of our own annotations begin.
-pub const OURS: &str = "label-storage/";
-
 /// The most bytes that one object may have. etcd takes a request of 1.5 MiB by default.
 pub const MAX_ITEM: usize = 8 << 20;
 
-/// What was asked for, and what of that is kept.
+/// The content of an answer, and which part of it is kept.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// What the objects are.
     pub content: Content,
-    /// Which annotations are kept, by their keys. To pass over one costs no memory.
+    /// True for the keys of annotations that are kept. The others cost no memory.
     pub annotations: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
-/// What an object is. Each has other things where the others have theirs, so an answer is read as what was asked for.
+/// The type of the objects. Field numbers differ by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// `PartialObjectMetadata`: any object's metadata, and nothing else.
     Metadata,
-    /// Whole ConfigMaps.
     ConfigMap,
-    /// Whole Nodes.
     Node,
 }
 
@@ -71,87 +65,74 @@ impl Content {
     }
 }
 
-/// What we keep of a Kubernetes object.
+/// The parts of a Kubernetes object that are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Object {
     /// Never empty.
     pub name: String,
-    /// Which incarnation of that name this is.
     pub uid: String,
-    /// When, in the history of the cluster, it looked like this.
     pub resource_version: String,
-    /// Since when it is there, to the second.
+    /// To the second.
     pub created_at: Option<Timestamp>,
-    /// Whether it has a `deletionTimestamp`.
+    /// True if it has a `deletionTimestamp`.
     pub is_terminating: bool,
-    /// All of its labels.
     pub labels: BTreeMap<String, String>,
-    /// Those of its annotations that were [asked for](Asked::annotations).
+    /// The annotations that were [asked for](Asked::annotations).
     pub annotations: BTreeMap<String, String>,
-    /// A ConfigMap's `data`; empty where something else was asked for.
+    /// Empty unless it is a ConfigMap.
     pub data: BTreeMap<String, String>,
-    /// A ConfigMap's `binaryData`; empty where something else was asked for.
     pub binary_data: BTreeMap<String, Vec<u8>>,
-    /// What only a Node has. `None` where something else was asked for: that a Node has no taints, and that nobody
-    /// looked, are two things.
+    /// `None` unless a whole Node was asked for. A Node without taints is something else.
     pub node: Option<NodePart>,
 }
 
-/// What we keep of a Node's `spec` and `status`.
+/// The parts of a Node's `spec` and `status` that are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePart {
-    /// The machine, as its cloud calls it; empty where the Node does not say.
+    /// The cloud's name of the machine. May be empty.
     pub provider_id: String,
-    /// Whether it is cordoned.
     pub is_unschedulable: bool,
-    /// All of its taints, in their order.
     pub taints: Vec<Taint>,
-    /// The machine, as its firmware calls it; empty where no kubelet has said so yet.
+    /// The firmware's name of the machine. Empty until a kubelet has reported it.
     pub system_uuid: String,
 }
 
-/// A taint of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taint {
-    /// Its key.
     pub key: String,
-    /// Its value, which may be empty.
+    /// May be empty.
     pub value: String,
-    /// What it does to Pods: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// When it was added, as JSON has it: RFC 3339, in UTC, to the second.
+    /// RFC 3339, in UTC, to the second, as in JSON.
     pub time_added: Option<String>,
 }
 
 impl Object {
-    /// Itself if it has a name: all that is known of an object is filed under it.
+    /// Refuses an object without a name.
     fn named(self) -> Result<Self, Error> {
         if self.name.is_empty() { Err(Error::malformed("an object without a name")) } else { Ok(self) }
     }
 }
 
-/// The end of a list: it is whole.
+/// The end of a complete list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Where in the history of the cluster the list was taken: where a watch goes on from.
+    /// The version from which a watch goes on.
     pub resource_version: String,
-    /// How many objects there were.
     pub items: usize,
 }
 
 /// One event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// `ADDED` or `MODIFIED`: this is how the object looks now.
+    /// `ADDED` or `MODIFIED`.
     Changed(Object),
-    /// This is how the object looked last.
+    /// The last state of a deleted object.
     Deleted(Object),
-    /// Nothing happened up to here.
-    Bookmark {
-        /// Where a new watch may go on from.
-        resource_version: String,
-    },
-    /// The watch is over, most often because its resourceVersion is too old (410).
+    /// There was no event up to this version.
+    Bookmark { resource_version: String },
+    /// The end of the watch, most often because its resourceVersion is too old (410).
     Error(Status),
 }
 

@@ -1,7 +1,7 @@
 //! Protobuf as the API server writes it.
 //!
-//! What is thrown away is most of it, so objects are read by hand ([`object`]) from the bytes of one item, and lists
-//! straight from the stream ([`source`]). All that is small and rare is derived ([`messages`]).
+//! Most of an answer is not kept. So objects are read by hand from the bytes of one item ([`object`]), and lists straight
+//! from the stream ([`source`]). The readers of small and rare messages are derived ([`messages`]).
 
 mod fields;
 mod messages;
@@ -15,16 +15,16 @@ use prost::Message;
 use prost::encoding::WireType;
 
 use crate::{Asked, Error, Event, Listed, Object, Status, status};
-use messages::{ListMeta, TypeMeta, WatchEvent};
+use messages::{ListMeta, StatusMessage, TypeMeta, WatchEvent};
 use source::Source;
 
-/// What every answer begins with. What follows is a `runtime.Unknown`, whose `raw` is the object itself.
+/// The first bytes of every answer. A `runtime.Unknown` follows; its `raw` is the object.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// Reads a whole list, and calls `each` for every object as soon as it has arrived.
 ///
-/// Returns [`Listed`] only at the end of the list and of the input, so that a checksum around it is checked too. After an
-/// error the objects that `each` was called with must be forgotten: they are not all.
+/// Returns [`Listed`] only at the end of the list and of the input, so that the checksum of a compressed answer is checked
+/// too. After an error the objects that `each` got must be forgotten: they are not all.
 pub fn read_list(
     asked: &Asked<'_>,
     input: impl BufRead,
@@ -33,7 +33,7 @@ pub fn read_list(
     unwrapped(input, |kind, source| {
         let mut buffer = Vec::new();
         if kind == "Status" {
-            return Err(Error::Status(messages::Status::decode(source.rest(&mut buffer)?)?.into()));
+            return Err(Error::Status(StatusMessage::decode(source.rest(&mut buffer)?)?.into()));
         }
         check_kind(kind, asked.content.list_kind())?;
 
@@ -71,7 +71,7 @@ fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
         let mut buffer = Vec::new();
         let raw = source.rest(&mut buffer)?;
         if kind == "Status" {
-            return Err(Error::Status(messages::Status::decode(raw)?.into()));
+            return Err(Error::Status(StatusMessage::decode(raw)?.into()));
         }
         check_kind(kind, asked.content.kind())?;
         object::read(asked, raw)
@@ -97,14 +97,14 @@ pub fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
     unwrapped(bytes, |kind, source| {
         check_kind(kind, "Status")?;
-        Ok(messages::Status::decode(source.rest(&mut Vec::new())?)?.into())
+        Ok(StatusMessage::decode(source.rest(&mut Vec::new())?)?.into())
     })
 }
 
 /// Opens the envelope around an object: `read` is given its kind, and the source bounded to `raw`.
 ///
-/// The envelope has no length. Its end is told by its last field, `contentType`, which the API server always writes,
-/// empty or not: without it something is missing, and after it comes nothing.
+/// The envelope has no length. It ends with the field `contentType`, which the API server always writes, empty or not.
+/// Without it the answer is incomplete, and nothing may follow it.
 fn unwrapped<R: BufRead, T>(
     input: R,
     read: impl FnOnce(&str, &mut Source<R>) -> Result<T, Error>,

@@ -6,16 +6,14 @@ use serde::Deserialize;
 
 use crate::protobuf;
 
-/// Why the API server did not do it.
+/// An error answer of the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The HTTP status, or 0 where the answer does not say.
+    /// The HTTP status, or 0 if the answer has none.
     pub code: u16,
-    /// One word for a program: `Expired`, `Conflict`.
+    /// One word, such as `Expired` or `Conflict`.
     pub reason: String,
-    /// A sentence for a person.
     pub message: String,
-    /// How long to leave the server alone.
     pub retry_after_seconds: Option<u32>,
 }
 
@@ -71,7 +69,7 @@ struct Details {
     retry_after_seconds: Option<i32>,
 }
 
-/// Enough of a text to recognise it, on one line of a log, whatever it is.
+/// The start of a text, on one line, for logs.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     const ENOUGH: usize = 200;
     let start = &bytes[..bytes.len().min(4 * ENOUGH)];

@@ -8,7 +8,10 @@ use proptest::collection::btree_map;
 use proptest::prelude::*;
 
 use crate::fixtures::{self, Sample};
-use crate::{Asked, Content, NodePart, OURS, Object, Taint};
+use crate::{Asked, Content, NodePart, Object, Taint};
+
+/// The prefix of the annotations that are kept here.
+const OURS: &str = "label-storage/";
 
 const METADATA: Asked<'_> = asked(Content::Metadata);
 const CONFIG_MAP: Asked<'_> = asked(Content::ConfigMap);

@@ -11,12 +11,12 @@ use label_storage::rules::Trust;
 use label_storage::rules::patterns::{KeyKind, MACHINE_FACTS, Patterns};
 use label_storage::store::Stored;
 use label_storage::{Node, Record, ResourceVersion, Rules};
-use label_storage_runtime::patch::Body;
 use label_storage_runtime::records;
 
 use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::node_patch;
 use crate::outlook::Outlook;
 use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
 use crate::write::{Deed, Plan, Write, carry_out};
@@ -193,7 +193,7 @@ impl Rollback {
         if edits.is_empty() {
             outlook.note("it has all of it");
         } else {
-            writes.push(Write::patch(node, &Body::changing(node, &edits))?);
+            writes.push(Write::patch(node, &node_patch::changing(node, &edits))?);
         }
         Ok(Plan { outlook, writes, done: format!("node/{name} rolled back, and the storer stores that") })
     }

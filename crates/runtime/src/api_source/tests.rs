@@ -11,7 +11,7 @@ use http_body_util::{Full, StreamBody};
 use label_storage::Rules;
 use label_storage::rules::{Patterns, Selection};
 use label_storage_wire::fixtures::{self, Head, frame, head};
-use label_storage_wire::{NodePart, Taint};
+use label_storage_wire::{NodePart, Status, Taint};
 use tokio::sync::oneshot;
 use tower::service_fn;
 

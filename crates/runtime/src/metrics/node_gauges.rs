@@ -1,8 +1,8 @@
-//! How the Nodes of all shards of a process stand. Engines tell now and then; gauges are worked out when somebody asks.
+//! Gauges about the Nodes of all shards of a process. Engines report now and then; the sums are made when metrics are read.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use label_storage::node_state::Skip;
@@ -13,35 +13,31 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::api_source::Resource;
 
-/// How the Nodes of one shard stand, or of several.
+/// The state of the Nodes of one shard, or the sum of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Nodes that there are.
     pub nodes: usize,
-    /// Records that there are.
     pub records: usize,
-    /// Records among them that can't be read.
+    /// Records that can't be read.
     pub unreadable: usize,
-    /// Nodes that need work.
+    /// Nodes that need work, and the time since the first of them does.
     pub due: usize,
-    /// The one that has needed it for longest, since then.
     pub due_since: Option<Instant>,
-    /// Nodes that are there and need work, or can't get any.
+    /// Existing Nodes that need work, or can't get any.
     pub behind: usize,
-    /// Nodes that get no work for now, by the reason.
+    /// Nodes that get no work for now, by reason.
     pub skipped: BTreeMap<&'static str, usize>,
-    /// Nodes that wait for their turn, or have it.
+    /// Nodes in the work queue or in progress.
     pub queued: usize,
-    /// Nodes that have failed often in a row.
+    /// Nodes that failed often in a row, and the most failures in a row of any Node.
     pub failing: usize,
-    /// How often the one has that has failed most.
     pub most_failures: u32,
-    /// Shards whose changes are told of as they happen.
+    /// Shards with an open watch, by resource.
     pub watching: BTreeMap<&'static str, usize>,
 }
 
 impl Snapshot {
-    /// For how long the Node has needed work that has needed it for longest.
+    /// The longest time that a Node has needed work.
     pub fn oldest(&self) -> Duration {
         self.due_since.map(|since| since.elapsed()).unwrap_or_default()
     }
@@ -56,8 +52,7 @@ impl Snapshot {
         self.queued += other.queued;
         self.failing += other.failing;
         self.most_failures = self.most_failures.max(other.most_failures);
-        let families = [(&mut self.skipped, &other.skipped), (&mut self.watching, &other.watching)];
-        for (sum, counts) in families {
+        for (sum, counts) in [(&mut self.skipped, &other.skipped), (&mut self.watching, &other.watching)] {
             for (word, count) in counts {
                 *sum.entry(word).or_default() += count;
             }
@@ -65,61 +60,43 @@ impl Snapshot {
     }
 }
 
-/// What the shards of a process have told.
+/// The latest snapshot of each shard.
 #[derive(Debug, Default)]
-pub struct NodeGauges {
-    told: Mutex<Told>,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    seats: u64,
-    shards: BTreeMap<u64, Snapshot>,
-}
+pub struct NodeGauges(Mutex<Vec<Weak<Mutex<Snapshot>>>>);
 
 impl NodeGauges {
-    /// All shards together.
     pub fn total(&self) -> Snapshot {
         let mut total = Snapshot::default();
-        self.lock().shards.values().for_each(|shard| total.add(shard));
+        lock(&self.0).iter().filter_map(Weak::upgrade).for_each(|shard| total.add(&lock(&shard)));
         total
     }
 
-    /// A place for one shard, until it is dropped.
-    pub(crate) fn seat(self: &Arc<Self>) -> ShardGauges {
-        let mut told = self.lock();
-        told.seats += 1;
-        ShardGauges { number: told.seats, node_gauges: Arc::clone(self) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Adds a shard, until the returned value is dropped.
+    pub(crate) fn seat(&self) -> ShardGauges {
+        let shard = Arc::default();
+        let mut shards = lock(&self.0);
+        shards.retain(|shard| shard.strong_count() > 0);
+        shards.push(Arc::downgrade(&shard));
+        ShardGauges(shard)
     }
 }
 
-/// Where one shard tells.
-pub(crate) struct ShardGauges {
-    number: u64,
-    node_gauges: Arc<NodeGauges>,
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+pub(crate) struct ShardGauges(Arc<Mutex<Snapshot>>);
 
 impl ShardGauges {
     pub(crate) fn tell(&self, snapshot: Snapshot) {
-        self.node_gauges.lock().shards.insert(self.number, snapshot);
+        *lock(&self.0) = snapshot;
     }
 }
 
-impl Drop for ShardGauges {
-    fn drop(&mut self) {
-        self.node_gauges.lock().shards.remove(&self.number);
-    }
-}
+/// The name, help and value of a gauge.
+pub type GaugeRow = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
-/// A gauge: its name, what it means, and how it follows from the node_gauges.
-pub type Defined = (&'static str, &'static str, fn(&Snapshot) -> f64);
-
-/// Gauges of both daemons.
-pub(super) const COMMON: &[Defined] = &[
+const COMMON: [GaugeRow; 5] = [
     ("nodes", "Nodes of the shards that this replica works on", |all| all.nodes as f64),
     ("records", "Records of the shards that this replica works on", |all| all.records as f64),
     ("records_unreadable", "Records that can't be read: a person has to look", |all| all.unreadable as f64),
@@ -127,55 +104,30 @@ pub(super) const COMMON: &[Defined] = &[
     ("nodes_failing", "Nodes that have failed five times or more in a row", |all| all.failing as f64),
 ];
 
-/// Serves gauges that follow from the node_gauges.
-#[derive(Clone)]
-pub struct Gauges {
-    node_gauges: Arc<NodeGauges>,
-    all: &'static [Defined],
-}
-
-impl Gauges {
-    /// Serves these.
-    pub fn new(node_gauges: &Arc<NodeGauges>, all: &'static [Defined]) -> Self {
-        Self { node_gauges: Arc::clone(node_gauges), all }
-    }
-}
-
-impl fmt::Debug for Gauges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all.iter().map(|(name, ..)| name)).finish()
-    }
-}
+/// Serves the gauges of both daemons, and these of one.
+#[derive(Debug)]
+pub(super) struct Gauges(pub(super) Arc<NodeGauges>, pub(super) &'static [GaugeRow]);
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let total = self.node_gauges.total();
-        for (name, help, value) in self.all {
-            let gauge = ConstGauge::new(value(&total));
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        // Each reason and each resource is shown, if only with the value 0.
+        let mut total = Snapshot {
+            skipped: Skip::ALL.map(|skip| (skip.as_str(), 0)).into(),
+            watching: Resource::ALL.map(|kind| (kind.resource(), 0)).into(),
+            ..Snapshot::default()
+        };
+        total.add(&self.0.total());
+        for (name, help, value) in COMMON.iter().chain(self.1) {
+            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value(&total)).encode(gauge)?;
         }
-        Ok(())
-    }
-}
-
-/// Serves the gauges that have a label of their own.
-#[derive(Debug)]
-pub(super) struct Families(pub(super) Arc<NodeGauges>);
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let total = self.0.total();
-        let of_none = Skip::ALL.map(|skip| (skip.as_str(), 0));
-        let skipped: BTreeMap<_, _> = of_none.into_iter().chain(total.skipped).collect();
-        let skipped = ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", skipped);
-        let of_none = [Resource::Nodes, Resource::Records].map(|kind| (kind.resource(), 0));
-        let watching: BTreeMap<_, _> = of_none.into_iter().chain(total.watching).collect();
-        let watching = ("watching", "Shards whose changes are told of as they happen", "resource", watching);
-        for (name, help, label, counts) in [skipped, watching] {
+        for (name, help, label, counts) in [
+            ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", total.skipped),
+            ("watching", "Shards whose changes are told of as they happen", "resource", total.watching),
+        ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (word, count) in counts {
-                let gauge = ConstGauge::new(count as f64);
-                gauge.encode(family.encode_family(&[(label, word)])?)?;
+                ConstGauge::new(count as f64).encode(family.encode_family(&[(label, word)])?)?;
             }
         }
         Ok(())
@@ -188,7 +140,7 @@ mod tests {
 
     #[test]
     fn shards_add_up_and_are_forgotten_with_their_engines() {
-        let (node_gauges, early) = (Arc::<NodeGauges>::default(), Instant::now());
+        let (node_gauges, early) = (NodeGauges::default(), Instant::now());
         let (one, other) = (node_gauges.seat(), node_gauges.seat());
         let snapshot = |nodes, since, failures| Snapshot {
             nodes,

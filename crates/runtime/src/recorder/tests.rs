@@ -15,7 +15,7 @@ use super::*;
 const UID: &str = "189fb836-0000-4000-8000-0123456789ab";
 
 /// Receives recorded Events instead of writing them.
-pub(crate) struct Overheard(mpsc::Receiver<Queued>);
+pub(crate) struct Overheard(mpsc::Receiver<Option<Queued>>);
 
 impl Overheard {
     pub(crate) fn events() -> (EventRecorder, Self) {
@@ -26,9 +26,9 @@ impl Overheard {
     /// The reason, the Node, its uid and the note of each Event since the last call.
     pub(crate) fn take(&mut self) -> Vec<(&'static str, String, String, String)> {
         let strings = |Queued { kind, node, note }: Queued| {
-            (kind.reason, node.name.unwrap_or_default(), node.uid.unwrap_or_default(), note)
+            (kind.1, node.name.unwrap_or_default(), node.uid.unwrap_or_default(), note)
         };
-        std::iter::from_fn(|| self.0.try_recv().ok()).map(strings).collect()
+        std::iter::from_fn(|| self.0.try_recv().ok()?).map(strings).collect()
     }
 }
 
@@ -109,7 +109,7 @@ async fn settle() {
 }
 
 fn counted(metrics: &Metrics, outcome: &'static str) -> u64 {
-    metrics.events.get_or_create(&[("reason", LABELS_RESTORED.reason), ("outcome", outcome)]).get()
+    metrics.events.get_or_create(&[("reason", LABELS_RESTORED.1), ("outcome", outcome)]).get()
 }
 
 /// The lines logged by this thread.
@@ -339,5 +339,5 @@ fn a_contested_identity_names_the_others_however_many_and_however_long_it_is() {
         note.len() <= MAX_NOTE && note.contains(": node-0, node-2, ") && note.ends_with(" more"),
         "{note}"
     );
-    assert_eq!(IDENTITY_CONTESTED.type_, EventType::Warning);
+    assert_eq!(IDENTITY_CONTESTED.0, EventType::Warning);
 }

@@ -1,19 +1,17 @@
-//! The fields of a message that is in memory, as slices of it: nothing is copied before somebody wants to keep it.
+//! Iterates over the fields of a message in memory, without copying.
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 use crate::Error;
 
-/// Goes through the fields of a message.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
-/// What a field holds.
 pub(super) enum Value<'a> {
-    /// A text, bytes or a message.
+    /// A string, bytes or a message.
     Bytes(&'a [u8]),
-    /// A number, or whether something is so.
+    /// An integer or a boolean.
     Number(u64),
-    /// A number of a fixed length. None is read here.
+    /// A number of fixed length. None is read here.
     Fixed,
 }
 

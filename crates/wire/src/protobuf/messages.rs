@@ -1,4 +1,4 @@
-//! The messages that are small and rare enough to be derived. Fields that nobody reads are left out: they are skipped.
+//! Small and rare messages, with derived readers. Fields that are not listed are skipped.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct TypeMeta {
@@ -31,7 +31,7 @@ pub(super) struct RawExtension {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Status {
+pub(super) struct StatusMessage {
     #[prost(string, tag = "3")]
     message: String,
     #[prost(string, tag = "4")]
@@ -48,8 +48,8 @@ struct StatusDetails {
     retry_after_seconds: i32,
 }
 
-impl From<Status> for crate::Status {
-    fn from(Status { message, reason, details, code }: Status) -> Self {
+impl From<StatusMessage> for crate::Status {
+    fn from(StatusMessage { message, reason, details, code }: StatusMessage) -> Self {
         Self::new(code, reason, message, details.unwrap_or_default().retry_after_seconds)
     }
 }

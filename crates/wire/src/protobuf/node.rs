@@ -1,4 +1,4 @@
-//! What of a Node is not its metadata. Most of it is the status, of which one field is read.
+//! Reads the `spec` of a Node, and one field of its `status`.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::fields::Fields;
 use super::object::text;
 use crate::{Error, NodePart, Taint};
 
-/// The first second that is a time: Go has the one before it for "never", and RFC 3339 has no year before its own.
+/// The earliest time, in seconds: one after Go's zero time. RFC 3339 has no earlier year.
 const FIRST: i64 = -62_135_596_799;
 
 /// Reads a `NodeSpec`.
@@ -60,8 +60,8 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
     Ok(taint)
 }
 
-/// Reads a `Time`, of which Kubernetes ignores all but the seconds. Without any bytes it is none. Nor is it one outside of the
-/// years that RFC 3339 can write: one Node that a wrong client has written must not spoil the list of all.
+/// Reads the seconds of a `Time`. It is `None` if there are no bytes, or if RFC 3339 can't express it: one Node with a bad
+/// time must not spoil the whole list.
 pub(super) fn read_time(bytes: &[u8]) -> Result<Option<Timestamp>, Error> {
     if bytes.is_empty() {
         return Ok(None);

@@ -1,11 +1,10 @@
-//! An object, from the bytes of it. By hand, since a derived message would first copy all the annotations that are
-//! then thrown away.
+//! Reads an object by hand: a derived reader would first copy all annotations, most of which are not kept.
 
 use super::fields::Fields;
 use super::node::{self, read_time};
 use crate::{Asked, Content, Error, NodePart, Object};
 
-/// Reads what was asked for: metadata comes first in all of them, and what comes then is different in each.
+/// Reads an object. Field 1 is the metadata in all types.
 pub(super) fn read(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     let mut object = Object::default();
     let mut node = NodePart::default();
@@ -58,7 +57,7 @@ fn read_meta(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(),
     Ok(())
 }
 
-/// Key and value of an entry of a map. One that is not there is empty.
+/// The key and the value of a map entry. A missing one is empty.
 fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let (mut key, mut content) = (&[][..], &[][..]);
     let mut fields = Fields(bytes);

@@ -1,4 +1,4 @@
-//! The fields of a message that is too long to be in memory.
+//! Reads the fields of a message from a stream, because it is too long to be in memory.
 
 use std::io::{self, BufRead};
 
@@ -6,17 +6,16 @@ use prost::encoding::WireType;
 
 use crate::{Error, MAX_ITEM, status};
 
-/// Reads fields from a stream, either up to its end or up to the end of the one message that was [entered](Self::enter).
+/// Reads up to the end of the stream, or up to the end of the message that was [entered](Self::enter).
 ///
-/// Whatever is not there because the stream has ended is [`Error::BrokeOff`]. Whatever does not fit into the message is
-/// malformed: more input would not help.
+/// An early end of the stream is [`Error::BrokeOff`]. A field that does not fit into the message is malformed.
 pub(super) struct Source<R> {
     input: R,
-    /// How much of the message is left.
+    /// The bytes left of the message.
     left: u64,
 }
 
-/// Outside of a message: more than any stream has.
+/// The value of `left` outside of a message.
 const UNBOUNDED: u64 = u64::MAX;
 
 impl<R: BufRead> Source<R> {
@@ -24,13 +23,13 @@ impl<R: BufRead> Source<R> {
         Self { input, left: UNBOUNDED }
     }
 
-    /// Takes the bytes that tell protobuf from all else.
+    /// Reads the bytes that distinguish protobuf from other formats.
     pub(super) fn magic(&mut self, magic: &[u8]) -> Result<(), Error> {
         let mut start = Vec::new();
         for expected in magic {
             start.push(self.byte()?);
             if start.last() != Some(expected) {
-                // Whatever more there is of it, for people to see who answered. It may be less.
+                // Up to 200 bytes more, so that people see who answered.
                 let _ = self.chunks(200, |chunk| start.extend_from_slice(chunk));
                 return Err(Error::NotProtobuf(status::excerpt(&start)));
             }
@@ -38,7 +37,7 @@ impl<R: BufRead> Source<R> {
         Ok(())
     }
 
-    /// Number and type of the field that comes next.
+    /// The number and type of the next field.
     pub(super) fn key(&mut self) -> Result<(u32, WireType), Error> {
         let key = self.varint()?;
         let wire_type = WireType::try_from(key & 7)?;
@@ -48,18 +47,18 @@ impl<R: BufRead> Source<R> {
         }
     }
 
-    /// The content of the field whose key was just read, in memory that is used again and again.
+    /// The content of the field whose key was just read, in a reused buffer.
     pub(super) fn delimited<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
         let length = self.varint()?;
         self.bytes(length, buffer)
     }
 
-    /// All that is left of the message.
+    /// The rest of the message.
     pub(super) fn rest<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
         self.bytes(self.left, buffer)
     }
 
-    /// Passes over the content of the field whose key was just read, without keeping any of it.
+    /// Skips the content of the field whose key was just read.
     pub(super) fn skip(&mut self, wire_type: WireType) -> Result<(), Error> {
         let length = match wire_type {
             WireType::Varint => return self.varint().map(drop),
@@ -78,19 +77,19 @@ impl<R: BufRead> Source<R> {
         Ok(())
     }
 
-    /// Whether more of the message that was entered is to come.
+    /// True if the message is not read to its end.
     pub(super) fn is_inside(&self) -> bool {
         self.left > 0
     }
 
-    /// Passes over what is left of the message.
+    /// Skips the rest of the message.
     pub(super) fn leave(&mut self) -> Result<(), Error> {
         self.chunks(self.left, |_| {})?;
         self.left = UNBOUNDED;
         Ok(())
     }
 
-    /// Makes sure that the stream is at its end.
+    /// Fails unless the stream is at its end.
     pub(super) fn end(mut self) -> Result<(), Error> {
         loop {
             match self.input.fill_buf() {
@@ -124,7 +123,7 @@ impl<R: BufRead> Source<R> {
         Ok(byte)
     }
 
-    /// Grows the buffer by what is there, never by what the length claims.
+    /// Grows the buffer by the bytes that arrive, never by the claimed length.
     fn bytes<'b>(&mut self, length: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
         if length > MAX_ITEM as u64 {
             return Err(Error::TooLarge);
