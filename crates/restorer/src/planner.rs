@@ -137,7 +137,9 @@ impl Planner for RestorePlanner {
             let version = entry.map(|entry| entry.record_version());
             (refused.uid, Some(refused.record_version)) == (uid, version)
         });
-        if will_await(last.summary(), stored) && !was_fenced {
+        let is_awaited = will_await(last.summary(), stored) && !was_fenced;
+        tracing::debug!(node = &**key, is_awaited, "deleted");
+        if is_awaited {
             cache.final_labels.push(key, last, now());
         }
     }
