@@ -14,7 +14,7 @@ use label_storage_runtime::ShardContext;
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::records::Found;
+use label_storage_runtime::records::{self, Found};
 
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ impl Worker<RestoreTask> for Apply {
             return Ok(done);
         }
         let asked_at = Instant::now();
-        let node = self.replica.nodes.get(&task.node).await?;
+        let node = self.replica.node_source.get_node(&task.node).await?;
         task.known.require_newer_node(node.as_ref(), tries)?;
         // It may be known by something else by now, and have another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**filed) else {
@@ -77,7 +77,7 @@ impl Apply {
         tries: u32,
     ) -> Result<Option<Done>, Error> {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
-        let found = match self.replica.records.get(filed).await {
+        let found = match records::get(&self.replica.records, filed).await {
             // Pods have been kept away for long enough, whatever the record says.
             Err(error) if task.is_overdue => {
                 return self.lift_anyway(node, error, "no-answer", tries).await.map(Some);
@@ -154,7 +154,8 @@ impl Apply {
 
     /// Lets pods come to a Node that is not the only one to claim its record.
     async fn lift_contested(&self, task: &RestoreTask, uid: UidDigest, tries: u32) -> Result<Done, Error> {
-        let node = self.replica.nodes.get(&task.node).await?.filter(|node| node.uid.digest() == uid);
+        let node =
+            self.replica.node_source.get_node(&task.node).await?.filter(|node| node.uid.digest() == uid);
         let outcome = match node.filter(Node::has_startup_taint) {
             Some(node) => self.lift(&node, "contested", tries).await?.0,
             None => Some("lifted"),
@@ -198,7 +199,7 @@ impl Apply {
             let operations = serde_json::from_value(operations(node, patch, tries % 2 == 1));
             Patch::Json(operations.map_err(|error| Error::refused("patch node", error))?)
         };
-        let patched = self.replica.nodes.api().patch_metadata(&node.name, &params, &body);
+        let patched = self.replica.nodes.patch_metadata(&node.name, &params, &body);
         let patched = call::one("patch node", patched).await.map_err(|error| {
             let is_failed_test = is_tested && error.code == Some(422) && error.message.contains(FAILED_TEST);
             if is_failed_test { Error { kind: FailureKind::Moved, ..error } } else { error }

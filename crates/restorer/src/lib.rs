@@ -46,9 +46,6 @@ impl Daemon for Args {
         &self.common
     }
 
-    // A node's last labels may not be stored yet when it is back: then it is worth waiting for them.
-    const RESUMES: bool = true;
-
     type Own = RestorerMetrics;
 
     const DETAIL: Detail = Detail::WhatIsThere;

@@ -10,7 +10,7 @@
 //!
 //! - Start: [`args`], [`rules_file`], [`logging`], [`client`], [`preflight`] (permissions), [`shutdown`].
 //! - Reading: [`api_source`] (lists and watches as streams), `list_watch` (the tasks), `informer` (when to list and watch), [`projection`]
-//!   (what is read of a Node), [`nodes`] and [`records`] (one object by name).
+//!   (what is read of a Node), [`records`].
 //! - The loop: [`engine`], [`cache`], [`record_key`], [`reconciler`] (the daemon's side of the loop), [`work_queue`], [`limiter`], [`watch_lag`].
 //! - Calls: [`call`] (time limits, and kinds of failure), [`backoff`], [`patch`] (the body of a Node patch).
 //! - Shards: `shard_manager`, [`lease`], `stateful_set` (the number of shards), `position` (where to resume), `shard_context`.
@@ -34,7 +34,6 @@ pub mod limiter;
 mod list_watch;
 pub mod logging;
 pub mod metrics;
-pub mod nodes;
 pub mod patch;
 mod position;
 pub mod preflight;

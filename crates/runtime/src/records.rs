@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
+use kube::Api;
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
@@ -109,25 +109,8 @@ pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<St
     }
 }
 
-/// The records of one namespace.
-pub struct Records(Api<ConfigMap>);
-
-impl Records {
-    pub fn new(client: Client, namespace: &str) -> Self {
-        Self(Api::namespaced(client, namespace))
-    }
-
-    pub fn namespace(&self) -> &str {
-        self.0.namespace().unwrap_or_default()
-    }
-
-    /// The API to write them with.
-    pub fn api(&self) -> &Api<ConfigMap> {
-        &self.0
-    }
-
-    pub async fn get(&self, filed_under: &str) -> Result<Option<Found>, Error> {
-        let found = call::one("get configmap", self.0.get_opt(&record_name(filed_under))).await?;
-        Ok(found.map(Found::from))
-    }
+/// Reads the record of a key.
+pub async fn get(records: &Api<ConfigMap>, key: &str) -> Result<Option<Found>, Error> {
+    let found = call::one("get configmap", records.get_opt(&record_name(key))).await?;
+    Ok(found.map(Found::from))
 }

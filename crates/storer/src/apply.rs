@@ -13,7 +13,7 @@ use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::records::{Found, Recorded};
+use label_storage_runtime::records::{self, Found, Recorded};
 
 use tokio::time::Instant;
 
@@ -42,7 +42,7 @@ impl Worker<StoreTask> for Apply {
         // A record that nobody has seen need not be read first: where there is one, a create is refused.
         let is_unread =
             task.is_unrecorded && task.final_labels.is_none() && tries == 0 && !self.in_doubt.contains(filed);
-        let found = if is_unread { None } else { self.replica.records.get(filed).await? };
+        let found = if is_unread { None } else { records::get(&self.replica.records, filed).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
             if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
@@ -54,7 +54,7 @@ impl Worker<StoreTask> for Apply {
             return self.say_not_gone(filed, found).await;
         }
         let (node, read_at) = (&task.node, Instant::now());
-        let live = self.replica.nodes.get(node).await?;
+        let live = self.replica.node_source.get_node(node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
         // It may be known by something else by now, and have another record.
         let live = live.filter(|live| live.filed_under() == &**filed);
@@ -152,13 +152,13 @@ impl Apply {
                 return Ok(Some(WOULD_WRITE));
             }
         };
-        let mut left_out = self.replica.nodes.label_keys(node).await?;
-        left_out.retain(|key| !record.labels.contains_key(key));
+        let mut left_out = self.replica.node_source.get(node).await?.unwrap_or_default().labels;
+        left_out.retain(|key, _| !record.labels.contains_key(key));
         tracing::info!(
             node,
             generation = record.generation,
             labels = ?record.labels,
-            ?left_out,
+            left_out = ?left_out.keys(),
             reason,
             "{message}"
         );
@@ -192,7 +192,7 @@ impl Apply {
         found: Option<Found>,
         read: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
-        let (records, name, params) = (self.replica.records.api(), record_name(filed), params());
+        let (records, name, params) = (&self.replica.records, record_name(filed), params());
         let reason = plan.reason.as_str();
         let before = match Found::stored(found.as_ref()) {
             Stored::Record(record) => Some(record.labels.clone()),

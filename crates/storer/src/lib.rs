@@ -50,9 +50,6 @@ impl Daemon for Args {
         &self.common
     }
 
-    // A node's last labels are in the event of its deletion and nowhere else.
-    const RESUMES: bool = true;
-
     type Own = StorerMetrics;
 
     // Of what it does not store it is not to know.
