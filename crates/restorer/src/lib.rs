@@ -1,13 +1,4 @@
-//! The restorer: gives a Node that returns the labels that its record has and it has not.
-//!
-//! ```text
-//!   lists, watches ─► cache ─► planner: a new incarnation? ──no──► nothing, not even a call
-//!                                          │ yes
-//!                                          ▼
-//!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
-//! ```
-//!
-//! `planner` decides when, `apply` is the one place that writes.
+//! The restorer adds the missing labels when a Node comes back. `planner` decides when, and `apply` reads and writes.
 
 mod apply;
 mod metrics;
@@ -34,7 +25,6 @@ use crate::planner::{PATIENCE, RestorePlanner};
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "restorer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
-    /// What both daemons share.
     #[command(flatten)]
     pub common: Common,
 }
@@ -42,13 +32,13 @@ pub struct Args {
 impl Daemon for Args {
     const WRITES: &[Right] = &[Right::new("patch", "nodes")];
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
+    const DETAIL: Detail = Detail::WhatIsThere;
 
     type Own = RestorerMetrics;
 
-    const DETAIL: Detail = Detail::WhatIsThere;
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
     async fn run(&self, replica: ShardContext, counts: Arc<RestorerMetrics>) {
         let apply = Apply { replica, counts };

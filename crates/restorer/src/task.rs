@@ -5,10 +5,9 @@ use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::cache::{Entry, Known};
 use tokio::time::Instant;
 
-/// The outcome of a dry run's attempt.
+/// The outcome in a dry run.
 pub(crate) const WOULD_RESTORE: &str = "would-restore";
-
-/// The outcome where the rules forbid it.
+/// The outcome if the Node is another machine.
 pub(crate) const FENCED: &str = "fenced";
 
 /// A Node that is another machine is refused again only if one of these changes.
@@ -27,11 +26,10 @@ impl Refused {
 }
 
 pub(crate) struct RestoreTask {
-    /// The Node's name.
     pub(crate) node: String,
-    /// The incarnation, if several Nodes claim the key: then only the start-up taint comes off.
+    /// The incarnation, if several Nodes claim the key: then only the start-up taint is removed.
     pub(crate) contested: Option<UidDigest>,
-    /// True if the start-up taint has to come off now.
+    /// True if the start-up taint has to be removed now.
     pub(crate) is_overdue: bool,
     /// The Node as it was seen, and when.
     pub(crate) view: Option<(Node, Instant)>,

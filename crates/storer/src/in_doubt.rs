@@ -20,7 +20,7 @@ impl WritesInDoubt {
         self.writes().contains_key(key)
     }
 
-    /// True if there is one that can still be carried out, given the version of the record that was just read. If it can't, it is forgotten.
+    /// True if a write may still be carried out, given the version of the record that was just read. Otherwise it is forgotten.
     pub(crate) fn holds(&self, key: &str, read: Option<ResourceVersion>) -> bool {
         let mut writes = self.writes();
         let holds = writes.get(key).is_some_and(|write| write.holds(read));
@@ -30,8 +30,7 @@ impl WritesInDoubt {
         holds
     }
 
-    /// A write is about to be sent that expects this version of the record. It is in doubt until it is answered: the process may stop waiting
-    /// for the answer.
+    /// Notes a write that is about to be sent and expects this version of the record. It is in doubt until it is answered.
     pub(crate) fn sent(&self, key: &RecordKey, expected: Option<ResourceVersion>) -> Sent<'_> {
         let write = InDoubt { expected };
         let before = self.writes().insert(key.clone(), write);

@@ -1,13 +1,4 @@
-//! The storer: keeps each Node's labels in a ConfigMap of its own.
-//!
-//! ```text
-//!   lists, watches ─► cache ─► planner: anything to write? ──no──► nothing, not even a call
-//!                                          │ yes
-//!                                          ▼
-//!                     GET record, GET Node, plan_store, guarded write     (apply)
-//! ```
-//!
-//! `planner` decides when, `apply` is the one place that writes.
+//! The storer stores each Node's labels in a ConfigMap. `planner` decides when, and `apply` reads and writes.
 
 mod apply;
 mod in_doubt;
@@ -34,7 +25,6 @@ use crate::planner::StorePlanner;
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "storer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
-    /// What both daemons share.
     #[command(flatten)]
     pub common: Common,
 }
@@ -46,14 +36,13 @@ impl Daemon for Args {
         Right::new("delete", "configmaps"),
     ];
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
+    const DETAIL: Detail = Detail::WhatIsKept;
 
     type Own = StorerMetrics;
 
-    // Of what it does not store it is not to know.
-    const DETAIL: Detail = Detail::WhatIsKept;
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
     async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
         let apply = Apply { replica, in_doubt: Arc::clone(&counts.in_doubt), counts };

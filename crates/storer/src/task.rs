@@ -7,11 +7,10 @@ use label_storage::summary::UidDigest;
 use label_storage::{Node, ResourceVersion};
 use label_storage_runtime::cache::Known;
 
-/// The outcome of an attempt in a dry run.
+/// The outcome in a dry run.
 pub(crate) const WOULD_WRITE: &str = "would-write";
 
 pub(crate) struct StoreTask {
-    /// The name to read the Node by.
     pub(crate) node: String,
     /// True if several Nodes have the key: then it is only certain that one exists.
     pub(crate) is_contested: bool,
@@ -21,11 +20,10 @@ pub(crate) struct StoreTask {
     pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
     pub(crate) uid: Option<UidDigest>,
-    /// True if the cache has no record. A create tells whether there is one.
+    /// True if the cache has no record.
     pub(crate) is_unrecorded: bool,
-    /// The version of the record in the cache.
+    /// The version of the record in the cache, and since when it has had it.
     pub(crate) record_version: ResourceVersion,
-    /// Since when this process has seen the record at this version.
     pub(crate) record_since: Instant,
     /// The Node as it was last seen, if it is gone.
     pub(crate) last_seen: Option<LastSeen>,
