@@ -1,4 +1,4 @@
-//! Reads records: ConfigMaps as they come from the API server, and one by its key.
+//! Records as they come from the API server.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -53,7 +53,7 @@ impl From<Object> for Found {
 }
 
 impl Found {
-    /// The record as these rules see it, and the list of its Node, if that is known.
+    /// The record as seen through these rules and the annotation of its Node, if that is known.
     pub fn seen_through(self, rules: &Rules, node: Option<&Node>) -> Self {
         let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules, node), ..decoded };
         Self { content: self.content.map(seen), ..self }
@@ -63,11 +63,19 @@ impl Found {
         self.config_map.metadata.resource_version.as_deref()?.parse().ok()
     }
 
+    pub fn stored(found: Option<&Self>) -> Stored<&Record> {
+        match found.map(|found| &found.content) {
+            None => Stored::Nothing,
+            Some(Ok(decoded)) => Stored::Record(&decoded.record),
+            Some(Err(_)) => Stored::Unreadable,
+        }
+    }
+
     pub fn reading(found: Option<&Self>) -> Recorded {
         match found.map(Self::version) {
             None => Reading::Absent,
             Some(Some(version)) => Reading::Present((version, Self::stored(found).map(Record::summary))),
-            // Without a version it can't be compared with what is known.
+            // Without a version it can't be compared with the cache.
             Some(None) => Reading::None,
         }
     }
@@ -76,8 +84,8 @@ impl Found {
     pub fn complaint(&self) -> Option<String> {
         const MOST: usize = 5;
         let damage = match &self.content {
-            Ok(Decoded { damage, .. }) if damage.is_empty() => return None,
-            Ok(Decoded { damage, .. }) => damage,
+            Ok(decoded) if decoded.damage.is_empty() => return None,
+            Ok(decoded) => &decoded.damage,
             Err(error) => return Some(format!("it can't be read and is left alone: {error}")),
         };
         let mut what: Vec<_> = damage.iter().take(MOST).map(ToString::to_string).collect();
@@ -86,27 +94,19 @@ impl Found {
         }
         Some(format!("it is damaged, and the rest of it is used: {}", what.join("; ")))
     }
-
-    pub fn stored(found: Option<&Self>) -> Stored<&Record> {
-        match found.map(|found| &found.content) {
-            None => Stored::Nothing,
-            Some(Ok(decoded)) => Stored::Record(&decoded.record),
-            Some(Err(_)) => Stored::Unreadable,
-        }
-    }
 }
 
 /// The key of a record, if this replica handles it.
 pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<String> {
     let filed = match &found.content {
-        Ok(Decoded { record, .. }) => Some(Filed { under: record.filed_under(), name: &record.node }),
-        Err(_) => node_in_record_name(name).map(Filed::from),
+        Ok(Decoded { record, .. }) => Filed { under: record.filed_under(), name: &record.node },
+        Err(_) => match node_in_record_name(name) {
+            Some(node) => Filed::from(node),
+            // The first replica reports a record that belongs to no Node, under a name that no Node has.
+            None => return (share.index == 0).then(|| format!("?{name}")),
+        },
     };
-    match filed {
-        Some(filed) => share.includes(filed).then(|| filed.under.to_owned()),
-        // The first replica reports a record that belongs to no Node, under a name that no Node has.
-        None => (share.index == 0).then(|| format!("?{name}")),
-    }
+    share.includes(filed).then(|| filed.under.to_owned())
 }
 
 /// Reads the record of a key.
