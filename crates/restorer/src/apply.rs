@@ -73,10 +73,12 @@ impl Apply {
     ) -> Result<Option<Done>, Error> {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
         let has_to_lift = task.is_overdue && node.has_startup_taint();
+        let lift = async |error: Error, why| {
+            tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
+            self.lift(node, why, tries).await.map(Some)
+        };
         let found = match records::get(&self.replica.records, filed).await {
-            Err(error) if has_to_lift => {
-                return self.lift_instead(node, &error, "no-answer", tries).await.map(Some);
-            }
+            Err(error) if has_to_lift => return lift(error, "no-answer").await,
             found => found?,
         };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
@@ -108,28 +110,17 @@ impl Apply {
         }
         // The whole record is restored. The cache has it as the rules see it, to compare it with final labels.
         let record = Found::reading(found.map(|found| found.seen_through(rules, None)).as_ref());
+        let is_passing = |error: &Error| matches!(error.kind, FailureKind::Moved | FailureKind::Busy(_));
         let restores = patch.as_ref().is_some_and(|patch| patch.marker.is_some());
         let done = match self.carry_out(node, patch, reason.as_str(), tries).await {
-            // A patch that is refused now may be refused for ever.
-            Err(error) if has_to_lift && restores && is_lasting(&error) => {
-                return self.lift_instead(node, &error, "refused", tries).await.map(Some);
+            // It may be refused for ever.
+            Err(error) if has_to_lift && restores && !is_passing(&error) => {
+                return lift(error, "refused").await;
             }
             done => done?,
         };
         let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { done.outcome };
         Ok(Some(Done { outcome, record, ..done }))
-    }
-
-    /// Removes the start-up taint of a Node that can't be restored: the time limit is over.
-    async fn lift_instead(
-        &self,
-        node: &Node,
-        error: &Error,
-        why: &'static str,
-        tries: u32,
-    ) -> Result<Done, Error> {
-        tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
-        self.lift(node, why, tries).await
     }
 
     /// Removes the start-up taint of a Node that is not the only one to claim its record.
@@ -210,7 +201,11 @@ impl Apply {
     fn report(&self, node: &Node, patch: &restore::Patch, reason: &'static str) {
         let (events, counts) = (&self.replica.events, &self.counts);
         if patch.lifts_startup_taint {
-            let why = if patch.marker.is_some() { "restored" } else { why_lifted(reason) };
+            let why = match &patch.marker {
+                Some(_) => "restored",
+                None if LIFTS.contains(&reason) => reason,
+                None => "nothing-to-restore",
+            };
             counts.lifted(why);
             if !matches!(why, "restored" | "nothing-to-restore") {
                 tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
@@ -235,16 +230,6 @@ impl Apply {
 fn may_be_tested(node: &Node, patch: &restore::Patch, rules: &Rules) -> bool {
     let is_trust = |name: &String| Item::parse(name).is_some_and(Item::is_trust);
     node.extras.identity.is_none() && !rules.is_fenced() && !patch.restored.keys().any(is_trust)
-}
-
-/// True if waiting does not help: further attempts may fail in the same way.
-fn is_lasting(error: &Error) -> bool {
-    !matches!(error.kind, FailureKind::Moved | FailureKind::Busy(_))
-}
-
-/// The metric's label for a start-up taint that was removed from a Node that was not restored.
-fn why_lifted(reason: &'static str) -> &'static str {
-    if LIFTS.contains(&reason) { reason } else { "nothing-to-restore" }
 }
 
 fn log_patch(node: &Node, patch: &restore::Patch, reason: &str) {

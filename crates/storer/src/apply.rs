@@ -16,7 +16,6 @@ use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::records::{self, Found, Recorded};
 use tokio::time::Instant;
 
-use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
 use crate::task::{StoreTask, WOULD_WRITE};
 
@@ -29,7 +28,6 @@ const ENCODE: &str = "encode the record";
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
     pub(crate) counts: Arc<StorerMetrics>,
-    pub(crate) in_doubt: Arc<WritesInDoubt>,
 }
 
 impl Worker<StoreTask> for Apply {
@@ -37,8 +35,10 @@ impl Worker<StoreTask> for Apply {
     /// have been labelled, deleted and re-created since a list showed it.
     async fn attempt(&self, filed: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: a create is refused if there is one.
-        let is_unread =
-            task.is_unrecorded && task.final_labels.is_none() && tries == 0 && !self.in_doubt.contains(filed);
+        let is_unread = task.is_unrecorded
+            && task.final_labels.is_none()
+            && tries == 0
+            && !self.counts.in_doubt.contains(filed);
         let found = if is_unread { None } else { records::get(&self.replica.records, filed).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
@@ -128,7 +128,7 @@ impl Apply {
             unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },
             retention: self.replica.rules.retention,
             last_seen: task.last_seen,
-            in_doubt: self.in_doubt.holds(filed, version),
+            in_doubt: self.counts.in_doubt.holds(filed, version),
         }
     }
 
@@ -159,7 +159,7 @@ impl Apply {
         found: Option<ResourceVersion>,
         write: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
-        let sent = self.in_doubt.sent(filed, found);
+        let sent = self.counts.in_doubt.sent(filed, found);
         let answer = call::one(what, write).await;
         sent.answered(match &answer {
             Ok(_) => Answer::Done,

@@ -45,10 +45,10 @@ impl Daemon for Args {
     }
 
     async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
-        let apply = Apply { replica, in_doubt: Arc::clone(&counts.in_doubt), counts };
+        let apply = Apply { replica, counts };
         let planner = || {
             let ShardContext { rules, clock, .. } = &apply.replica;
-            let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
+            let (in_doubt, counts) = (Arc::clone(&apply.counts.in_doubt), Arc::clone(&apply.counts));
             StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, counts)
         };
         engine::run(&apply.replica, Cache::default(), planner, &apply).await;
