@@ -6,9 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
-use label_storage::store::in_doubt::Answer;
 use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
-use label_storage::{Record, RecordKey, ResourceVersion, plan_store};
+use label_storage::{Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
@@ -151,24 +150,6 @@ impl Apply {
         Ok(Some(WOULD_WRITE))
     }
 
-    /// Sends a write that expects the record to be as it was found.
-    async fn send<T>(
-        &self,
-        what: &'static str,
-        filed: &RecordKey,
-        found: Option<ResourceVersion>,
-        write: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Error> {
-        let sent = self.counts.in_doubt.sent(filed, found);
-        let answer = call::one(what, write).await;
-        sent.answered(match &answer {
-            Ok(_) => Answer::Done,
-            Err(error) if error.may_have_effect() => Answer::Unknown,
-            Err(_) => Answer::Refused,
-        });
-        answer
-    }
-
     /// Carries out a plan. Returns the outcome, if there was anything to do, and the record after that.
     async fn write(
         &self,
@@ -181,7 +162,8 @@ impl Apply {
         if self.replica.args.dry_run {
             return Ok((self.log_plan(node, &plan).await?, before));
         }
-        let (records, name, reason) = (&self.replica.records, record_name(filed), plan.reason.as_str());
+        let (records, in_doubt) = (&self.replica.records, &self.counts.in_doubt);
+        let (name, reason) = (record_name(filed), plan.reason.as_str());
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let version = found.as_ref().and_then(Found::version);
         let labels_before = match Found::stored(found.as_ref()) {
@@ -191,19 +173,20 @@ impl Apply {
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
-                let created = records.create(&params, &config_map);
-                (record, self.send("create configmap", filed, version, created).await?)
+                let write = call::one("create configmap", records.create(&params, &config_map));
+                (record, in_doubt.send(filed, version, write).await?)
             }
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
-                let replaced = records.replace(&name, &params, &config_map);
-                (record, self.send("replace configmap", filed, version, replaced).await?)
+                let write = call::one("replace configmap", records.replace(&name, &params, &config_map));
+                (record, in_doubt.send(filed, version, write).await?)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                self.send("delete configmap", filed, version, records.delete(&name, &delete)).await?;
+                let write = call::one("delete configmap", records.delete(&name, &delete));
+                in_doubt.send(filed, version, write).await?;
                 self.counts.deleted(plan.reason);
                 tracing::info!(node, reason, "deleted");
                 return Ok((Some("deleted"), Reading::Absent));
