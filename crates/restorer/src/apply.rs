@@ -31,20 +31,20 @@ const FAILED_TEST: &str = "rejected our request due to an error in our request";
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
-    pub(crate) counts: Arc<RestorerMetrics>,
+    pub(crate) metrics: Arc<RestorerMetrics>,
 }
 
 impl Worker<RestoreTask> for Apply {
     /// The Node is seen first, in an event or by name, and its record is read after that: an older record may have a label that was
     /// removed before this incarnation was created.
-    async fn attempt(&self, filed: &RecordKey, task: &RestoreTask, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, key: &RecordKey, task: &RestoreTask, tries: u32) -> Result<Done, Error> {
         if let Some(uid) = task.contested {
             return self.lift_contested(&task.node, uid, tries).await;
         }
         // An event is used while it is young, unless a write was refused because of it.
         let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
         if let Some(view) = task.view.as_ref().filter(|(_, seen_at)| is_fresh(*seen_at))
-            && let Some(done) = self.restore(filed, view, task, tries).await?
+            && let Some(done) = self.restore(key, view, task, tries).await?
         {
             return Ok(done);
         }
@@ -52,11 +52,11 @@ impl Worker<RestoreTask> for Apply {
         let node = self.replica.node_source.get_node(&task.node).await?;
         task.known.require_newer_node(node.as_ref(), tries)?;
         // Its identity may have changed: then it has another record.
-        let Some(node) = node.filter(|node| node.filed_under() == &**filed) else {
+        let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
             return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
         };
-        self.restore(filed, &(node, asked_at), task, tries).await?.ok_or_else(|| {
+        self.restore(key, &(node, asked_at), task, tries).await?.ok_or_else(|| {
             Error::refused("get node", "the API server sent a part of the node, and all of it was asked for")
         })
     }
@@ -66,7 +66,7 @@ impl Apply {
     /// Restores a Node that was just seen. Returns `None` if only a part of it was seen, and that is not enough.
     async fn restore(
         &self,
-        filed: &RecordKey,
+        key: &RecordKey,
         (node, seen_at): &(Node, Instant),
         task: &RestoreTask,
         tries: u32,
@@ -77,7 +77,7 @@ impl Apply {
             tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
             self.lift(node, why, tries).await.map(Some)
         };
-        let found = match records::get(&self.replica.records, filed).await {
+        let found = match records::get(&self.replica.records, key).await {
             Err(error) if has_to_lift => return lift(error, "no-answer").await,
             found => found?,
         };
@@ -184,7 +184,7 @@ impl Apply {
         if let (Some(created), Some(_)) = (&patched.metadata.creation_timestamp, &patch.marker) {
             let age = jiff::Timestamp::now().duration_since(created.0).as_secs_f64();
             // Clocks differ, and the API server's has no fractions of a second.
-            self.counts.latency.0.observe(age.max(0.0));
+            self.metrics.latency.0.observe(age.max(0.0));
         }
         let version = patched.metadata.resource_version.and_then(|version| version.parse().ok());
         let mut node = node.clone();
@@ -199,14 +199,14 @@ impl Apply {
 
     /// Reports a patch in the log, in Events and in metrics.
     fn report(&self, node: &Node, patch: &restore::Patch, reason: &'static str) {
-        let (events, counts) = (&self.replica.events, &self.counts);
+        let (events, metrics) = (&self.replica.events, &self.metrics);
         if patch.lifts_startup_taint {
             let why = match &patch.marker {
                 Some(_) => "restored",
                 None if LIFTS.contains(&reason) => reason,
                 None => "nothing-to-restore",
             };
-            counts.lifted(why);
+            metrics.lifted(why);
             if !matches!(why, "restored" | "nothing-to-restore") {
                 tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
                 events.lifted(node, why);
@@ -222,7 +222,7 @@ impl Apply {
         let reported = patch.conflicts.iter().filter(|conflict| conflict.winner == Winner::Report);
         events.conflict(node, reported.map(|conflict| &conflict.name));
         events.withheld(node, &patch.withheld);
-        counts.restored(patch);
+        metrics.restored(patch);
     }
 }
 

@@ -40,8 +40,8 @@ impl Daemon for Args {
         &self.common
     }
 
-    async fn run(&self, replica: ShardContext, counts: Arc<RestorerMetrics>) {
-        let apply = Apply { replica, counts };
+    async fn run(&self, replica: ShardContext, metrics: Arc<RestorerMetrics>) {
+        let apply = Apply { replica, metrics };
         let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules));
         engine::run(&apply.replica, Cache::new(PATIENCE), planner, &apply).await;
     }

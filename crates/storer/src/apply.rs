@@ -26,19 +26,19 @@ const ENCODE: &str = "encode the record";
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
-    pub(crate) counts: Arc<StorerMetrics>,
+    pub(crate) metrics: Arc<StorerMetrics>,
 }
 
 impl Worker<StoreTask> for Apply {
     /// The record is read first, then the Node, and the write follows at once. An unchanged record says nothing about its Node, which may
     /// have been labelled, deleted and re-created since a list showed it.
-    async fn attempt(&self, filed: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
+    async fn attempt(&self, key: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: a create is refused if there is one.
         let is_unread = task.is_unrecorded
             && task.final_labels.is_none()
             && tries == 0
-            && !self.counts.in_doubt.contains(filed);
-        let found = if is_unread { None } else { records::get(&self.replica.records, filed).await? };
+            && !self.metrics.in_doubt.contains(key);
+        let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
@@ -47,13 +47,13 @@ impl Worker<StoreTask> for Apply {
             return Err(Error::refused("read the record", unreadable));
         }
         if task.is_contested {
-            return self.mark_as_returned(filed, found).await;
+            return self.mark_as_returned(key, found).await;
         }
         let (node, read_at) = (&task.node, Instant::now());
         let live = self.replica.node_source.get_node(node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
         // Its identity may have changed: then it has another record.
-        let live = live.filter(|live| live.filed_under() == &**filed);
+        let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
         let last = task.final_labels.as_ref();
         let sighting = store::sighting(live.as_ref(), last, stored, tries >= STALE).ok_or_else(|| {
@@ -65,7 +65,7 @@ impl Worker<StoreTask> for Apply {
             Sighting::Gone => None,
         };
         let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
-        let circumstances = self.circumstances(filed, found.as_ref(), task);
+        let circumstances = self.circumstances(key, found.as_ref(), task);
         let mut plan =
             plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
@@ -89,10 +89,10 @@ impl Worker<StoreTask> for Apply {
             tracing::debug!(node, "it was re-created meanwhile, to be decided upon again");
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
-        let (outcome, record) = match self.write(filed, node, plan, found, before).await {
+        let (outcome, record) = match self.write(key, node, plan, found, before).await {
             // Nobody can shorten them any more.
             Err(error) if error.what == ENCODE && task.final_labels.is_some() => {
-                self.counts.final_labels_given_up.inc();
+                self.metrics.final_labels_given_up.inc();
                 tracing::error!(node, %error, "the final labels of a node are lost");
                 (None, before)
             }
@@ -105,21 +105,21 @@ impl Worker<StoreTask> for Apply {
 
 impl Apply {
     /// Removes the time of departure from the record of a key that several Nodes claim.
-    async fn mark_as_returned(&self, filed: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
+    async fn mark_as_returned(&self, key: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
         let found = found.map(|found| found.seen_through(&self.replica.rules, None));
         let read = Found::reading(found.as_ref());
         let (node, action) = match Found::stored(found.as_ref()) {
             Stored::Record(record) if record.departed_at.is_some() => {
                 (record.node.clone(), Action::Replace(record.with_departed_at(None)))
             }
-            _ => (filed.to_string(), Action::Nothing),
+            _ => (key.to_string(), Action::Nothing),
         };
         let plan = Plan { action, reason: Reason::Returned };
-        let (outcome, record) = self.write(filed, &node, plan, found, read).await?;
+        let (outcome, record) = self.write(key, &node, plan, found, read).await?;
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
+    fn circumstances(&self, key: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
         let is_unchanged = version == Some(task.record_version);
         Circumstances {
@@ -127,7 +127,7 @@ impl Apply {
             unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },
             retention: self.replica.rules.retention,
             last_seen: task.last_seen,
-            in_doubt: self.counts.in_doubt.holds(filed, version),
+            in_doubt: self.metrics.in_doubt.holds(key, version),
         }
     }
 
@@ -153,7 +153,7 @@ impl Apply {
     /// Carries out a plan. Returns the outcome, if there was anything to do, and the record after that.
     async fn write(
         &self,
-        filed: &RecordKey,
+        key: &RecordKey,
         node: &str,
         plan: Plan,
         found: Option<Found>,
@@ -162,8 +162,8 @@ impl Apply {
         if self.replica.args.dry_run {
             return Ok((self.log_plan(node, &plan).await?, before));
         }
-        let (records, in_doubt) = (&self.replica.records, &self.counts.in_doubt);
-        let (name, reason) = (record_name(filed), plan.reason.as_str());
+        let (records, in_doubt) = (&self.replica.records, &self.metrics.in_doubt);
+        let (name, reason) = (record_name(key), plan.reason.as_str());
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let version = found.as_ref().and_then(Found::version);
         let labels_before = match Found::stored(found.as_ref()) {
@@ -174,20 +174,20 @@ impl Apply {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
                 let write = call::one("create configmap", records.create(&params, &config_map));
-                (record, in_doubt.send(filed, version, write).await?)
+                (record, in_doubt.send(key, version, write).await?)
             }
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
                 let write = call::one("replace configmap", records.replace(&name, &params, &config_map));
-                (record, in_doubt.send(filed, version, write).await?)
+                (record, in_doubt.send(key, version, write).await?)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let write = call::one("delete configmap", records.delete(&name, &delete));
-                in_doubt.send(filed, version, write).await?;
-                self.counts.deleted(plan.reason);
+                in_doubt.send(key, version, write).await?;
+                self.metrics.deleted(plan.reason);
                 tracing::info!(node, reason, "deleted");
                 return Ok((Some("deleted"), Reading::Absent));
             }
@@ -196,7 +196,7 @@ impl Apply {
                 return Ok((None, before));
             }
         };
-        self.counts.stored(labels_before.as_ref(), &record.labels);
+        self.metrics.stored(labels_before.as_ref(), &record.labels);
         let (outcome, message) = match plan.reason {
             Reason::Departed => ("stamped", "gone, its labels are kept"),
             Reason::Returned => ("stamped", "back, to be restored"),

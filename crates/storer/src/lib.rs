@@ -44,12 +44,12 @@ impl Daemon for Args {
         &self.common
     }
 
-    async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
-        let apply = Apply { replica, counts };
+    async fn run(&self, replica: ShardContext, metrics: Arc<StorerMetrics>) {
+        let apply = Apply { replica, metrics };
         let planner = || {
             let ShardContext { rules, clock, .. } = &apply.replica;
-            let (in_doubt, counts) = (Arc::clone(&apply.counts.in_doubt), Arc::clone(&apply.counts));
-            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, counts)
+            let (in_doubt, metrics) = (Arc::clone(&apply.metrics.in_doubt), Arc::clone(&apply.metrics));
+            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, metrics)
         };
         engine::run(&apply.replica, Cache::default(), planner, &apply).await;
     }
