@@ -9,8 +9,9 @@ use label_storage::restore::{self, Plan, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
-use label_storage::{Node, RecordKey, Rules, plan_restore};
+use label_storage::{Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
+use label_storage_runtime::cache::{Entry, Known};
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::patch::{Body, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
@@ -18,15 +19,46 @@ use label_storage_runtime::records::{self, Found};
 use tokio::time::Instant;
 
 use crate::metrics::{LIFTS, RestorerMetrics};
-use crate::task::{FENCED, RestoreTask, WOULD_RESTORE};
 
 const FIELD_MANAGER: &str = "label-storage-restorer";
-
+/// The outcome in a dry run.
+const WOULD_RESTORE: &str = "would-restore";
+/// The outcome if the Node is another machine.
+pub(crate) const FENCED: &str = "fenced";
 /// After this many failures in a row a Node probably changes all the time, and a patch of one version always comes too late.
 const CHANGING: u32 = 3;
-
 /// The API server's message for a failed test of a JSON patch. Admission and validation have other messages.
 const FAILED_TEST: &str = "rejected our request due to an error in our request";
+
+/// A Node that is another machine is refused again only if one of these changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) uid: UidDigest,
+    version: ResourceVersion,
+    pub(crate) record_version: ResourceVersion,
+}
+
+impl Refused {
+    pub(crate) fn of(entry: &Entry<'_>) -> Option<Self> {
+        let node = entry.node()?;
+        Some(Self { uid: node.uid, version: node.version, record_version: entry.record_version() })
+    }
+}
+
+/// The input of an attempt.
+pub(crate) struct RestoreTask {
+    pub(crate) node: String,
+    /// The incarnation, if several Nodes claim the key: then only the start-up taint is removed.
+    pub(crate) contested: Option<UidDigest>,
+    /// True if the start-up taint has to be removed now.
+    pub(crate) is_overdue: bool,
+    /// The Node as it was seen, and when.
+    pub(crate) view: Option<(Node, Instant)>,
+    /// The versions in the cache: an older answer is stale.
+    pub(crate) known: Known,
+    /// Remembered if the Node is another machine.
+    pub(crate) refused: Option<Refused>,
+}
 
 /// Reads one Node's record, decides, and patches the Node.
 pub(crate) struct Apply {

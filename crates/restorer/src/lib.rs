@@ -3,7 +3,6 @@
 mod apply;
 mod metrics;
 mod planner;
-mod task;
 
 use std::sync::Arc;
 

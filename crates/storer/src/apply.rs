@@ -1,27 +1,52 @@
 //! The one place that writes records.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
-use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
-use label_storage::{Record, RecordKey, plan_store};
+use label_storage::store::{
+    self, Action, Circumstances, LastSeen, PLAN_LIFETIME, Plan, Reason, Sighting, Stored,
+};
+use label_storage::summary::UidDigest;
+use label_storage::{Node, Record, RecordKey, ResourceVersion, plan_store};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::STALE;
+use label_storage_runtime::cache::{Known, STALE};
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::records::{self, Found, Recorded};
-use tokio::time::Instant;
+use tokio::time;
 
 use crate::metrics::StorerMetrics;
-use crate::task::{StoreTask, WOULD_WRITE};
 
 const FIELD_MANAGER: &str = "label-storage-storer";
-
+/// The outcome in a dry run.
+const WOULD_WRITE: &str = "would-write";
 /// Fails if the labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
+
+/// The input of an attempt.
+pub(crate) struct StoreTask {
+    pub(crate) node: String,
+    /// True if several Nodes have the key: then it is only certain that one exists.
+    pub(crate) is_contested: bool,
+    /// True if the record may be deleted because the retention is over.
+    pub(crate) may_clean_up: bool,
+    /// The final labels of a deletion that is not stored yet.
+    pub(crate) final_labels: Option<Node>,
+    /// The incarnation that was decided upon.
+    pub(crate) uid: Option<UidDigest>,
+    /// True if the cache has no record.
+    pub(crate) is_unrecorded: bool,
+    /// The version of the record in the cache, and since when the cache has it.
+    pub(crate) record_version: ResourceVersion,
+    pub(crate) record_since: Instant,
+    /// The Node as it was last seen, if it is gone.
+    pub(crate) last_seen: Option<LastSeen>,
+    /// The versions in the cache: an older answer is stale.
+    pub(crate) known: Known,
+}
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
@@ -49,7 +74,7 @@ impl Worker<StoreTask> for Apply {
         if task.is_contested {
             return self.mark_as_returned(key, found).await;
         }
-        let (node, read_at) = (&task.node, Instant::now());
+        let (node, read_at) = (&task.node, time::Instant::now());
         let live = self.replica.node_source.get_node(node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
         // Its identity may have changed: then it has another record.

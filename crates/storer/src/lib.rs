@@ -4,7 +4,6 @@ mod apply;
 mod in_doubt;
 mod metrics;
 mod planner;
-mod task;
 
 use std::sync::Arc;
 
