@@ -8,6 +8,7 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use label_storage_runtime::args::Surroundings;
+use label_storage_runtime::projection::Projection;
 use label_storage_runtime::rules_file;
 use label_storage_runtime::server_clock::ServerClock;
 use label_storage_runtime::shutdown::Shutdown;
@@ -134,10 +135,10 @@ pub async fn alongside_with_clock<D: Daemon>(
     let daemon = D::parse_from(std::iter::once("daemon".to_owned()).chain(s.with_flags(flags)?));
     let share = daemon.common().share(&Surroundings::default())?;
     let (client, shutdown) = (interference.client(s, &clock).await?, Shutdown::default());
-    let replica = ShardContext::new(daemon.common().clone(), share, client, &s.namespace, shutdown.clone());
     let rules = rules_file::load(daemon.common().config.as_deref())?;
-    let mut replica = replica.with_rules(Arc::new(rules), D::DETAIL);
-    replica.clock = clock;
+    let projection = Projection { rules: Arc::new(rules), detail: D::DETAIL };
+    let mut replica = ShardContext::new(daemon.common().clone(), share, client, &s.namespace, projection);
+    (replica.clock, replica.shutdown) = (clock, shutdown.clone());
     let test = async {
         let result = test().await;
         shutdown.request();

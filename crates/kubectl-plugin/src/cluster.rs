@@ -10,9 +10,7 @@ use kube::{Api, Client, Config};
 use label_storage::Rules;
 use label_storage::rules::Selection;
 use label_storage_runtime::api_source::ApiSource;
-use label_storage_runtime::nodes::Nodes;
 use label_storage_runtime::projection::{Detail, Projection};
-use label_storage_runtime::records::Records;
 use label_storage_runtime::rules_file;
 
 use crate::advice::Advice;
@@ -35,7 +33,7 @@ pub(crate) struct Cluster {
     /// Commands for a person to run there.
     pub(crate) advice: Advice,
     /// Records by what they are filed under.
-    pub(crate) records: Records,
+    pub(crate) records: Api<ConfigMap>,
 }
 
 impl Cluster {
@@ -73,7 +71,7 @@ impl Cluster {
 
     /// A cluster where these rules are in force.
     pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
-        let records = Records::new(client.clone(), namespace);
+        let records = Api::namespaced(client.clone(), namespace);
         Self {
             client,
             frank,
@@ -85,12 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes, one by one, as the storer or the restorer sees them.
-    pub(crate) fn nodes(&self, detail: Detail) -> Nodes {
-        Nodes::new(self.client.clone(), Arc::new(self.node_source(detail)))
-    }
-
-    /// All Nodes, as the storer or the restorer sees them.
+    /// Nodes, as the storer or the restorer sees them.
     pub(crate) fn node_source(&self, detail: Detail) -> ApiSource {
         ApiSource::nodes(self.client.clone()).seen_by(self.projection(detail))
     }

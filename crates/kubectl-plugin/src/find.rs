@@ -59,7 +59,7 @@ impl Cluster {
         if !is_name(name) {
             bail!("{name:?} is not the name of a node");
         }
-        let node = self.nodes(Detail::WhatIsThere).get(name).await?;
+        let node = self.node_source(Detail::WhatIsThere).get_node(name).await?;
         let filed_under = match &node {
             _ if self.rules.identity == IdentityBy::Name => name.to_owned(),
             Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
@@ -69,7 +69,7 @@ impl Cluster {
                 (None, _) => name.to_owned(),
             },
         };
-        let record = self.records.get(&filed_under).await?;
+        let record = records::get(&self.records, &filed_under).await?;
         Ok(Found { name: name.to_owned(), filed_under, node, record })
     }
 
@@ -90,11 +90,11 @@ impl Cluster {
     async fn find_filed(&self, filed_under: &str) -> Result<Found> {
         // The Node first, so that the record is not older than it.
         let node = match self.claimants(filed_under).await?.0.first() {
-            Some(name) => self.nodes(Detail::WhatIsThere).get(name).await?,
+            Some(name) => self.node_source(Detail::WhatIsThere).get_node(name).await?,
             None => None,
         };
         let node = node.filter(|node| node.filed_under() == filed_under);
-        let record = self.records.get(filed_under).await?;
+        let record = records::get(&self.records, filed_under).await?;
         let recorded = match records::Found::stored(record.as_ref()) {
             Stored::Record(record) => record.node.clone(),
             Stored::Nothing | Stored::Unreadable => filed_under.to_owned(),

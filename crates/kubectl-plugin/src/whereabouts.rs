@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1 as core;
+use kube::Api;
 use kube::api::ListParams;
 use label_storage::ResourceVersion;
 use label_storage::rules::IdentityBy;
@@ -63,8 +65,8 @@ impl Cluster {
     /// The Node of this name, if there is one, and the version of the cluster at which that was so: a single Node that is not there has none.
     async fn named(&self, name: &str) -> Result<(Vec<String>, ResourceVersion)> {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        let nodes = self.nodes(Detail::WhatIsThere);
-        let listed = call::one("list nodes", nodes.api().list_metadata(&params)).await?;
+        let nodes: Api<core::Node> = Api::all(self.client.clone());
+        let listed = call::one("list nodes", nodes.list_metadata(&params)).await?;
         let version = listed.metadata.resource_version.and_then(|version| version.parse().ok());
         let version = version.context("can't list nodes: the API server does not say at which version")?;
         Ok((listed.items.into_iter().filter_map(|node| node.metadata.name).collect(), version))

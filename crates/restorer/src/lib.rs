@@ -1,18 +1,8 @@
-//! The restorer: gives a Node that returns the labels that its record has and it has not.
-//!
-//! ```text
-//!   lists, watches ─► cache ─► planner: a new incarnation? ──no──► nothing, not even a call
-//!                                          │ yes
-//!                                          ▼
-//!            (the Node was seen first, now) GET record, plan_restore, guarded patch     (apply)
-//! ```
-//!
-//! `planner` decides when, `apply` is the one place that writes.
+//! The restorer adds the missing labels when a Node comes back. `planner` decides when, and `apply` reads and writes.
 
 mod apply;
 mod metrics;
 mod planner;
-mod task;
 
 use std::sync::Arc;
 
@@ -34,7 +24,6 @@ use crate::planner::{PATIENCE, RestorePlanner};
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "restorer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
-    /// What both daemons share.
     #[command(flatten)]
     pub common: Common,
 }
@@ -42,19 +31,16 @@ pub struct Args {
 impl Daemon for Args {
     const WRITES: &[Right] = &[Right::new("patch", "nodes")];
 
+    const DETAIL: Detail = Detail::WhatIsThere;
+
+    type Own = RestorerMetrics;
+
     fn common(&self) -> &Common {
         &self.common
     }
 
-    // A node's last labels may not be stored yet when it is back: then it is worth waiting for them.
-    const RESUMES: bool = true;
-
-    type Own = RestorerMetrics;
-
-    const DETAIL: Detail = Detail::WhatIsThere;
-
-    async fn run(&self, replica: ShardContext, counts: Arc<RestorerMetrics>) {
-        let apply = Apply { replica, counts };
+    async fn run(&self, replica: ShardContext, metrics: Arc<RestorerMetrics>) {
+        let apply = Apply { replica, metrics };
         let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules));
         engine::run(&apply.replica, Cache::new(PATIENCE), planner, &apply).await;
     }

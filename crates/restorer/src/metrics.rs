@@ -35,7 +35,8 @@ impl RestorerMetrics {
     }
 }
 
-const LIFTS: [&str; 9] = [
+/// The reasons to remove a start-up taint.
+pub(crate) const LIFTS: [&str; 9] = [
     "restored",
     "nothing-to-restore",
     "record-unreadable",

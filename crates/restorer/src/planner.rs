@@ -14,7 +14,7 @@ use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use tokio::time::Instant;
 
-use crate::task::{FENCED, Refused, RestoreTask};
+use crate::apply::{FENCED, Refused, RestoreTask};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;

@@ -18,8 +18,8 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
-use label_storage::ResourceVersion;
 use label_storage::record::MANAGED_BY;
+use label_storage::{Node, ResourceVersion};
 use label_storage_wire::{
     Asked, Content, Event, MAX_ITEM, Object, read_event, read_list, read_object, read_status,
 };
@@ -157,6 +157,12 @@ impl ApiSource {
             object.map(Some).map_err(|error| Error::unclear(what, in_one_line(&error)))
         })
         .await
+    }
+
+    /// Reads one Node.
+    pub async fn get_node(&self, name: &str) -> Result<Option<Node>, Error> {
+        let node = self.get(name).await?.map(|object| self.projection.node(object));
+        node.transpose().map_err(|error| Error::refused(self.what(Verb::Get), error))
     }
 
     /// Watches for changes after a version.

@@ -293,7 +293,7 @@ impl Cache {
         stored: Stored<RecordSummary>,
     ) -> bool {
         let now = u32::try_from(self.epoch.elapsed().as_secs() + 1).unwrap_or(u32::MAX);
-        if filed.names_the_node() {
+        if filed.under != filed.name {
             let identity = self.identities.entry(filed.under.into()).or_default();
             identity.recorded = Some(filed.name.into());
         }

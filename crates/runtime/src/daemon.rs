@@ -15,7 +15,7 @@ use crate::args::{Common, LogFormat, Share, Surroundings};
 use crate::health::Health;
 use crate::metrics::{Exposition, Metrics, Own};
 use crate::preflight::{self, Right};
-use crate::projection::Detail;
+use crate::projection::{Detail, Projection};
 use crate::recorder::EventRecorder;
 use crate::server_clock::ServerClock;
 use crate::shard_context::ShardContext;
@@ -28,9 +28,6 @@ use crate::{client, logging, rules_file, shard_manager};
 pub trait Daemon: Parser {
     /// The permissions that it needs for its writes.
     const WRITES: &[Right];
-
-    /// True if the next holder of a shard resumes the watch, event by event, where the holder before it stopped.
-    const RESUMES: bool;
 
     const DETAIL: Detail;
 
@@ -147,9 +144,15 @@ async fn run<D: Daemon>(
         (EventRecorder::default(), None)
     };
     let (sender, shards) = watch::channel(share.replicas);
-    let context = ShardContext::new(common.clone(), share, client, &namespace, shutdown.clone());
-    let context = context.with_rules(Arc::new(rules), D::DETAIL);
-    let context = ShardContext { clock, metrics, health: Arc::clone(&health), events, ..context };
+    let projection = Projection { rules: Arc::new(rules), detail: D::DETAIL };
+    let context = ShardContext {
+        shutdown: shutdown.clone(),
+        clock,
+        metrics,
+        health: Arc::clone(&health),
+        events,
+        ..ShardContext::new(common.clone(), share, client, &namespace, projection)
+    };
     let work = async |context| daemon.run(context, Arc::clone(&own)).await;
     if common.dry_run {
         // It writes nothing, so it takes nobody's shard away.
@@ -158,12 +161,11 @@ async fn run<D: Daemon>(
         if let Some(set) = set {
             tokio::spawn(set.follow(sender));
         }
-        let resumes = D::RESUMES && common.watch;
         let ending = async {
             shutdown.requested().await;
             health.ending();
         };
-        tokio::join!(shard_manager::run(context, name, identity, shards, resumes, work), ending);
+        tokio::join!(shard_manager::run(context, name, identity, shards, common.watch, work), ending);
     }
     if let Some(publishing) = publishing {
         publishing.close().await;

@@ -392,7 +392,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         }
         match done.record {
             Reading::Absent if versions.1 == ticket.versions.1 => self.cache.miss_record(key),
-            Reading::Present((version, stored)) => _ = self.cache.see_record(key, version, stored),
+            Reading::Present((version, stored)) => _ = self.cache.see_record(&**key, version, stored),
             Reading::Absent | Reading::None => (),
         }
     }

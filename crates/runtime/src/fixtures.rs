@@ -14,7 +14,7 @@ use tower::service_fn;
 
 use crate::ShardContext;
 use crate::args::{Common, Surroundings};
-use crate::shutdown::Shutdown;
+use crate::projection::Projection;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
@@ -69,7 +69,7 @@ where
     let common = Args::try_parse_from(["daemon"])?.common;
     let share = common.share(&Surroundings::default())?;
     let client = kube::Client::new(server, "default");
-    Ok((ShardContext::new(common, share, client, "default", Shutdown::default()), calls))
+    Ok((ShardContext::new(common, share, client, "default", Projection::default()), calls))
 }
 
 fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {

@@ -1,20 +1,4 @@
-//! The runtime that both daemons share.
-//!
-//! ```text
-//!   main ── args, rules_file, logging, client, preflight ──► shard_manager: which shards? ──► one engine for each
-//!
-//!   engine: informers ─► cache ─► decide ─► work_queue ─► attempt ─┐
-//!                          ▲                                       │
-//!                          └───────────── the answer ──────────────┘
-//! ```
-//!
-//! - Start: [`args`], [`rules_file`], [`logging`], [`client`], [`preflight`] (permissions), [`shutdown`].
-//! - Reading: [`api_source`] (lists and watches as streams), `list_watch` (the tasks), `informer` (when to list and watch), [`projection`]
-//!   (what is read of a Node), [`nodes`] and [`records`] (one object by name).
-//! - The loop: [`engine`], [`cache`], [`record_key`], [`reconciler`] (the daemon's side of the loop), [`work_queue`], [`limiter`], [`watch_lag`].
-//! - Calls: [`call`] (time limits, and kinds of failure), [`backoff`], [`patch`] (the body of a Node patch).
-//! - Shards: `shard_manager`, [`lease`], `stateful_set` (the number of shards), `position` (where to resume), `shard_context`.
-//! - Observability: [`metrics`], `requests`, `health`, `admin`, [`recorder`] (Events), [`server_clock`].
+//! The runtime that both daemons share. `ARCHITECTURE.md` describes the [loop](engine) and its modules.
 
 mod admin;
 pub mod api_source;
@@ -34,7 +18,6 @@ pub mod limiter;
 mod list_watch;
 pub mod logging;
 pub mod metrics;
-pub mod nodes;
 pub mod patch;
 mod position;
 pub mod preflight;

@@ -220,7 +220,7 @@ async fn follow(
 /// The item for an object, if this shard needs it.
 fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Update> {
     match kind {
-        Resource::Nodes if projection.files_by_name() && !share.includes(&object.name) => None,
+        Resource::Nodes if projection.files_by_name() && !share.includes(object.name.as_str()) => None,
         Resource::Nodes => match projection.node(object) {
             Ok(node) if share.includes(&node) => Some(Update::Node(node)),
             Ok(node) => Some(Update::Elsewhere { name: node.name, version: node.version }),

@@ -1,32 +1,18 @@
 //! The engine of a shard publishes its position, and the shard manager writes it into the Lease.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use label_storage::Position;
-
-/// The last position of one shard; `None` while it is not known.
-#[derive(Debug, Default)]
-pub(crate) struct Published(Mutex<Option<Position>>);
-
-impl Published {
-    pub(crate) fn new(position: Option<Position>) -> Self {
-        Self(Mutex::new(position))
-    }
-
-    pub(crate) fn get(&self) -> Option<Position> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
+use tokio::sync::watch;
 
 pub(crate) struct Publisher {
-    published: Arc<Published>,
+    position: watch::Sender<Option<Position>>,
     last: Option<Instant>,
 }
 
 impl Publisher {
-    pub(crate) fn new(published: &Arc<Published>) -> Self {
-        Self { published: Arc::clone(published), last: None }
+    pub(crate) fn new(position: &watch::Sender<Option<Position>>) -> Self {
+        Self { position: position.clone(), last: None }
     }
 
     /// True if a position with this many pending deletions is worth its cost now.
@@ -38,6 +24,6 @@ impl Publisher {
 
     pub(crate) fn publish(&mut self, position: Position) {
         self.last = Some(Instant::now());
-        *self.published.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(position);
+        self.position.send_replace(Some(position));
     }
 }

@@ -1,4 +1,4 @@
-//! What a daemon sees of Nodes: by which rules, and how much.
+//! The view that a daemon has of Nodes: the fields that it reads.
 
 use std::sync::Arc;
 
@@ -7,45 +7,39 @@ use label_storage::rules::IdentityBy;
 use label_storage::{Node, Rules};
 use label_storage_wire::{Content, NodePart, Object};
 
-/// How much of a Node a daemon has to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// All that it has, lest something is overwritten.
+    /// The whole Node, so that nothing is overwritten.
     #[default]
     WhatIsThere,
-    /// What would be stored, and no more: what else a Node has is no change, and no reason for a record.
+    /// Only what the rules store: a change of anything else is no change.
     WhatIsKept,
 }
 
-/// What to read of objects, and what to make of it.
 #[derive(Debug, Clone, Default)]
 pub struct Projection {
-    /// Which rules hold.
     pub rules: Arc<Rules>,
-    /// Who looks.
     pub detail: Detail,
 }
 
 impl Projection {
-    /// Whether records are filed by name. Then a Node is of one shard for as long as it lives.
+    /// True if the names of Nodes are the keys of records. Then a Node never changes its shard.
     pub(crate) fn files_by_name(&self) -> bool {
         self.rules.identity == IdentityBy::Name
     }
 
-    /// Whether the annotation of this key is read. Of a whole Node all are, lest something is overwritten: its record may have what
-    /// other rules have stored.
+    /// True if this annotation is read. All are read of a whole Node: its record may have some that other rules have stored.
     pub(crate) fn wants_annotation(&self, content: Content, key: &str) -> bool {
         let wants_all = self.detail == Detail::WhatIsThere && content == Content::Node;
         wants_all || self.rules.wants_annotation(key)
     }
 
-    /// Whether lists and watches of Nodes need taints, the cordon and the machine: then they cost several times as much.
+    /// True if lists and watches need taints, the cordon and the machine, and cost several times as much.
     pub(crate) fn needs_whole_nodes(&self) -> bool {
         let lifts_taints = self.detail == Detail::WhatIsThere && self.rules.startup_taint.is_some();
         self.rules.needs_whole_nodes() || lifts_taints
     }
 
-    /// A Node, of what came over the wire.
     pub fn node(&self, mut object: Object) -> Result<Node, node::Error> {
         let marker = object.annotations.remove(RESTORED);
         let mut node = Node::new(object.name, object.uid, &object.resource_version, object.labels, marker)?;

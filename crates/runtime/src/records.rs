@@ -1,9 +1,9 @@
-//! Reads records: ConfigMaps as they come from the API server, and one by its key.
+//! Records as they come from the API server.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
+use kube::Api;
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::store::Stored;
@@ -53,7 +53,7 @@ impl From<Object> for Found {
 }
 
 impl Found {
-    /// The record as these rules see it, and the list of its Node, if that is known.
+    /// The record as seen through these rules and the annotation of its Node, if that is known.
     pub fn seen_through(self, rules: &Rules, node: Option<&Node>) -> Self {
         let seen = |decoded: Decoded| Decoded { record: decoded.record.seen_through(rules, node), ..decoded };
         Self { content: self.content.map(seen), ..self }
@@ -63,11 +63,19 @@ impl Found {
         self.config_map.metadata.resource_version.as_deref()?.parse().ok()
     }
 
+    pub fn stored(found: Option<&Self>) -> Stored<&Record> {
+        match found.map(|found| &found.content) {
+            None => Stored::Nothing,
+            Some(Ok(decoded)) => Stored::Record(&decoded.record),
+            Some(Err(_)) => Stored::Unreadable,
+        }
+    }
+
     pub fn reading(found: Option<&Self>) -> Recorded {
         match found.map(Self::version) {
             None => Reading::Absent,
             Some(Some(version)) => Reading::Present((version, Self::stored(found).map(Record::summary))),
-            // Without a version it can't be compared with what is known.
+            // Without a version it can't be compared with the cache.
             Some(None) => Reading::None,
         }
     }
@@ -76,8 +84,8 @@ impl Found {
     pub fn complaint(&self) -> Option<String> {
         const MOST: usize = 5;
         let damage = match &self.content {
-            Ok(Decoded { damage, .. }) if damage.is_empty() => return None,
-            Ok(Decoded { damage, .. }) => damage,
+            Ok(decoded) if decoded.damage.is_empty() => return None,
+            Ok(decoded) => &decoded.damage,
             Err(error) => return Some(format!("it can't be read and is left alone: {error}")),
         };
         let mut what: Vec<_> = damage.iter().take(MOST).map(ToString::to_string).collect();
@@ -86,48 +94,23 @@ impl Found {
         }
         Some(format!("it is damaged, and the rest of it is used: {}", what.join("; ")))
     }
-
-    pub fn stored(found: Option<&Self>) -> Stored<&Record> {
-        match found.map(|found| &found.content) {
-            None => Stored::Nothing,
-            Some(Ok(decoded)) => Stored::Record(&decoded.record),
-            Some(Err(_)) => Stored::Unreadable,
-        }
-    }
 }
 
 /// The key of a record, if this replica handles it.
 pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<String> {
     let filed = match &found.content {
-        Ok(Decoded { record, .. }) => Some(Filed { under: record.filed_under(), name: &record.node }),
-        Err(_) => node_in_record_name(name).map(Filed::from),
+        Ok(Decoded { record, .. }) => Filed { under: record.filed_under(), name: &record.node },
+        Err(_) => match node_in_record_name(name) {
+            Some(node) => Filed::from(node),
+            // The first replica reports a record that belongs to no Node, under a name that no Node has.
+            None => return (share.index == 0).then(|| format!("?{name}")),
+        },
     };
-    match filed {
-        Some(filed) => share.includes(filed).then(|| filed.under.to_owned()),
-        // The first replica reports a record that belongs to no Node, under a name that no Node has.
-        None => (share.index == 0).then(|| format!("?{name}")),
-    }
+    share.includes(filed).then(|| filed.under.to_owned())
 }
 
-/// The records of one namespace.
-pub struct Records(Api<ConfigMap>);
-
-impl Records {
-    pub fn new(client: Client, namespace: &str) -> Self {
-        Self(Api::namespaced(client, namespace))
-    }
-
-    pub fn namespace(&self) -> &str {
-        self.0.namespace().unwrap_or_default()
-    }
-
-    /// The API to write them with.
-    pub fn api(&self) -> &Api<ConfigMap> {
-        &self.0
-    }
-
-    pub async fn get(&self, filed_under: &str) -> Result<Option<Found>, Error> {
-        let found = call::one("get configmap", self.0.get_opt(&record_name(filed_under))).await?;
-        Ok(found.map(Found::from))
-    }
+/// Reads the record of a key.
+pub async fn get(records: &Api<ConfigMap>, key: &str) -> Result<Option<Found>, Error> {
+    let found = call::one("get configmap", records.get_opt(&record_name(key))).await?;
+    Ok(found.map(Found::from))
 }

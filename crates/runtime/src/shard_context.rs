@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::{Api, Client};
 use label_storage::{Position, Rules};
+use tokio::sync::watch;
 
 use crate::api_source::ApiSource;
 use crate::args::{Common, Share};
 use crate::health::Health;
 use crate::lease::deadline::LeaseDeadline;
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
-use crate::position::Published;
-use crate::projection::{Detail, Projection};
+use crate::projection::Projection;
 use crate::recorder::EventRecorder;
-use crate::records::Records;
 use crate::server_clock::ServerClock;
 use crate::shutdown::Shutdown;
 
@@ -22,58 +21,43 @@ use crate::shutdown::Shutdown;
 pub struct ShardContext {
     pub args: Common,
     pub share: Share,
-    pub nodes: Arc<Nodes>,
-    pub records: Arc<Records>,
+    pub nodes: Api<Node>,
+    pub records: Api<ConfigMap>,
+    pub node_source: Arc<ApiSource>,
+    pub(crate) record_source: Arc<ApiSource>,
+    pub rules: Arc<Rules>,
     pub shutdown: Shutdown,
     pub clock: Arc<ServerClock>,
-    pub rules: Arc<Rules>,
     pub events: EventRecorder,
     pub metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) deadline: LeaseDeadline,
     /// The positions at which the holders before may have stopped, the newest first.
     pub(crate) resume: Vec<Position>,
-    /// The position of this engine.
-    pub(crate) position: Arc<Published>,
-    pub(crate) node_source: Arc<ApiSource>,
-    pub(crate) record_source: Arc<ApiSource>,
+    /// The position of this engine, for the Lease. `None` while it is not known.
+    pub(crate) position: watch::Sender<Option<Position>>,
 }
 
 impl ShardContext {
-    /// A context without a lease, with the default rules.
-    pub fn new(args: Common, share: Share, client: Client, namespace: &str, shutdown: Shutdown) -> Self {
-        let node_source = Arc::new(ApiSource::nodes(client.clone()));
+    /// A context without a lease.
+    pub fn new(args: Common, share: Share, client: Client, namespace: &str, projection: Projection) -> Self {
+        let record_source = ApiSource::records(client.clone(), namespace).seen_by(projection.clone());
         Self {
             args,
             share,
-            nodes: Arc::new(Nodes::new(client.clone(), Arc::clone(&node_source))),
-            records: Arc::new(Records::new(client.clone(), namespace)),
-            shutdown,
+            nodes: Api::all(client.clone()),
+            records: Api::namespaced(client.clone(), namespace),
+            rules: Arc::clone(&projection.rules),
+            node_source: Arc::new(ApiSource::nodes(client).seen_by(projection)),
+            record_source: Arc::new(record_source),
+            shutdown: Shutdown::default(),
             clock: Arc::default(),
-            rules: Arc::default(),
             events: EventRecorder::default(),
             metrics: Arc::default(),
             health: Arc::default(),
             deadline: LeaseDeadline::unlimited(),
             resume: Vec::new(),
-            position: Arc::default(),
-            node_source,
-            record_source: Arc::new(ApiSource::records(client, namespace)),
-        }
-    }
-
-    /// The same with these rules, for a daemon that sees this much of a Node.
-    pub fn with_rules(self, rules: Arc<Rules>, detail: Detail) -> Self {
-        let client = self.nodes.api().clone().into_client();
-        let projection = Projection { rules: Arc::clone(&rules), detail };
-        let node_source = Arc::new(ApiSource::nodes(client.clone()).seen_by(projection.clone()));
-        let record_source = ApiSource::records(client.clone(), self.records.namespace()).seen_by(projection);
-        Self {
-            rules,
-            nodes: Arc::new(Nodes::new(client, Arc::clone(&node_source))),
-            node_source,
-            record_source: Arc::new(record_source),
-            ..self
+            position: watch::Sender::default(),
         }
     }
 }

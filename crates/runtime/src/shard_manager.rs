@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -26,7 +25,6 @@ use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
 use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
-use crate::position::Published;
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
@@ -79,9 +77,9 @@ pub(crate) async fn run(
 ) {
     let (starter, started) = mpsc::unbounded();
     let Share { index, replicas, .. } = context.share;
-    let client = context.nodes.api().clone().into_client();
+    let client = context.nodes.clone().into_client();
     let manager = ShardManager {
-        api: Leases::new(client, context.records.namespace(), daemon, &context.share),
+        api: Leases::new(client, context.records.namespace().unwrap_or_default(), daemon, &context.share),
         context,
         me: Me { identity, home: Shard { index, replicas } },
         shards,
@@ -235,7 +233,7 @@ impl ShardManager {
     /// Writes a lease that this process holds or takes, or releases if `holder` is `None`.
     async fn write(&self, shard: Shard, holder: Option<&str>) -> Result<Seen, Error> {
         let position = match self.held.get(&shard) {
-            Some(held) => held.context.position.get(),
+            Some(held) => held.context.position.borrow().clone(),
             None => lease::positions(&self.leases, shard).into_iter().next(),
         };
         let claim = Claim {
@@ -290,7 +288,7 @@ impl ShardManager {
             share: Share { index, replicas: of, ..self.context.share.clone() },
             shutdown: Shutdown::default(),
             deadline: LeaseDeadline::new(began),
-            position: Arc::new(Published::new(resume.first().cloned())),
+            position: watch::Sender::new(resume.first().cloned()),
             resume,
             ..self.context.clone()
         };
@@ -304,7 +302,7 @@ impl ShardManager {
     async fn give_up_former(&mut self) {
         let (former, now) = (self.former(), Instant::now());
         let has_position = |shard: Shard| match self.held.get(&shard) {
-            Some(held) => held.context.position.get().is_some(),
+            Some(held) => held.context.position.borrow().is_some(),
             None => self.leases.get(&shard).is_some_and(|seen| seen.claim.position.is_some()),
         };
         let is_taken = |shard| self.is_covered(shard, now) && (!self.resumes || has_position(shard));

@@ -1,77 +1,98 @@
 //! The one place that writes records.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use label_storage::name::record_name;
-use label_storage::store::in_doubt::Answer;
-use label_storage::store::{self, Action, Circumstances, PLAN_LIFETIME, Plan, Reason, Sighting, Stored};
-use label_storage::{Record, RecordKey, ResourceVersion, plan_store};
+use label_storage::store::{
+    self, Action, Circumstances, LastSeen, PLAN_LIFETIME, Plan, Reason, Sighting, Stored,
+};
+use label_storage::summary::UidDigest;
+use label_storage::{Node, Record, RecordKey, ResourceVersion, plan_store};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::STALE;
+use label_storage_runtime::cache::{Known, STALE};
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::records::{Found, Recorded};
+use label_storage_runtime::records::{self, Found, Recorded};
+use tokio::time;
 
-use tokio::time::Instant;
-
-use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
-use crate::task::{StoreTask, WOULD_WRITE};
 
-/// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "label-storage-storer";
-
-/// What fails where labels don't fit into a ConfigMap.
+/// The outcome in a dry run.
+const WOULD_WRITE: &str = "would-write";
+/// Fails if the labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
+
+/// The input of an attempt.
+pub(crate) struct StoreTask {
+    pub(crate) node: String,
+    /// True if several Nodes have the key: then it is only certain that one exists.
+    pub(crate) is_contested: bool,
+    /// True if the record may be deleted because the retention is over.
+    pub(crate) may_clean_up: bool,
+    /// The final labels of a deletion that is not stored yet.
+    pub(crate) final_labels: Option<Node>,
+    /// The incarnation that was decided upon.
+    pub(crate) uid: Option<UidDigest>,
+    /// True if the cache has no record.
+    pub(crate) is_unrecorded: bool,
+    /// The version of the record in the cache, and since when the cache has it.
+    pub(crate) record_version: ResourceVersion,
+    pub(crate) record_since: Instant,
+    /// The Node as it was last seen, if it is gone.
+    pub(crate) last_seen: Option<LastSeen>,
+    /// The versions in the cache: an older answer is stale.
+    pub(crate) known: Known,
+}
 
 /// Reads one Node and its record, decides, and writes.
 pub(crate) struct Apply {
     pub(crate) replica: ShardContext,
-    pub(crate) counts: Arc<StorerMetrics>,
-    pub(crate) in_doubt: Arc<WritesInDoubt>,
+    pub(crate) metrics: Arc<StorerMetrics>,
 }
 
 impl Worker<StoreTask> for Apply {
-    /// One attempt at one Node. First the record is read, then the Node, and nothing after it but the write: a record
-    /// whose own version did not change says nothing about its Node, which may have been labelled, deleted and
-    /// re-created since a list showed it.
-    async fn attempt(&self, filed: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
-        // A record that nobody has seen need not be read first: where there is one, a create is refused.
-        let is_unread =
-            task.is_unrecorded && task.final_labels.is_none() && tries == 0 && !self.in_doubt.contains(filed);
-        let found = if is_unread { None } else { self.replica.records.get(filed).await? };
+    /// The record is read first, then the Node, and the write follows at once. An unchanged record says nothing about its Node, which may
+    /// have been labelled, deleted and re-created since a list showed it.
+    async fn attempt(&self, key: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
+        // A record that nobody has seen need not be read first: a create is refused if there is one.
+        let is_unread = task.is_unrecorded
+            && task.final_labels.is_none()
+            && tries == 0
+            && !self.metrics.in_doubt.contains(key);
+        let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
         task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
-        if let Some(Err(unreadable)) = found.as_ref().map(|found| &found.content) {
-            if let (Some(uid), Some(what)) = (task.uid, found.as_ref().and_then(Found::complaint)) {
+        if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
+            if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
             }
             return Err(Error::refused("read the record", unreadable));
         }
         if task.is_contested {
-            return self.say_not_gone(filed, found).await;
+            return self.mark_as_returned(key, found).await;
         }
-        let (node, read_at) = (&task.node, Instant::now());
-        let live = self.replica.nodes.get(node).await?;
+        let (node, read_at) = (&task.node, time::Instant::now());
+        let live = self.replica.node_source.get_node(node).await?;
         task.known.require_newer_node(live.as_ref(), tries)?;
-        // It may be known by something else by now, and have another record.
-        let live = live.filter(|live| live.filed_under() == &**filed);
+        // Its identity may have changed: then it has another record.
+        let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
         let last = task.final_labels.as_ref();
         let sighting = store::sighting(live.as_ref(), last, stored, tries >= STALE).ok_or_else(|| {
             Error::refused("get node", "the API server still has a node that it told us it has deleted")
         })?;
-        // What the record would not have been given is none of its business, and what the Node's own list says comes first: that of
-        // the very Node whose labels are stored, which may be another than the one that is there by now.
+        // The annotation of the Node whose labels are stored decides what is kept. That may not be the Node that is there now.
         let seen = match sighting {
             Sighting::Live(node) | Sighting::Deleted(node) => Some(node),
             Sighting::Gone => None,
         };
         let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
-        let circumstances = self.circumstances(filed, found.as_ref(), task);
-        let plan = plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
+        let circumstances = self.circumstances(key, found.as_ref(), task);
+        let mut plan =
+            plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
             let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
             let message =
@@ -81,30 +102,26 @@ impl Worker<StoreTask> for Apply {
         if read_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("write the record"));
         }
-        // It has become so just now, and is to be asked for in its turn.
-        let is_early = plan.reason == Reason::RetentionOver && !task.may_clean_up;
-        let plan = if is_early { Plan { action: Action::Nothing, ..plan } } else { plan };
+        if plan.reason == Reason::RetentionOver && !task.may_clean_up {
+            // The retention has just ended: the record waits for its turn.
+            plan.action = Action::Nothing;
+        }
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
         if let Some(live) = live.as_ref().filter(|live| Some(live.uid.digest()) != task.uid)
             && plan.reason.takes_over()
         {
-            // Another incarnation than was decided upon: the last labels of that one may just be on their way.
+            // The final labels of the incarnation that was decided upon may still be on their way.
             tracing::debug!(node, "it was re-created meanwhile, to be decided upon again");
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
-        let (outcome, record) = if self.replica.args.dry_run {
-            (self.say(node, &plan).await?, before)
-        } else {
-            match self.write(filed, node, plan, found, before).await {
-                Ok(written) => written,
-                // They will never fit: nobody can shorten them any more.
-                Err(error) if error.what == ENCODE && task.final_labels.is_some() => {
-                    self.counts.final_labels_given_up.inc();
-                    tracing::error!(node, %error, "the final labels of a node are lost");
-                    (None, before)
-                }
-                Err(error) => return Err(error),
+        let (outcome, record) = match self.write(key, node, plan, found, before).await {
+            // Nobody can shorten them any more.
+            Err(error) if error.what == ENCODE && task.final_labels.is_some() => {
+                self.metrics.final_labels_given_up.inc();
+                tracing::error!(node, %error, "the final labels of a node are lost");
+                (None, before)
             }
+            written => written?,
         };
         let node = live.as_ref().map_or(Reading::Absent, |live| Reading::Present(live.summary()));
         Ok(Done { outcome, node, record })
@@ -112,36 +129,35 @@ impl Worker<StoreTask> for Apply {
 }
 
 impl Apply {
-    /// Takes off a record that its Node is gone, where several claim to be it.
-    async fn say_not_gone(&self, filed: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
+    /// Removes the time of departure from the record of a key that several Nodes claim.
+    async fn mark_as_returned(&self, key: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
         let found = found.map(|found| found.seen_through(&self.replica.rules, None));
         let read = Found::reading(found.as_ref());
         let (node, action) = match Found::stored(found.as_ref()) {
             Stored::Record(record) if record.departed_at.is_some() => {
                 (record.node.clone(), Action::Replace(record.with_departed_at(None)))
             }
-            _ => (filed.to_string(), Action::Nothing),
+            _ => (key.to_string(), Action::Nothing),
         };
         let plan = Plan { action, reason: Reason::Returned };
-        let (outcome, record) = self.write(filed, &node, plan, found, read).await?;
+        let (outcome, record) = self.write(key, &node, plan, found, read).await?;
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, filed: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
+    fn circumstances(&self, key: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
         let is_unchanged = version == Some(task.record_version);
-        let unchanged_for = if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO };
         Circumstances {
             now: self.replica.clock.now(),
-            unchanged_for,
+            unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },
             retention: self.replica.rules.retention,
             last_seen: task.last_seen,
-            in_doubt: self.in_doubt.holds(filed, version),
+            in_doubt: self.metrics.in_doubt.holds(key, version),
         }
     }
 
-    /// What a dry run does instead of carrying out a plan. It says, too, which labels the rules leave out.
-    async fn say(&self, node: &str, plan: &Plan) -> Result<Option<&'static str>, Error> {
+    /// Logs a plan in a dry run, with the labels that the rules leave out.
+    async fn log_plan(&self, node: &str, plan: &Plan) -> Result<Option<&'static str>, Error> {
         let reason = plan.reason.as_str();
         let (message, record) = match &plan.action {
             Action::Nothing => return Ok(None),
@@ -152,120 +168,91 @@ impl Apply {
                 return Ok(Some(WOULD_WRITE));
             }
         };
-        let mut left_out = self.replica.nodes.label_keys(node).await?;
-        left_out.retain(|key| !record.labels.contains_key(key));
-        tracing::info!(
-            node,
-            generation = record.generation,
-            labels = ?record.labels,
-            ?left_out,
-            reason,
-            "{message}"
-        );
+        let (generation, labels) = (record.generation, &record.labels);
+        let mut left_out = self.replica.node_source.get(node).await?.unwrap_or_default().labels;
+        left_out.retain(|key, _| !labels.contains_key(key));
+        tracing::info!(node, generation, ?labels, left_out = ?left_out.keys(), reason, "{message}");
         Ok(Some(WOULD_WRITE))
     }
 
-    /// Sends a write that expects the record to be as it was found.
-    async fn send<T>(
-        &self,
-        what: &'static str,
-        filed: &RecordKey,
-        found: Option<ResourceVersion>,
-        write: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Error> {
-        let sent = self.in_doubt.sent(filed, found);
-        let answer = call::one(what, write).await;
-        sent.answered(match &answer {
-            Ok(_) => Answer::Done,
-            Err(error) if error.may_have_effect() => Answer::Unknown,
-            Err(_) => Answer::Refused,
-        });
-        answer
-    }
-
-    /// Carries out a plan. Returns a word for it, if there was anything to do, and the record that there is now.
+    /// Carries out a plan. Returns the outcome, if there was anything to do, and the record after that.
     async fn write(
         &self,
-        filed: &RecordKey,
+        key: &RecordKey,
         node: &str,
         plan: Plan,
         found: Option<Found>,
-        read: Recorded,
+        before: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
-        let (records, name, params) = (self.replica.records.api(), record_name(filed), params());
-        let reason = plan.reason.as_str();
-        let before = match Found::stored(found.as_ref()) {
+        if self.replica.args.dry_run {
+            return Ok((self.log_plan(node, &plan).await?, before));
+        }
+        let (records, in_doubt) = (&self.replica.records, &self.metrics.in_doubt);
+        let (name, reason) = (record_name(key), plan.reason.as_str());
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let version = found.as_ref().and_then(Found::version);
+        let labels_before = match Found::stored(found.as_ref()) {
             Stored::Record(record) => Some(record.labels.clone()),
             Stored::Nothing | Stored::Unreadable => None,
         };
-        let version = found.as_ref().and_then(Found::version);
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;
-                let created = records.create(&params, &config_map);
-                (record, self.send("create configmap", filed, version, created).await?)
+                let write = call::one("create configmap", records.create(&params, &config_map));
+                (record, in_doubt.send(key, version, write).await?)
             }
             Action::Replace(record) => {
                 let config_map = encode(&record, guarded(found)?)?;
-                let replaced = records.replace(&name, &params, &config_map);
-                (record, self.send("replace configmap", filed, version, replaced).await?)
+                let write = call::one("replace configmap", records.replace(&name, &params, &config_map));
+                (record, in_doubt.send(key, version, write).await?)
             }
             Action::Delete => {
                 let meta = guarded(found)?.metadata;
                 let preconditions = Preconditions { resource_version: meta.resource_version, uid: meta.uid };
                 let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                self.send("delete configmap", filed, version, records.delete(&name, &delete)).await?;
-                self.counts.deleted(plan.reason);
+                let write = call::one("delete configmap", records.delete(&name, &delete));
+                in_doubt.send(key, version, write).await?;
+                self.metrics.deleted(plan.reason);
                 tracing::info!(node, reason, "deleted");
                 return Ok((Some("deleted"), Reading::Absent));
             }
             Action::Nothing => {
                 tracing::debug!(node, reason, "nothing to write after a second look");
-                return Ok((None, read));
+                return Ok((None, before));
             }
         };
-        self.counts.stored(before.as_ref(), &record.labels);
+        self.metrics.stored(labels_before.as_ref(), &record.labels);
         let (outcome, message) = match plan.reason {
             Reason::Departed => ("stamped", "gone, its labels are kept"),
             Reason::Returned => ("stamped", "back, to be restored"),
             _ => ("stored", "stored"),
         };
-        tracing::info!(
-            node,
-            generation = record.generation,
-            labels = record.labels.len(),
-            reason,
-            "{message}"
-        );
+        let (generation, labels) = (record.generation, record.labels.len());
+        tracing::info!(node, generation, labels, reason, "{message}");
         let written = Found::from(written).seen_through(&self.replica.rules, None);
         Ok((Some(outcome), Found::reading(Some(&written))))
     }
 }
 
-fn params() -> PostParams {
-    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
-}
-
 fn encode(record: &Record, mut config_map: ConfigMap) -> Result<ConfigMap, Error> {
-    match record.encode_into(&mut config_map) {
-        Ok(()) => Ok(config_map),
-        Err(too_large) => Err(Error::refused(ENCODE, too_large)),
-    }
+    record.encode_into(&mut config_map).map_err(|error| Error::refused(ENCODE, error))?;
+    Ok(config_map)
 }
 
-/// The ConfigMap that was read, with all that guards a write: without, the API server would take the write whatever happened since. One that
-/// is being deleted is refused: a write to it vanishes with its last finalizer.
+/// The ConfigMap that was read, with uid and resourceVersion: they guard the write. A write to a ConfigMap that is being deleted would
+/// vanish with its last finalizer.
 fn guarded(found: Option<Found>) -> Result<ConfigMap, Error> {
-    let config_map = found.map(|found| found.config_map);
-    if config_map.as_ref().is_some_and(|read| read.metadata.deletion_timestamp.is_some()) {
+    let config_map = found.map(|found| found.config_map).unwrap_or_default();
+    let meta = &config_map.metadata;
+    if meta.deletion_timestamp.is_some() {
         let advice = "it is being deleted, and waits for its finalizers to be removed";
         return Err(Error::refused("write the record", advice));
     }
-    config_map
-        .filter(|read| read.metadata.uid.is_some() && read.metadata.resource_version.is_some())
-        .ok_or_else(|| {
-            Error::refused("guard a write", "the API server sent a configmap without uid or resourceVersion")
-        })
+    if meta.uid.is_none() || meta.resource_version.is_none() {
+        let problem = "the API server sent a configmap without uid or resourceVersion";
+        return Err(Error::refused("guard a write", problem));
+    }
+    Ok(config_map)
 }
 
 #[cfg(test)]

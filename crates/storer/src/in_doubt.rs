@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use label_storage::store::InDoubt;
 use label_storage::store::in_doubt::Answer;
 use label_storage::{RecordKey, ResourceVersion};
+use label_storage_runtime::call::Error;
 
 /// They outlive a shard: it may be handed over and come back before a write arrives.
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ impl WritesInDoubt {
         self.writes().contains_key(key)
     }
 
-    /// True if there is one that can still be carried out, given the version of the record that was just read. If it can't, it is forgotten.
+    /// True if a write may still be carried out, given the version of the record that was just read. Otherwise it is forgotten.
     pub(crate) fn holds(&self, key: &str, read: Option<ResourceVersion>) -> bool {
         let mut writes = self.writes();
         let holds = writes.get(key).is_some_and(|write| write.holds(read));
@@ -30,30 +31,36 @@ impl WritesInDoubt {
         holds
     }
 
-    /// A write is about to be sent that expects this version of the record. It is in doubt until it is answered: the process may stop waiting
-    /// for the answer.
-    pub(crate) fn sent(&self, key: &RecordKey, expected: Option<ResourceVersion>) -> Sent<'_> {
-        let write = InDoubt { expected };
-        let before = self.writes().insert(key.clone(), write);
-        Sent { writes: self, key: key.clone(), write, before }
+    /// Sends a write that expects this version of the record. It stays in doubt if the caller stops waiting for the answer.
+    pub(crate) async fn send<T>(
+        &self,
+        key: &RecordKey,
+        expected: Option<ResourceVersion>,
+        write: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let sent = InDoubt { expected };
+        let before = self.writes().insert(key.clone(), sent);
+        let result = write.await;
+        let answer = match &result {
+            Ok(_) => Answer::Done,
+            Err(error) if error.may_have_effect() => Answer::Unknown,
+            Err(_) => Answer::Refused,
+        };
+        match InDoubt::after(before, sent, answer) {
+            Some(write) => _ = self.writes().insert(key.clone(), write),
+            None => _ = self.writes().remove(key),
+        }
+        result
     }
 }
 
-/// A write that is not answered yet.
-pub(crate) struct Sent<'a> {
-    writes: &'a WritesInDoubt,
-    key: RecordKey,
-    write: InDoubt<ResourceVersion>,
-    before: Option<InDoubt<ResourceVersion>>,
-}
-
-impl Sent<'_> {
-    pub(crate) fn answered(self, answer: Answer) {
-        let mut writes = self.writes.writes();
-        match InDoubt::after(self.before, self.write, answer) {
-            Some(write) => _ = writes.insert(self.key, write),
-            None => _ = writes.remove(&self.key),
-        }
+#[cfg(test)]
+impl WritesInDoubt {
+    /// Sends a write, and does not wait for the answer.
+    pub(crate) fn send_without_answer(&self, key: &RecordKey, expected: Option<ResourceVersion>) {
+        let sent = std::pin::pin!(self.send::<()>(key, expected, std::future::pending()));
+        let polled = sent.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(polled.is_pending());
     }
 }
 
@@ -61,24 +68,26 @@ impl Sent<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_write_is_in_doubt_until_it_is_answered_or_the_record_has_changed() {
+    #[tokio::test]
+    async fn a_write_is_in_doubt_until_it_is_answered_or_the_record_has_changed() {
         let (writes, key, read) = (WritesInDoubt::default(), RecordKey::from("a"), Some(ResourceVersion(7)));
         let is_in_doubt = || writes.contains("a");
-        writes.sent(&key, read).answered(Answer::Done);
+        let done = || async { Ok(()) };
+        let refused = || async { Err::<(), _>(Error::refused("write", "no")) };
+        writes.send(&key, read, done()).await.expect("done");
         assert!(!is_in_doubt());
-        writes.sent(&key, read).answered(Answer::Refused);
+        writes.send(&key, read, refused()).await.expect_err("refused");
         assert!(!is_in_doubt());
-        drop(writes.sent(&key, read));
+        writes.send_without_answer(&key, read);
         assert!(is_in_doubt() && writes.holds("a", read), "it has no answer");
-        writes.sent(&key, read).answered(Answer::Refused);
+        writes.send(&key, read, refused()).await.expect_err("refused");
         assert!(is_in_doubt(), "the one before may still arrive");
         assert!(!writes.holds("a", Some(ResourceVersion(8))) && !is_in_doubt(), "it would be refused");
-        drop(writes.sent(&key, None));
+        writes.send_without_answer(&key, None);
         assert!(writes.holds("a", None), "a create, where there is no record");
         assert!(!writes.holds("a", read) && !is_in_doubt(), "a create is refused now");
-        drop(writes.sent(&key, read));
-        writes.sent(&key, read).answered(Answer::Done);
+        writes.send_without_answer(&key, read);
+        writes.send(&key, read, done()).await.expect("done");
         assert!(!is_in_doubt(), "both expected the same version");
     }
 }

@@ -1,19 +1,9 @@
-//! The storer: keeps each Node's labels in a ConfigMap of its own.
-//!
-//! ```text
-//!   lists, watches ─► cache ─► planner: anything to write? ──no──► nothing, not even a call
-//!                                          │ yes
-//!                                          ▼
-//!                     GET record, GET Node, plan_store, guarded write     (apply)
-//! ```
-//!
-//! `planner` decides when, `apply` is the one place that writes.
+//! The storer stores each Node's labels in a ConfigMap. `planner` decides when, and `apply` reads and writes.
 
 mod apply;
 mod in_doubt;
 mod metrics;
 mod planner;
-mod task;
 
 use std::sync::Arc;
 
@@ -34,7 +24,6 @@ use crate::planner::StorePlanner;
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "storer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {
-    /// What both daemons share.
     #[command(flatten)]
     pub common: Common,
 }
@@ -46,24 +35,20 @@ impl Daemon for Args {
         Right::new("delete", "configmaps"),
     ];
 
+    const DETAIL: Detail = Detail::WhatIsKept;
+
+    type Own = StorerMetrics;
+
     fn common(&self) -> &Common {
         &self.common
     }
 
-    // A node's last labels are in the event of its deletion and nowhere else.
-    const RESUMES: bool = true;
-
-    type Own = StorerMetrics;
-
-    // Of what it does not store it is not to know.
-    const DETAIL: Detail = Detail::WhatIsKept;
-
-    async fn run(&self, replica: ShardContext, counts: Arc<StorerMetrics>) {
-        let apply = Apply { replica, in_doubt: Arc::clone(&counts.in_doubt), counts };
+    async fn run(&self, replica: ShardContext, metrics: Arc<StorerMetrics>) {
+        let apply = Apply { replica, metrics };
         let planner = || {
             let ShardContext { rules, clock, .. } = &apply.replica;
-            let (in_doubt, counts) = (Arc::clone(&apply.in_doubt), Arc::clone(&apply.counts));
-            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, counts)
+            let (in_doubt, metrics) = (Arc::clone(&apply.metrics.in_doubt), Arc::clone(&apply.metrics));
+            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, metrics)
         };
         engine::run(&apply.replica, Cache::default(), planner, &apply).await;
     }

@@ -14,9 +14,9 @@ use label_storage_runtime::cache::{Cache, Missing};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
+use crate::apply::StoreTask;
 use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
-use crate::task::StoreTask;
 
 /// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
 /// their way. The wait ends after this time without progress, because the watch may be broken.

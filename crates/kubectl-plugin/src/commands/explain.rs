@@ -10,11 +10,12 @@ use std::io::{self, Write};
 use anyhow::Result;
 use console::style;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as core;
+use kube::Api;
 use label_storage::restore::Reason as RestoreReason;
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Circumstances, Reason as StoreReason, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{plan_restore, plan_store};
-use label_storage_runtime::projection::Detail;
 use label_storage_runtime::{call, records};
 use serde::Serialize;
 
@@ -137,8 +138,8 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
 /// Since when the very Node is there that was found: the daemons decide without that.
 async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp>> {
     let Some(node) = &found.node else { return Ok(None) };
-    let nodes = cluster.nodes(Detail::WhatIsThere);
-    let there = call::one("get node", nodes.api().get_metadata_opt(&node.name)).await?;
+    let nodes: Api<core::Node> = Api::all(cluster.client.clone());
+    let there = call::one("get node", nodes.get_metadata_opt(&node.name)).await?;
     let same = there.filter(|there| there.metadata.uid.as_deref() == Some(node.uid.as_str()));
     Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))
 }

@@ -69,7 +69,7 @@ impl World {
         planner.decide(look);
         let task = planner.begin(look).expect("its turn");
         assert!(task.view.is_some());
-        Self { apply: Apply { replica, counts: Arc::default() }, calls, task }
+        Self { apply: Apply { replica, metrics: Arc::default() }, calls, task }
     }
 
     async fn attempt(&self, tries: u32) -> Result<Done, Error> {

@@ -195,8 +195,8 @@ fn only_so_many_views_are_kept() {
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     for number in 0..MOST_VIEWS + 10 {
         let node = node(&format!("n{number}"), "u2", 8);
-        cache.see_record(&node.name, ResourceVersion(6), Stored::Record(record.summary()));
-        cache.see_node(&node.name, node.summary());
+        cache.see_record(node.name.as_str(), ResourceVersion(6), Stored::Record(record.summary()));
+        cache.see_node(node.name.as_str(), node.summary());
         assert_eq!(when(&mut planner, &cache, &node, false), When::Now(Urgency::Soon));
     }
     assert_eq!(planner.views.len(), MOST_VIEWS);

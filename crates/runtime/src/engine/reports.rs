@@ -1,4 +1,4 @@
-//! Tells people about keys that several Nodes claim, and about records that can't be read: each once.
+//! Reports keys that several Nodes claim, and records that can't be read: each once.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,9 @@ use crate::cache::{Cache, Entry};
 use crate::list_watch::SeenRecord;
 use crate::recorder::EventRecorder;
 
-/// Among this many claimants every change is reported at once. More than that share something that is no identity, such as a zone: a list
-/// reports all of them.
+/// The most claimants of which every change is reported at once. More share something that is no identity, such as a zone, and are
+/// reported after a list.
 const FEW: usize = 16;
-
 /// The number of names in a log line.
 const NAMED: usize = 5;
 
@@ -30,37 +29,29 @@ impl Reports {
         Self { events: events.clone(), contested: HashMap::new(), unreadable: HashMap::new() }
     }
 
-    /// Reports what is new about an entry that is decided upon. `heard`: how far the watch of Nodes has come. A claimant beyond that may have
-    /// followed upon another that is gone, so it is not reported yet. Returns true if the key was contested until now.
+    /// Reports the news of an entry. A claimant beyond `heard`, the progress of the watch of Nodes, may have replaced another that is gone,
+    /// so it is not reported yet. Returns true if the key was contested until now.
     pub(super) fn decided(&mut self, entry: &Entry<'_>, heard: Option<ResourceVersion>) -> bool {
-        if !entry.is_contested() {
-            let was_contested = self.settle(entry.key());
-            self.report_unreadable(entry);
-            return was_contested;
+        if entry.is_contested() {
+            let told = self.contested.entry(entry.key().clone()).or_default();
+            let is_seen = |version| heard.is_some_and(|heard| version <= heard);
+            let is_few = entry.claimants().nth(FEW).is_none();
+            if is_few && entry.claimants().all(|(_, node)| is_seen(node.version)) {
+                tell(entry, told, &self.events);
+            }
+            return false;
         }
-        let told = self.contested.entry(entry.key().clone()).or_default();
-        let is_seen = |version| heard.is_some_and(|heard| version <= heard);
-        if entry.claimants().nth(FEW).is_none() && entry.claimants().all(|(_, node)| is_seen(node.version)) {
-            tell(entry, told, &self.events);
-        }
-        false
-    }
-
-    fn settle(&mut self, key: &str) -> bool {
-        let told = self.contested.remove(key);
-        if told.as_ref().is_some_and(|told| !told.is_empty()) {
-            tracing::info!(identity = key, "one node has this identity again");
-        }
-        told.is_some()
-    }
-
-    fn report_unreadable(&mut self, entry: &Entry<'_>) {
         if let (Some(node), Some((complaint, told))) = (entry.node(), self.unreadable.get_mut(entry.key()))
             && *told != Some(node.uid)
         {
             *told = Some(node.uid);
             self.events.unreadable(entry.node_name(), node.uid, complaint);
         }
+        let told = self.contested.remove(entry.key());
+        if told.as_ref().is_some_and(|told| !told.is_empty()) {
+            tracing::info!(identity = &**entry.key(), "one node has this identity again");
+        }
+        told.is_some()
     }
 
     /// A record was read.
@@ -90,7 +81,7 @@ impl Reports {
     }
 }
 
-/// Tells all claimants of each other, unless that was done.
+/// Reports all claimants, unless that was done.
 fn tell(entry: &Entry<'_>, told: &mut Vec<(NodeName, UidDigest)>, events: &EventRecorder) {
     let mut present: Vec<_> = entry.claimants().map(|(name, node)| (name.clone(), node.uid)).collect();
     present.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -10,7 +10,7 @@ use tower::service_fn;
 use super::*;
 use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
-use crate::shutdown::Shutdown;
+use crate::projection::Projection;
 
 mod identity;
 
@@ -27,7 +27,7 @@ fn replica() -> ShardContext {
     });
     let common = Args::parse_from(["daemon"]).common;
     let share = common.share(&Surroundings::default()).expect("one shard");
-    ShardContext::new(common, share, kube::Client::new(silence, "default"), "default", Shutdown::default())
+    ShardContext::new(common, share, kube::Client::new(silence, "default"), "default", Projection::default())
 }
 
 /// Wants to work on every Node that is there, and on those that were deleted until that is done.
@@ -284,7 +284,7 @@ async fn a_deletion_that_the_replica_before_has_dealt_with_is_not_dealt_with_aga
         engine.observe(deletion(name, version));
     }
     assert_eq!(pending(&engine), [("y", 10), ("y", 16), ("x", 21)]);
-    assert_eq!(replica.position.get(), Some(position(21, &[("y", 10), ("x", 21)])));
+    assert_eq!(replica.position.borrow().clone(), Some(position(21, &[("y", 10), ("x", 21)])));
 }
 
 #[tokio::test]
@@ -293,13 +293,13 @@ async fn what_is_still_to_be_heard_of_again_stays_pending() {
     replica.resume = vec![position(20, &[("y", 10), ("z", 12)])];
     let mut engine = engine_after(&replica, 30);
     engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(9)));
-    assert_eq!(replica.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    assert_eq!(replica.position.borrow().clone(), Some(position(20, &[("y", 10), ("z", 12)])));
     engine.observe(deletion("y", 10));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(NOTHING));
-    assert_eq!(replica.position.get(), Some(position(20, &[("y", 10), ("z", 12)])));
+    assert_eq!(replica.position.borrow().clone(), Some(position(20, &[("y", 10), ("z", 12)])));
     engine.observe(Observed::At(Resource::Nodes, ResourceVersion(20)));
-    assert_eq!(replica.position.get(), Some(position(20, &[])), "all of it was heard");
+    assert_eq!(replica.position.borrow().clone(), Some(position(20, &[])), "all of it was heard");
 }
 
 #[tokio::test]
@@ -308,10 +308,10 @@ async fn what_is_stored_is_not_pending_any_more() {
     let mut engine = engine(&replica);
     engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(1)));
     engine.observe(deletion("a", 5));
-    assert_eq!(replica.position.get(), Some(position(5, &[("a", 5)])));
+    assert_eq!(replica.position.borrow().clone(), Some(position(5, &[("a", 5)])));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Ok(NOTHING));
-    assert_eq!(replica.position.get(), Some(position(5, &[])));
+    assert_eq!(replica.position.borrow().clone(), Some(position(5, &[])));
 }
 
 #[tokio::test]
@@ -362,7 +362,10 @@ async fn a_position_that_the_cluster_has_not_come_to_is_dropped() {
         engine.observe(deletion("x", 31));
         assert_eq!(pending(&engine), [("x", 31)]);
         engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(32)));
-        assert_eq!(replica.position.get().map(|position| position.version), Some(ResourceVersion(32)));
+        assert_eq!(
+            replica.position.borrow().clone().map(|position| position.version),
+            Some(ResourceVersion(32))
+        );
     }
 }
 

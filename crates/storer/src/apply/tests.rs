@@ -43,11 +43,11 @@ impl World {
             }
         })
         .expect("a replica");
-        let apply = Apply { replica, counts: Arc::default(), in_doubt: Arc::default() };
+        let apply = Apply { replica, metrics: Arc::default() };
         let mut cache = Cache::default();
         cache.see_node("a", seen.summary());
         let entry = &cache.get("a").expect("an entry");
-        let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.in_doubt));
+        let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.metrics.in_doubt));
         let mut planner = StorePlanner::new(rules, false, clock, in_doubt, Arc::default());
         let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };
         let task = planner.begin(look).expect("its turn");
@@ -92,13 +92,17 @@ async fn a_write_without_an_answer_is_followed_by_another() {
         let gold = node("u1", 5, Some("gold"));
         let world = World::new(&gold, &gold, Duration::ZERO, code);
         world.attempt(0).await.expect_err("refused");
-        assert_eq!(world.apply.in_doubt.contains("a"), is_in_doubt, "{code}");
+        assert_eq!(world.apply.metrics.in_doubt.contains("a"), is_in_doubt, "{code}");
         // The label is removed meanwhile.
         let bare = World::new(&gold, &node("u1", 7, None), Duration::ZERO, 201);
-        let apply = Apply { in_doubt: Arc::clone(&world.apply.in_doubt), ..bare.apply };
+        let apply = Apply { metrics: Arc::clone(&world.apply.metrics), ..bare.apply };
         let bare = World { apply, ..bare };
         bare.attempt(1).await.expect("an answer");
-        assert_eq!((bare.writes() == 1, bare.apply.in_doubt.contains("a")), (is_in_doubt, false), "{code}");
+        assert_eq!(
+            (bare.writes() == 1, bare.apply.metrics.in_doubt.contains("a")),
+            (is_in_doubt, false),
+            "{code}"
+        );
     }
 }
 

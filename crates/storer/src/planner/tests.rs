@@ -135,7 +135,7 @@ fn labels_that_are_stored_for_certain_are_not_kept() {
 #[test]
 fn labels_that_a_write_without_an_answer_may_change_are_kept() {
     let mut world = World::new();
-    drop(world.planner.in_doubt.sent(&RecordKey::from("a"), Some(ResourceVersion(6))));
+    world.planner.in_doubt.send_without_answer(&RecordKey::from("a"), Some(ResourceVersion(6)));
     assert_eq!(world.delete(node("u1", 8, "gold"), false), When::Now(Urgency::Urgent));
 }
 

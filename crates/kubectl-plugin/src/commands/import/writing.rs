@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,14 +10,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use label_storage::Record;
 use label_storage_runtime::api_source::ApiSource;
 use label_storage_runtime::backoff;
 use label_storage_runtime::call::{Error, FailureKind};
 use label_storage_runtime::limiter::Limiter;
-use label_storage_runtime::nodes::Nodes;
 use label_storage_runtime::projection::Detail;
-use label_storage_runtime::records::{Found, Records};
+use label_storage_runtime::records::{self, Found};
 use label_storage_runtime::shutdown::Shutdown;
 
 use super::TOLD;
@@ -181,23 +180,16 @@ struct Writer<'a> {
     file: &'a File,
     options: Options,
     shutdown: &'a Shutdown,
-    records: Records,
-    nodes: Nodes,
+    records: Api<ConfigMap>,
+    nodes: ApiSource,
 }
 
 impl<'a> Writer<'a> {
     fn new(cluster: &'a Cluster, file: &'a File, options: Options, shutdown: &'a Shutdown) -> Self {
         let client = &cluster.frank;
-        let source = ApiSource::nodes(client.clone()).seen_by(cluster.projection(Detail::WhatIsThere));
-        let records = Records::new(client.clone(), &cluster.namespace);
-        Self {
-            cluster,
-            file,
-            options,
-            shutdown,
-            records,
-            nodes: Nodes::new(client.clone(), Arc::new(source)),
-        }
+        let nodes = ApiSource::nodes(client.clone()).seen_by(cluster.projection(Detail::WhatIsThere));
+        let records = Api::namespaced(client.clone(), &cluster.namespace);
+        Self { cluster, file, options, shutdown, records, nodes }
     }
 
     /// One attempt, after a pause where there were others before it; nothing is begun once the end was asked for.
@@ -220,7 +212,11 @@ impl<'a> Writer<'a> {
         let (record, tags) = record_at(self.file, entry.document.place).map_err(refuse)?;
         let left = |why: &str| Ok(Outcome::Left(record.node.clone(), why.to_owned()));
         let is_new = entry.there == There::Nothing;
-        let found = if is_new && tries == 0 { None } else { self.records.get(record.filed_under()).await? };
+        let found = if is_new && tries == 0 {
+            None
+        } else {
+            records::get(&self.records, record.filed_under()).await?
+        };
         let before = match found.as_ref().map(|found| &found.content) {
             Some(Err(error)) => return left(&error.to_string()),
             Some(Ok(before)) if fingerprint(&before.record) == entry.document.fingerprint => {
@@ -240,7 +236,7 @@ impl<'a> Writer<'a> {
         let node = match entry.life {
             Life::Absent => None,
             _ => {
-                let node = self.nodes.get(entry.alias.as_deref().unwrap_or(&record.node)).await?;
+                let node = self.nodes.get_node(entry.alias.as_deref().unwrap_or(&record.node)).await?;
                 node.filter(|node| node.filed_under() == record.filed_under())
             }
         };
