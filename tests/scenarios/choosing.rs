@@ -150,6 +150,10 @@ pub async fn while_rules_change_nothing_is_lost(s: &Scenario) -> Result<()> {
     for node in &nodes {
         s.eventually_stored(node, labels([("round", "0")])).await?;
     }
+    // A daemon that ends before its first watch leaves no position for the next one.
+    for daemon in &daemons {
+        s.eventually("a watch", true, async || Ok(daemon.has_logged(&["watching kind=Nodes"]))).await?;
+    }
     for (round, rules) in rules.iter().cycle().skip(1).take(6).enumerate() {
         // As a roll-out does: the old pod gets SIGTERM, and the new one starts after it has ended.
         for daemon in &daemons {

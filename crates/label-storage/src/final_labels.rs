@@ -66,6 +66,13 @@ impl FinalLabels {
         }
     }
 
+    /// Drops the first ones of a key, as long as this is true.
+    pub fn drop_first_while(&mut self, key: &str, is_stored: impl Fn(&Node) -> bool) {
+        while self.first(key).is_some_and(&is_stored) {
+            self.pop(key);
+        }
+    }
+
     fn pop(&mut self, key: &str) {
         let Some(pending) = self.pending.get_mut(key) else { return };
         self.len -= usize::from(pending.pop_front().is_some());

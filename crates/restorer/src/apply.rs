@@ -56,7 +56,7 @@ pub(crate) struct RestoreTask {
     pub(crate) view: Option<(Node, Instant)>,
     /// The versions in the cache: an older answer is stale.
     pub(crate) known: Known,
-    /// Remembered if the Node is another machine.
+    /// The Node that was decided upon. Remembered if it is another machine.
     pub(crate) refused: Option<Refused>,
 }
 
@@ -88,6 +88,11 @@ impl Worker<RestoreTask> for Apply {
             tracing::debug!(node = task.node, "gone before it could be restored");
             return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
         };
+        if task.refused.is_none_or(|decided| decided.uid != node.uid.digest()) {
+            // Another incarnation than was decided upon: the final labels of that one may just be on their way.
+            tracing::debug!(node = task.node, "it was re-created meanwhile, to be decided upon again");
+            return Ok(Done { outcome: None, node: Reading::Present(node.summary()), record: Reading::None });
+        }
         self.restore(key, &(node, asked_at), task, tries).await?.ok_or_else(|| {
             Error::refused("get node", "the API server sent a part of the node, and all of it was asked for")
         })

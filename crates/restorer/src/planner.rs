@@ -165,7 +165,9 @@ impl Planner for RestorePlanner {
         })
     }
 
-    fn done(&mut self, _: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {
+    fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {
+        let stored = cache.get(key).map_or(Stored::Nothing, |entry| entry.stored());
+        cache.final_labels.drop_first_while(key, |last| !awaits(&last.summary(), stored));
         self.watch_lag.forget(key);
         self.unsure.remove(key);
         if let Some(uid) = task.contested {

@@ -88,6 +88,8 @@ fn what_a_node_said_last_is_waited_for() {
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         cache.see_record("a", ResourceVersion(10), record(last));
         assert!(has_turn(&mut planner, &cache, None));
+        settle(&mut planner, &mut cache, "a", true);
+        assert!(cache.final_labels.is_empty(), "and nobody who comes after waits for them");
     }
 }
 
