@@ -4,6 +4,8 @@
 
 use std::hash::Hash;
 
+use label_storage::store::InDoubt;
+
 /// So many names of Nodes, at most.
 pub(crate) const NAMES: usize = 2;
 /// Label keys that persons use: `a` and `b`.
@@ -148,18 +150,6 @@ pub(crate) enum Storing {
     Sent(Write),
 }
 
-/// A write of whose outcome its sender knows nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    /// It creates the record.
-    Create,
-    /// It replaces or deletes the record, if that is still as it was read.
-    Replace {
-        /// True while it is.
-        is_current: bool,
-    },
-}
-
 /// What a restorer has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) enum Restoring {
@@ -196,8 +186,8 @@ pub(crate) struct Storer {
     pub(crate) settled: u8,
     /// Whether its last attempt failed.
     pub(crate) has_failed: bool,
-    /// The write that it has no answer to.
-    pub(crate) doubt: Option<Doubt>,
+    /// The write that it has no answer to. It expects a version of the record: true while the record is as it was read.
+    pub(crate) doubt: Option<InDoubt<bool>>,
     /// What it has begun.
     pub(crate) job: Storing,
 }

@@ -1,11 +1,14 @@
 //! What a storer does: hears of deletions, reads, plans, writes, is killed.
 
+use label_storage::store::InDoubt;
+use label_storage::store::in_doubt::Answer;
+
 use crate::guard::Guard;
 use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
 use crate::protocol::{Knows, Sight};
 use crate::world::{
-    Action, Doubt, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storing, World, Write,
+    Action, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storing, World, Write,
 };
 
 impl Model {
@@ -140,9 +143,9 @@ impl Model {
         let mut answered = *world;
         let result = self.carry_out_write(&mut answered.names[at], &write).map(|is_applied| {
             if is_applied {
-                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+                self.write_done(&mut answered.names[at], who, &write);
             } else {
-                answered.names[at].storers[who].storing_failed();
+                answered.names[at].storers[who].write_failed(&write, Answer::Refused);
             }
             (is_applied, answered)
         });
@@ -154,15 +157,10 @@ impl Model {
         };
         let is_applied = matches!(result, Ok((true, _)));
         push(what, result.map(|(_, world)| world));
-        let doubt = match write.action {
-            Action::Create(_) => Doubt::Create,
-            _ => Doubt::Replace { is_current: write.is_current },
-        };
         if world.left.lose > 0 {
             let mut lost = *world;
             lost.left.lose -= 1;
-            lost.names[at].storers[who].storing_failed();
-            lost.names[at].storers[who].doubt = Some(doubt);
+            lost.names[at].storers[who].write_failed(&write, Answer::Unknown);
             push("loses its write on the way", Ok(lost));
             if is_applied {
                 let mut unanswered = lost;
@@ -173,8 +171,7 @@ impl Model {
         if world.left.late > 0 && world.names[at].late_write.is_none() {
             let mut late = *world;
             late.left.late -= 1;
-            late.names[at].storers[who].storing_failed();
-            late.names[at].storers[who].doubt = Some(doubt);
+            late.names[at].storers[who].write_failed(&write, Answer::Unknown);
             late.names[at].late_write = Some(write);
             push("gives up on its write, which is still on its way", Ok(late));
             if is_applied {
@@ -183,19 +180,23 @@ impl Model {
                 let name = &mut answered.names[at];
                 name.late_write = Some(write);
                 let result = self.carry_out_write(name, &write);
-                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+                self.write_done(&mut answered.names[at], who, &write);
                 push("writes the record, and the network keeps a copy", result.map(|_| answered));
             }
         }
+    }
+
+    /// A write was carried out, and its sender was told so.
+    fn write_done(&self, name: &mut Name, who: usize, write: &Write) {
+        name.storers[who].answered(write, Answer::Done);
+        self.storing_done(name, who, write.is_words, true);
     }
 
     /// An attempt came to its end. Where it wrote or read what is there now, that is known.
     fn storing_done(&self, name: &mut Name, who: usize, is_words: bool, is_current: bool) {
         let record = name.record;
         let storer = &mut name.storers[who];
-        // A write that succeeded, or a record that has changed since, means that the one before is refused.
-        let has_written = matches!(storer.job, Storing::Sent(write) if write.action != Action::Nothing);
-        if has_written || !storer.is_in_doubt(record) {
+        if !storer.is_in_doubt(record) {
             storer.doubt = None;
         }
         (storer.job, storer.has_failed) = (Storing::Idle, false);
@@ -250,7 +251,7 @@ impl Model {
                 Storing::Read { is_current, .. } => *is_current = false,
                 Storing::Sent(write) => write.is_current = false,
             }
-            if let Some(Doubt::Replace { is_current }) = &mut storer.doubt {
+            if let Some(InDoubt { expected: Some(is_current) }) = &mut storer.doubt {
                 *is_current = false;
             }
         }
@@ -265,8 +266,10 @@ impl Model {
             guards && !write.is_current && matches!(write.action, Action::Replace(_) | Action::Delete)
         };
         for storer in &mut name.storers {
-            if matches!(&storer.job, Storing::Sent(write) if is_hopeless(write)) {
-                storer.storing_failed();
+            if let Storing::Sent(write) = storer.job
+                && is_hopeless(&write)
+            {
+                storer.write_failed(&write, Answer::Refused);
             }
         }
         name.late_write = name.late_write.filter(|write| !is_hopeless(write));
@@ -353,13 +356,20 @@ impl crate::world::Storer {
         (self.job, self.has_failed) = (Storing::Idle, true);
     }
 
+    fn write_failed(&mut self, write: &Write, answer: Answer) {
+        self.answered(write, answer);
+        self.storing_failed();
+    }
+
+    fn answered(&mut self, write: &Write, answer: Answer) {
+        let is_create = matches!(write.action, Action::Create(_));
+        let sent = InDoubt { expected: (!is_create).then_some(write.is_current) };
+        self.doubt = InDoubt::after(self.doubt, sent, answer);
+    }
+
     /// True if a write of its own may still be carried out, given the record as it is read.
     fn is_in_doubt(&self, record: Option<Record>) -> bool {
-        match self.doubt {
-            None => false,
-            Some(Doubt::Create) => record.is_none(),
-            Some(Doubt::Replace { is_current }) => is_current,
-        }
+        self.doubt.is_some_and(|write| write.holds(record.map(|_| true)))
     }
 }
 
