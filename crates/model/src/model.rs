@@ -16,7 +16,7 @@ use std::fmt;
 
 use crate::guard::Guard;
 use crate::promise::Property;
-use crate::protocol::{Knows, Protocol, Sight};
+use crate::protocol::{Knows, Protocol, Read};
 use crate::world::{
     Action, Deletion, EVENTS, KEYS, Left, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing,
     World,
@@ -341,10 +341,10 @@ impl Model {
                     && storer.doubt.is_none()
                     && storer.heard == name.deletions
             });
-        let sight = name.node.map_or(Sight::Gone, Sight::Live);
+        let read = Read { record: name.record, live: name.node, last: None };
         let knows = Knows { deleted: name.deleted, ..Knows::default() };
         is_idle
-            && self.protocol.store(at, sight, name.record, knows) == Action::Nothing
+            && matches!(self.protocol.store(at, read, knows), Some((_, Action::Nothing)))
             && name.node.is_none_or(|node| self.protocol.restore(at, node, name.record).is_none())
     }
 }

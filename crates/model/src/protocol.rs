@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored};
+use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
 use label_storage::{ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
@@ -13,15 +13,23 @@ use crate::world::{Action, KEYS, Labels, Marker, Node, Patch, Record};
 
 const KEY_NAMES: [&str; KEYS] = ["a", "b"];
 
-/// What the storer knows of a Node.
+/// The sighting of a Node that a storer decides upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sight {
-    /// It is there.
     Live(Node),
-    /// It was deleted, and looked like this.
+    /// The Node was deleted, and looked like this.
     Deleted(Node),
-    /// It is not there.
     Gone,
+}
+
+/// Everything that a storer has read in one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Read {
+    pub(crate) record: Option<Record>,
+    /// The Node by name.
+    pub(crate) live: Option<Node>,
+    /// The final labels that are stored next.
+    pub(crate) last: Option<Node>,
 }
 
 /// Further knowledge of a storer when it plans.
@@ -31,21 +39,20 @@ pub(crate) struct Knows {
     pub(crate) is_aged: bool,
     /// An earlier write of its own may still arrive.
     pub(crate) in_doubt: bool,
-    /// The Node as it was deleted, where it has heard of that.
+    /// The Node as it was deleted, if the storer was told of that.
     pub(crate) deleted: Option<Node>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    Store { name: u8, sight: Sight, record: Option<Record>, knows: Knows },
-    History { last: Node, live: Node },
-    Keeps { name: u8, last: Node, row: Option<Record> },
+    Store { name: u8, read: Read, knows: Knows },
+    Keeps { name: u8, last: Node, row: Option<Record>, writes: Writes },
     Restore { name: u8, node: Node, record: Option<Record> },
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    Store(Action),
+    Store(Option<(Sight, Action)>),
     Yes(bool),
     Restore(Option<(Labels, u8)>),
 }
@@ -64,46 +71,29 @@ impl Protocol {
         Self { without, rules: Rules { history: 0, ..Rules::default() }, answers: HashMap::new() }
     }
 
-    /// Whether a guard is in its place.
+    /// True if a guard is in its place.
     pub(crate) fn has(&self, guard: Guard) -> bool {
         self.without != Some(guard)
     }
 
-    /// What the storer does.
-    pub(crate) fn store(
-        &mut self,
-        name: usize,
-        sight: Sight,
-        record: Option<Record>,
-        knows: Knows,
-    ) -> Action {
+    /// The sighting that the storer decides upon, and its write. `None` if the answer of the API server is stale.
+    pub(crate) fn store(&mut self, name: usize, read: Read, knows: Knows) -> Option<(Sight, Action)> {
         let in_doubt = knows.in_doubt && self.has(Guard::InDoubt);
         let deleted = knows.deleted.filter(|_| self.has(Guard::DepartedVersion));
         let knows = Knows { in_doubt, deleted, ..knows };
-        let question = Question::Store { name: name as u8, sight, record, knows };
-        match self.ask(question) {
-            Answer::Store(action) => action,
-            _ => Action::Nothing,
+        match self.ask(Question::Store { name: name as u8, read, knows }) {
+            Answer::Store(plan) => plan,
+            _ => None,
         }
     }
 
-    /// Whether the storer keeps a Node's last labels, given the record as it last saw it.
-    pub(crate) fn keeps(&mut self, name: usize, last: Node, row: Option<Record>) -> bool {
-        let is_none = row.is_none() && last.labels == [0; KEYS];
-        if is_none && !self.has(Guard::KeepNone) {
-            return false;
-        }
-        matches!(self.ask(Question::Keeps { name: name as u8, last, row }), Answer::Yes(true))
+    /// True if the storer keeps a Node's final labels, given the record as it was last seen.
+    pub(crate) fn keeps(&mut self, name: usize, last: Node, row: Option<Record>, writes: Writes) -> bool {
+        let writes = if self.has(Guard::Unsettled) { writes } else { Writes::default() };
+        matches!(self.ask(Question::Keeps { name: name as u8, last, row, writes }), Answer::Yes(true))
     }
 
-    /// Whether last labels are outdated, given the Node and its record.
-    pub(crate) fn is_history(&mut self, last: Node, live: Option<Node>, record: Option<Record>) -> bool {
-        let has_nothing = record.is_none_or(Record::is_tombstone);
-        let (Some(live), true, true) = (live, has_nothing, self.has(Guard::History)) else { return false };
-        matches!(self.ask(Question::History { last, live }), Answer::Yes(true))
-    }
-
-    /// What the restorer does, if anything.
+    /// The patch of the restorer, if there is one.
     pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
         match self.ask(Question::Restore { name: name as u8, node, record }) {
             Answer::Restore(Some((labels, generation))) => {
@@ -121,7 +111,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the Node's word counts, given its record.
+    /// True if the Node is right about its labels, given its record.
     pub(crate) fn is_authority(&self, name: usize, node: Node, record: Record) -> bool {
         let (node, record) = (real_node(name, node).summary(), real_record(name, record).summary());
         record.is_of(&node) || record.is_restored_to(&node)
@@ -132,18 +122,14 @@ impl Protocol {
             return *answer;
         }
         let answer = match question {
-            Question::Store { name, sight, record, knows } => {
-                Answer::Store(self.plan_store(name.into(), sight, record, knows))
+            Question::Store { name, read, knows } => {
+                let sight = self.sighting(name.into(), read);
+                let plan =
+                    sight.map(|sight| (sight, self.plan_store(name.into(), sight, read.record, knows)));
+                Answer::Store(plan)
             }
-            Question::Keeps { name, last, row } => {
-                let (last, row) =
-                    (real_node(name.into(), last), row.map(|row| real_record(name.into(), row)));
-                let row = row.as_ref().map_or(Stored::Nothing, Stored::Record);
-                Answer::Yes(store::is_worth_keeping(last.summary(), row.map(label_storage::Record::summary)))
-            }
-            Question::History { last, live } => {
-                let (last, live) = (real_node(0, last).summary(), real_node(0, live).summary());
-                Answer::Yes(store::is_history(&last, Some(live), Stored::Nothing))
+            Question::Keeps { name, last, row, writes } => {
+                Answer::Yes(self.keeps_final_labels(name.into(), last, row, writes))
             }
             Question::Restore { name, node, record } => {
                 Answer::Restore(self.plan_restore(name.into(), node, record))
@@ -151,6 +137,30 @@ impl Protocol {
         };
         self.answers.insert(question, answer);
         answer
+    }
+
+    /// Without the guard `History`, the record counts as one that can't be read: that is the only thing that it is asked for.
+    fn sighting(&self, name: usize, Read { record, live, last }: Read) -> Option<Sight> {
+        let (real_live, real_last) =
+            (live.map(|live| real_node(name, live)), last.map(|last| real_node(name, last)));
+        let stored =
+            record.map_or(Stored::Nothing, |record| Stored::Record(real_record(name, record).summary()));
+        let stored = if self.has(Guard::History) { stored } else { Stored::Unreadable };
+        match store::sighting(real_live.as_ref(), real_last.as_ref(), stored, false)? {
+            Sighting::Live(_) => live.map(Sight::Live),
+            Sighting::Deleted(_) => last.map(Sight::Deleted),
+            Sighting::Gone => Some(Sight::Gone),
+        }
+    }
+
+    /// Without the guard `KeepNone`, a record that is not known counts as one that can't be read: no final labels are kept for that.
+    fn keeps_final_labels(&self, name: usize, last: Node, row: Option<Record>, writes: Writes) -> bool {
+        let stored = match row {
+            Some(row) => Stored::Record(real_record(name, row).summary()),
+            None if last.labels == [0; KEYS] && !self.has(Guard::KeepNone) => Stored::Unreadable,
+            None => Stored::Nothing,
+        };
+        store::keeps_final_labels(real_node(name, last).summary(), stored, writes)
     }
 
     fn plan_store(&self, name: usize, sight: Sight, record: Option<Record>, knows: Knows) -> Action {

@@ -1,14 +1,14 @@
 //! What a storer does: hears of deletions, reads, plans, writes, is killed.
 
-use label_storage::store::InDoubt;
 use label_storage::store::in_doubt::Answer;
+use label_storage::store::{InDoubt, Writes};
 
 use crate::guard::Guard;
 use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
-use crate::protocol::{Knows, Sight};
+use crate::protocol::{Knows, Read, Sight};
 use crate::world::{
-    Action, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storing, World, Write,
+    Action, Deletion, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
 };
 
 impl Model {
@@ -45,23 +45,24 @@ impl Model {
         match storer.job {
             Storing::Idle => self.begin_storing(world, at, who, next),
             Storing::Read { record, is_current, in_doubt, since } => {
-                let Some(last) = storer.words[0] else { return };
-                let sight = match name.node {
-                    live if !self.protocol.is_history(last, live, record) => Sight::Deleted(last),
-                    Some(live) => Sight::Live(live),
-                    None => Sight::Gone,
-                };
-                let view = if let Sight::Live(live) = sight { live } else { last };
+                let read = Read { record, live: name.node, last: storer.words[0] };
                 let knows = Knows { in_doubt, deleted: name.known_deletion(who), ..Knows::default() };
-                let action = self.protocol.store(at, sight, record, knows);
-                let write =
-                    Write { action, view: Some(view), is_words: true, is_orphan: false, is_current, since };
+                let plan = self.protocol.store(at, read, knows);
                 let mut world = *world;
-                world.names[at].storers[who].job = Storing::Sent(write);
+                let Some((sight, action)) = plan else {
+                    world.names[at].storers[who].storing_failed();
+                    return next.push((step("reads the node, and gets a stale answer"), Ok(world)));
+                };
                 if action == Action::Nothing {
                     self.storing_done(&mut world.names[at], who, true, is_current);
                     return next.push((step("reads the node, and has nothing to store"), Ok(world)));
                 }
+                let view = match sight {
+                    Sight::Live(node) | Sight::Deleted(node) => Some(node),
+                    Sight::Gone => None,
+                };
+                let write = Write { action, view, is_words: true, is_orphan: false, is_current, since };
+                world.names[at].storers[who].job = Storing::Sent(write);
                 self.refuse_hopeless(&mut world.names[at]);
                 next.push((step("reads the node, and sends a write for the last labels"), Ok(world)));
             }
@@ -71,20 +72,23 @@ impl Model {
 
     /// As `deleted` of the storer's planner.
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
-        let storer = &mut name.storers[who];
+        let storer = name.storers[who];
         let event = name.events[usize::from(storer.heard)];
         let is_settled = storer.heard < storer.settled && self.protocol.has(Guard::Settled);
-        storer.heard += 1;
-        let Some(event) = event.filter(|_| !is_settled) else { return false };
-        let is_unsettled = storer.job != Storing::Idle || storer.has_failed || storer.doubt.is_some();
-        let is_unsettled = is_unsettled && self.protocol.has(Guard::Unsettled);
-        let is_kept = self.protocol.keeps(at, event.last, storer.row) || is_unsettled;
-        if !is_kept && storer.row.is_some() && !storer.is_fresh {
+        name.storers[who].heard += 1;
+        let Some(Deletion { last, .. }) = event.filter(|_| !is_settled) else { return false };
+        let writes = Writes {
+            is_in_flight: storer.job != Storing::Idle,
+            has_failed: storer.has_failed,
+            is_in_doubt: storer.doubt.is_some(),
+        };
+        let is_kept = self.protocol.keeps(at, last, storer.row, writes);
+        if is_kept {
+            let words = &mut name.storers[who].words;
+            words.iter_mut().find(|words| words.is_none()).into_iter().for_each(|free| *free = Some(last));
+        } else if storer.row.is_some() && !storer.is_fresh {
             // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
             name.last_said = None;
-        }
-        if is_kept && let Some(free) = storer.words.iter_mut().find(|words| words.is_none()) {
-            *free = Some(event.last);
         }
         is_kept
     }
@@ -104,7 +108,6 @@ impl Model {
         }
         let view = if self.protocol.has(Guard::ConfirmingGet) { Some(name.node) } else { storer.view };
         let Some(view) = view else { return };
-        let sight = view.map_or(Sight::Gone, Sight::Live);
         let is_aged = storer.is_fresh && storer.is_aged;
         let known = (name.record, READS);
         // What is not known to be there need not be read.
@@ -113,7 +116,8 @@ impl Model {
         let reads = if is_unread { vec![known, unknown] } else { vec![known] };
         let knows = Knows { is_aged, in_doubt, deleted: name.known_deletion(who) };
         for (record, what) in reads {
-            let action = self.protocol.store(at, sight, record, knows);
+            let read = Read { record, live: view, last: None };
+            let Some((_, action)) = self.protocol.store(at, read, knows) else { continue };
             let mut world = *world;
             let name = &mut world.names[at];
             if action == Action::Nothing {
@@ -125,9 +129,8 @@ impl Model {
                 continue;
             }
             // A stamp says nothing of labels.
-            let is_of_view = |record: crate::world::Record| {
-                view.filter(|view| view.uid == record.uid && view.version == record.version)
-            };
+            let is_of_view =
+                |record: Record| view.filter(|view| view.uid == record.uid && view.version == record.version);
             let view = match action {
                 Action::Create(record) | Action::Replace(record) => is_of_view(record),
                 _ => None,
@@ -316,8 +319,7 @@ impl Model {
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            *storer =
-                crate::world::Storer { heard: storer.heard, settled: name.published, ..Default::default() };
+            *storer = Storer { heard: storer.heard, settled: name.published, ..Storer::default() };
         }
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
@@ -331,17 +333,16 @@ impl Model {
         if self.config.resume == Resume::List {
             return;
         }
-        // One name has a position of its own here: more than there is.
+        // Each name has a position of its own here: more than there is.
         for at in 0..self.config.names {
-            let words = world.names[at].storers[who].words.iter().flatten().count();
-            let dealt = usize::from(world.names[at].storers[who].heard)
-                - words.min(usize::from(world.names[at].storers[who].heard));
-            for heard in 0..=dealt {
-                let name = &world.names[at];
-                let is_known = |event: &Option<crate::world::Deletion>| {
+            let name = &world.names[at];
+            let heard = usize::from(name.storers[who].heard);
+            let dealt_with = heard - name.storers[who].words.iter().flatten().count().min(heard);
+            for heard in 0..=dealt_with {
+                let is_known = |event: &Option<Deletion>| {
                     event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
                 };
-                if name.events[heard..dealt].iter().all(is_known) {
+                if name.events[heard..dealt_with].iter().all(is_known) {
                     let mut resumed = crashed;
                     resumed.names[at].storers[who].heard = heard as u8;
                     next.push((step("is killed, and resumes its watch"), Ok(resumed)));
@@ -351,7 +352,7 @@ impl Model {
     }
 }
 
-impl crate::world::Storer {
+impl Storer {
     fn storing_failed(&mut self) {
         (self.job, self.has_failed) = (Storing::Idle, true);
     }
