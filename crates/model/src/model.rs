@@ -337,7 +337,7 @@ impl Model {
             && name.restorers.iter().all(|restorer| *restorer == Restoring::Idle)
             && name.storers.iter().all(|storer| {
                 storer.job == Storing::Idle
-                    && storer.words[0].is_none()
+                    && storer.final_labels[0].is_none()
                     && storer.doubt.is_none()
                     && storer.heard == name.deletions
             });

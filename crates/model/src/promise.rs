@@ -73,9 +73,9 @@ impl Name {
             let is_earlier = |view: &Node| view.uid < node.uid && view.labels[key] > 0;
             let unheard = self.storers.iter().map(|storer| usize::from(storer.heard)).min().unwrap_or(0);
             let unheard = self.events[unheard..].iter().flatten().map(|event| event.last);
-            let words = self.storers.iter().flat_map(|storer| storer.words).flatten();
+            let kept = self.storers.iter().flat_map(|storer| storer.final_labels).flatten();
             let writes = self.writes().filter_map(|write| write.view);
-            return !unheard.chain(words).chain(writes).any(|view| is_earlier(&view));
+            return !unheard.chain(kept).chain(writes).any(|view| is_earlier(&view));
         };
         protocol.is_authority(at, node, record)
     }

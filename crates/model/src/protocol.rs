@@ -1,15 +1,16 @@
 //! The shipped functions, asked with what the model knows. They are pure, so an answer is remembered.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use label_storage::final_labels::FinalLabels;
 use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
-use label_storage::{ResourceVersion, Rules, Uid, plan_restore, plan_store};
+use label_storage::{RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
 use crate::guard::Guard;
-use crate::world::{Action, KEYS, Labels, Marker, Node, Patch, Record};
+use crate::world::{Action, KEYS, Kept, Labels, Marker, Node, Patch, Record};
 
 const KEY_NAMES: [&str; KEYS] = ["a", "b"];
 
@@ -47,6 +48,8 @@ pub(crate) struct Knows {
 enum Question {
     Store { name: u8, read: Read, knows: Knows },
     Keeps { name: u8, last: Node, row: Option<Record>, writes: Writes },
+    Push { name: u8, kept: Kept, last: Node },
+    Stored { name: u8, kept: Kept, last: Node },
     Restore { name: u8, node: Node, record: Option<Record> },
 }
 
@@ -54,6 +57,7 @@ enum Question {
 enum Answer {
     Store(Option<(Sight, Action)>),
     Yes(bool),
+    Kept(Kept),
     Restore(Option<(Labels, u8)>),
 }
 
@@ -93,6 +97,22 @@ impl Protocol {
         matches!(self.ask(Question::Keeps { name: name as u8, last, row, writes }), Answer::Yes(true))
     }
 
+    /// The final labels that are to be stored, after these were added.
+    pub(crate) fn push(&mut self, name: usize, kept: Kept, last: Node) -> Kept {
+        match self.ask(Question::Push { name: name as u8, kept, last }) {
+            Answer::Kept(kept) => kept,
+            _ => kept,
+        }
+    }
+
+    /// The final labels that are to be stored, after these were stored.
+    pub(crate) fn stored(&mut self, name: usize, kept: Kept, last: Node) -> Kept {
+        match self.ask(Question::Stored { name: name as u8, kept, last }) {
+            Answer::Kept(kept) => kept,
+            _ => kept,
+        }
+    }
+
     /// The patch of the restorer, if there is one.
     pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
         match self.ask(Question::Restore { name: name as u8, node, record }) {
@@ -130,6 +150,18 @@ impl Protocol {
             }
             Question::Keeps { name, last, row, writes } => {
                 Answer::Yes(self.keeps_final_labels(name.into(), last, row, writes))
+            }
+            Question::Push { name, kept, last } => {
+                let mut labels = real_final_labels(name.into(), kept);
+                let real = real_node(name.into(), last);
+                labels.push(&key(name.into()), real, Instant::now());
+                let known = kept.into_iter().flatten().chain([last]);
+                Answer::Kept(model_final_labels(name.into(), labels, known))
+            }
+            Question::Stored { name, kept, last } => {
+                let mut labels = real_final_labels(name.into(), kept);
+                labels.stored(&key(name.into()), &real_node(name.into(), last));
+                Answer::Kept(model_final_labels(name.into(), labels, kept.into_iter().flatten()))
             }
             Question::Restore { name, node, record } => {
                 Answer::Restore(self.plan_restore(name.into(), node, record))
@@ -252,6 +284,35 @@ fn uid(number: u8) -> Uid {
 
 fn number(of: char, uid: Option<&Uid>) -> u8 {
     uid.and_then(|uid| uid.as_str().strip_prefix(of)?.parse().ok()).unwrap_or_default()
+}
+
+fn key(name: usize) -> RecordKey {
+    RecordKey::from(format!("n{name}").as_str())
+}
+
+/// The bound of the shipped queue, 4,096, is out of reach here.
+fn real_final_labels(name: usize, kept: Kept) -> FinalLabels {
+    let (key, now) = (key(name), Instant::now());
+    // A storer keeps them until they are stored.
+    let mut labels = FinalLabels::new(Duration::MAX);
+    for last in kept.into_iter().flatten() {
+        labels.push(&key, real_node(name, last), now);
+    }
+    labels
+}
+
+/// Final labels in the order in which they are stored. They are some of the `known` Nodes.
+fn model_final_labels(
+    name: usize,
+    mut labels: FinalLabels,
+    known: impl Iterator<Item = Node> + Clone,
+) -> Kept {
+    let key = key(name);
+    std::array::from_fn(|_| {
+        let first = labels.first(&key)?.clone();
+        labels.stored(&key, &first);
+        known.clone().find(|last| real_node(name, *last) == first)
+    })
 }
 
 /// Each value names its Node, so that a label on the wrong one shows.

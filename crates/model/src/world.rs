@@ -31,6 +31,9 @@ pub(crate) struct Node {
     pub(crate) marker: Option<Marker>,
 }
 
+/// Final labels that a storer keeps, in the order in which it stores them. The shipped `FinalLabels` makes this list.
+pub(crate) type Kept = [Option<Node>; EVENTS];
+
 /// The content of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Marker {
@@ -178,8 +181,8 @@ pub(crate) struct Storer {
     pub(crate) is_aged: bool,
     /// The Node as it was last seen: only without the confirming read.
     pub(crate) view: Option<Option<Node>>,
-    /// Last labels to be stored, the oldest first.
-    pub(crate) words: [Option<Node>; EVENTS],
+    /// Final labels that are not stored yet.
+    pub(crate) final_labels: Kept,
     /// So many deletions it has been told of.
     pub(crate) heard: u8,
     /// So many of them its predecessor has dealt with, by the position that it resumed from.
@@ -370,7 +373,7 @@ impl Name {
         for storer in &mut self.storers {
             storer.row.iter_mut().for_each(|record| f(&mut record.version));
             storer.view.iter_mut().flatten().for_each(|n| node(n, f));
-            storer.words.iter_mut().flatten().for_each(|n| node(n, f));
+            storer.final_labels.iter_mut().flatten().for_each(|n| node(n, f));
             match &mut storer.job {
                 Storing::Read { record: Some(record), .. } => f(&mut record.version),
                 Storing::Sent(write) => {

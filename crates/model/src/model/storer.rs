@@ -8,7 +8,7 @@ use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
 use crate::protocol::{Knows, Read, Sight};
 use crate::world::{
-    Action, Deletion, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
+    Action, Deletion, KEYS, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
 };
 
 impl Model {
@@ -45,7 +45,7 @@ impl Model {
         match storer.job {
             Storing::Idle => self.begin_storing(world, at, who, next),
             Storing::Read { record, is_current, in_doubt, since } => {
-                let read = Read { record, live: name.node, last: storer.words[0] };
+                let read = Read { record, live: name.node, last: storer.final_labels[0] };
                 let knows = Knows { in_doubt, deleted: name.known_deletion(who), ..Knows::default() };
                 let plan = self.protocol.store(at, read, knows);
                 let mut world = *world;
@@ -54,7 +54,7 @@ impl Model {
                     return next.push((step("reads the node, and gets a stale answer"), Ok(world)));
                 };
                 if action == Action::Nothing {
-                    self.storing_done(&mut world.names[at], who, true, is_current);
+                    self.storing_done(&mut world.names[at], at, who, true, is_current);
                     return next.push((step("reads the node, and has nothing to store"), Ok(world)));
                 }
                 let view = match sight {
@@ -84,8 +84,7 @@ impl Model {
         };
         let is_kept = self.protocol.keeps(at, last, storer.row, writes);
         if is_kept {
-            let words = &mut name.storers[who].words;
-            words.iter_mut().find(|words| words.is_none()).into_iter().for_each(|free| *free = Some(last));
+            name.storers[who].final_labels = self.protocol.push(at, storer.final_labels, last);
         } else if storer.row.is_some() && !storer.is_fresh {
             // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
             name.last_said = None;
@@ -100,7 +99,7 @@ impl Model {
         let mut push = |what, world| next.push((Step { name: at, who: Who::Storer(who), what }, Ok(world)));
         let since = [true; PROCESSES];
         let in_doubt = storer.is_in_doubt(name.record);
-        if storer.words[0].is_some() {
+        if storer.final_labels[0].is_some() {
             let mut world = *world;
             let job = Storing::Read { record: name.record, is_current: true, in_doubt, since };
             world.names[at].storers[who].job = job;
@@ -123,7 +122,7 @@ impl Model {
             if action == Action::Nothing {
                 let is_open = storer.has_failed || storer.doubt.is_some();
                 if is_open && record == name.record {
-                    self.storing_done(name, who, false, true);
+                    self.storing_done(name, at, who, false, true);
                     push("reads record and node, and has nothing to store", world);
                 }
                 continue;
@@ -146,7 +145,7 @@ impl Model {
         let mut answered = *world;
         let result = self.carry_out_write(&mut answered.names[at], &write).map(|is_applied| {
             if is_applied {
-                self.write_done(&mut answered.names[at], who, &write);
+                self.write_done(&mut answered.names[at], at, who, &write);
             } else {
                 answered.names[at].storers[who].write_failed(&write, Answer::Refused);
             }
@@ -183,29 +182,28 @@ impl Model {
                 let name = &mut answered.names[at];
                 name.late_write = Some(write);
                 let result = self.carry_out_write(name, &write);
-                self.write_done(&mut answered.names[at], who, &write);
+                self.write_done(&mut answered.names[at], at, who, &write);
                 push("writes the record, and the network keeps a copy", result.map(|_| answered));
             }
         }
     }
 
     /// A write was carried out, and its sender was told so.
-    fn write_done(&self, name: &mut Name, who: usize, write: &Write) {
+    fn write_done(&mut self, name: &mut Name, at: usize, who: usize, write: &Write) {
         name.storers[who].answered(write, Answer::Done);
-        self.storing_done(name, who, write.is_words, true);
+        self.storing_done(name, at, who, write.is_words, true);
     }
 
     /// An attempt came to its end. Where it wrote or read what is there now, that is known.
-    fn storing_done(&self, name: &mut Name, who: usize, is_words: bool, is_current: bool) {
+    fn storing_done(&mut self, name: &mut Name, at: usize, who: usize, is_words: bool, is_current: bool) {
         let record = name.record;
         let storer = &mut name.storers[who];
         if !storer.is_in_doubt(record) {
             storer.doubt = None;
         }
         (storer.job, storer.has_failed) = (Storing::Idle, false);
-        if is_words {
-            storer.words.rotate_left(1);
-            storer.words[EVENTS - 1] = None;
+        if let (Some(last), true) = (storer.final_labels[0], is_words) {
+            storer.final_labels = self.protocol.stored(at, storer.final_labels, last);
         }
         if is_current {
             name.sees_record(who);
@@ -337,7 +335,7 @@ impl Model {
         for at in 0..self.config.names {
             let name = &world.names[at];
             let heard = usize::from(name.storers[who].heard);
-            let dealt_with = heard - name.storers[who].words.iter().flatten().count().min(heard);
+            let dealt_with = heard - name.storers[who].final_labels.iter().flatten().count().min(heard);
             for heard in 0..=dealt_with {
                 let is_known = |event: &Option<Deletion>| {
                     event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
