@@ -205,7 +205,9 @@ impl Model {
             let name = &mut world.names[at];
             name.record = record;
             // A record that was deleted can't say which deletion it accounts for: here it takes the position in the Lease.
-            name.published = if record.is_none() { name.deletions } else { name.published };
+            if record.is_none() {
+                name.published = self.dealt_with(name, at, 0) as u8;
+            }
             name.record_is_edited(record.map(|record| record.labels));
             self.record_moves(name);
             push(what, world);

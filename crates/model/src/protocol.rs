@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use label_storage::final_labels::FinalLabels;
 use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
-use label_storage::{RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store};
+use label_storage::watch_progress::WatchProgress;
+use label_storage::{Position, RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
 use crate::guard::Guard;
 use crate::world::{Action, KEYS, Kept, Labels, Marker, Node, Patch, Record};
@@ -44,12 +45,23 @@ pub(crate) struct Knows {
     pub(crate) deleted: Option<Node>,
 }
 
+/// The watch of a storer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Watch {
+    /// All deletions up to this version were reported.
+    pub(crate) seen: u8,
+    /// The holder before has dealt with all deletions up to this version; 0 if there was none.
+    pub(crate) resumed: u8,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
     Store { name: u8, read: Read, knows: Knows },
     Keeps { name: u8, last: Node, row: Option<Record>, writes: Writes },
     Push { name: u8, kept: Kept, last: Node },
     Stored { name: u8, kept: Kept, last: Node },
+    Settled { name: u8, watch: Watch, deleted_at: u8 },
+    Resume { name: u8, watch: Watch, kept: Kept },
     Restore { name: u8, node: Node, record: Option<Record> },
 }
 
@@ -58,6 +70,7 @@ enum Answer {
     Store(Option<(Sight, Action)>),
     Yes(bool),
     Kept(Kept),
+    Version(u8),
     Restore(Option<(Labels, u8)>),
 }
 
@@ -113,6 +126,23 @@ impl Protocol {
         }
     }
 
+    /// True if the holder before has dealt with this deletion.
+    pub(crate) fn is_settled(&mut self, name: usize, watch: Watch, deleted_at: u8) -> bool {
+        self.has(Guard::Settled)
+            && matches!(
+                self.ask(Question::Settled { name: name as u8, watch, deleted_at }),
+                Answer::Yes(true)
+            )
+    }
+
+    /// The version that the next holder watches from, if these final labels are not stored yet.
+    pub(crate) fn resume_from(&mut self, name: usize, watch: Watch, kept: Kept) -> u8 {
+        match self.ask(Question::Resume { name: name as u8, watch, kept }) {
+            Answer::Version(version) => version,
+            _ => 0,
+        }
+    }
+
     /// The patch of the restorer, if there is one.
     pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
         match self.ask(Question::Restore { name: name as u8, node, record }) {
@@ -162,6 +192,16 @@ impl Protocol {
                 let mut labels = real_final_labels(name.into(), kept);
                 labels.stored(&key(name.into()), &real_node(name.into(), last));
                 Answer::Kept(model_final_labels(name.into(), labels, kept.into_iter().flatten()))
+            }
+            Question::Settled { name, watch, deleted_at } => {
+                let progress = real_progress(watch);
+                Answer::Yes(progress.is_settled(&key(name.into()), ResourceVersion(deleted_at.into())))
+            }
+            Question::Resume { name, watch, kept } => {
+                let (progress, labels) = (real_progress(watch), real_final_labels(name.into(), kept));
+                let pending = labels.unstored().map(|(key, version)| (&**key, version));
+                let position = progress.position(pending);
+                Answer::Version(position.map_or(0, |position| position.resume_from().0 as u8))
             }
             Question::Restore { name, node, record } => {
                 Answer::Restore(self.plan_restore(name.into(), node, record))
@@ -313,6 +353,16 @@ fn model_final_labels(
         labels.stored(&key, &first);
         known.clone().find(|last| real_node(name, *last) == first)
     })
+}
+
+/// The holder before had nothing pending of this Node. The watch repeats deletions that it has dealt with because a deletion of another Node
+/// was pending.
+fn real_progress(Watch { seen, resumed }: Watch) -> WatchProgress {
+    let resumed = (resumed > 0).then(|| Position::new(ResourceVersion(resumed.into()), std::iter::empty()));
+    let mut progress = WatchProgress::new(resumed.as_slice());
+    progress.watching();
+    progress.advance(ResourceVersion(seen.into()), true);
+    progress
 }
 
 /// Each value names its Node, so that a label on the wrong one shows.

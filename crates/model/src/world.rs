@@ -183,9 +183,9 @@ pub(crate) struct Storer {
     pub(crate) view: Option<Option<Node>>,
     /// Final labels that are not stored yet.
     pub(crate) final_labels: Kept,
-    /// So many deletions it has been told of.
+    /// The number of deletions that its watch has reported.
     pub(crate) heard: u8,
-    /// So many of them its predecessor has dealt with, by the position that it resumed from.
+    /// The number of deletions up to the position that the holder before left: it has dealt with these.
     pub(crate) settled: u8,
     /// Whether its last attempt failed.
     pub(crate) has_failed: bool,
@@ -245,7 +245,7 @@ pub(crate) struct Name {
     pub(crate) objects: u8,
     /// The Node as it was deleted last, while there is none.
     pub(crate) deleted: Option<Node>,
-    /// So many deletions the storers had dealt with when they last wrote their position down.
+    /// The number of deletions up to the position that is in the Lease for certain.
     pub(crate) published: u8,
     /// Deletions, the oldest first.
     pub(crate) events: [Option<Deletion>; EVENTS],

@@ -6,7 +6,7 @@ use label_storage::store::{InDoubt, Writes};
 use crate::guard::Guard;
 use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
-use crate::protocol::{Knows, Read, Sight};
+use crate::protocol::{Knows, Read, Sight, Watch};
 use crate::world::{
     Action, Deletion, KEYS, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
 };
@@ -72,11 +72,14 @@ impl Model {
 
     /// As `deleted` of the storer's planner.
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
-        let storer = name.storers[who];
+        let (storer, watch) = (name.storers[who], name.watch(who));
         let event = name.events[usize::from(storer.heard)];
-        let is_settled = storer.heard < storer.settled && self.protocol.has(Guard::Settled);
         name.storers[who].heard += 1;
-        let Some(Deletion { last, .. }) = event.filter(|_| !is_settled) else { return false };
+        let Some(Deletion { last, .. }) =
+            event.filter(|event| !self.protocol.is_settled(at, watch, event.last.version))
+        else {
+            return false;
+        };
         let writes = Writes {
             is_in_flight: storer.job != Storing::Idle,
             has_failed: storer.has_failed,
@@ -334,8 +337,7 @@ impl Model {
         // Each name has a position of its own here: more than there is.
         for at in 0..self.config.names {
             let name = &world.names[at];
-            let heard = usize::from(name.storers[who].heard);
-            let dealt_with = heard - name.storers[who].final_labels.iter().flatten().count().min(heard);
+            let dealt_with = self.dealt_with(name, at, who);
             for heard in 0..=dealt_with {
                 let is_known = |event: &Option<Deletion>| {
                     event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
@@ -347,6 +349,13 @@ impl Model {
                 }
             }
         }
+    }
+
+    /// The number of deletions before the one that a watch from this storer's position reports first.
+    pub(super) fn dealt_with(&mut self, name: &Name, at: usize, who: usize) -> usize {
+        let from = self.protocol.resume_from(at, name.watch(who), name.storers[who].final_labels);
+        let is_before = |event: &&Option<Deletion>| event.is_none_or(|event| event.last.version <= from);
+        name.events[..usize::from(name.deletions)].iter().take_while(is_before).count()
     }
 }
 
@@ -376,6 +385,18 @@ impl Name {
     /// The last deletion, where a storer has heard of it.
     fn known_deletion(&self, who: usize) -> Option<Node> {
         self.deleted.filter(|_| self.storers[who].heard == self.deletions)
+    }
+
+    /// A storer's watch has come to just before the next deletion that it has not reported.
+    fn watch(&self, who: usize) -> Watch {
+        let Storer { heard, settled, .. } = self.storers[who];
+        let (heard, settled) = (usize::from(heard), usize::from(settled));
+        let next = self.events[heard..].iter().flatten().next();
+        let last_settled = self.events[..settled].iter().flatten().last();
+        Watch {
+            seen: next.map_or(self.version, |event| event.last.version - 1),
+            resumed: last_settled.map_or(0, |event| event.last.version),
+        }
     }
 
     /// A storer sees the record as it is now.
