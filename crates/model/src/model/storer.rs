@@ -53,6 +53,7 @@ impl Model {
                     world.names[at].storers[who].storing_failed();
                     return next.push((step("reads the node, and gets a stale answer"), Ok(world)));
                 };
+                world.names[at].storers[who].forget_unless(in_doubt);
                 if action == Action::Nothing {
                     self.storing_done(&mut world.names[at], at, who, true, is_current);
                     return next.push((step("reads the node, and has nothing to store"), Ok(world)));
@@ -122,6 +123,7 @@ impl Model {
             let Some((_, action)) = self.protocol.store(at, read, knows) else { continue };
             let mut world = *world;
             let name = &mut world.names[at];
+            name.storers[who].forget_unless(in_doubt);
             if action == Action::Nothing {
                 let is_open = storer.has_failed || storer.doubt.is_some();
                 if is_open && record == name.record {
@@ -199,11 +201,7 @@ impl Model {
 
     /// An attempt came to its end. Where it wrote or read what is there now, that is known.
     fn storing_done(&mut self, name: &mut Name, at: usize, who: usize, is_words: bool, is_current: bool) {
-        let record = name.record;
         let storer = &mut name.storers[who];
-        if !storer.is_in_doubt(record) {
-            storer.doubt = None;
-        }
         (storer.job, storer.has_failed) = (Storing::Idle, false);
         if let (Some(last), true) = (storer.final_labels[0], is_words) {
             storer.final_labels = self.protocol.stored(at, storer.final_labels, last);
@@ -373,6 +371,11 @@ impl Storer {
         let is_create = matches!(write.action, Action::Create(_));
         let sent = InDoubt { expected: (!is_create).then_some(write.is_current) };
         self.doubt = InDoubt::after(self.doubt, sent, answer);
+    }
+
+    /// Forgets a write that can't be carried out any more, given the record that it plans from. As `holds` of the storer's `in_doubt`.
+    fn forget_unless(&mut self, in_doubt: bool) {
+        self.doubt = self.doubt.filter(|_| in_doubt);
     }
 
     /// True if a write of its own may still be carried out, given the record as it is read.
