@@ -8,7 +8,7 @@ use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
 use crate::protocol::{Knows, Read, Sight, Watch};
 use crate::world::{
-    Action, Deletion, KEYS, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
+    Action, Deletion, KEYS, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
 };
 
 impl Model {
@@ -312,13 +312,21 @@ impl Model {
         }
         let mut crashed = *world;
         crashed.left.crash -= 1;
-        for name in &mut crashed.names[..self.config.names] {
+        let mut dealt_with = [0; NAMES];
+        for (at, name) in crashed.names[..self.config.names].iter_mut().enumerate() {
+            dealt_with[at] = self.dealt_with(name, at, who);
             let storer = &mut name.storers[who];
             // What it has sent may still arrive.
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            *storer = Storer { heard: storer.heard, settled: name.published, ..Storer::default() };
+            // The API server no longer has some deletions that are pending.
+            let is_repeated =
+                |last: &Node| name.events.iter().flatten().any(|event| event.last.version == last.version);
+            if !storer.final_labels.iter().flatten().all(is_repeated) {
+                name.last_said = None;
+            }
+            *storer = Storer { heard: dealt_with[at] as u8, settled: name.published, ..Storer::default() };
         }
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
@@ -333,14 +341,12 @@ impl Model {
             return;
         }
         // Each name has a position of its own here: more than there is.
-        for at in 0..self.config.names {
-            let name = &world.names[at];
-            let dealt_with = self.dealt_with(name, at, who);
+        for (at, dealt_with) in dealt_with.into_iter().enumerate().take(self.config.names) {
             for heard in 0..=dealt_with {
                 let is_known = |event: &Option<Deletion>| {
                     event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
                 };
-                if name.events[heard..dealt_with].iter().all(is_known) {
+                if world.names[at].events[heard..dealt_with].iter().all(is_known) {
                     let mut resumed = crashed;
                     resumed.names[at].storers[who].heard = heard as u8;
                     next.push((step("is killed, and resumes its watch"), Ok(resumed)));
