@@ -1,4 +1,4 @@
-//! The shipped functions, asked with what the model knows. They are pure, so an answer is remembered.
+//! Asks the shipped functions. They are pure, so each answer is remembered.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -376,7 +376,7 @@ fn model_labels(name: usize, labels: &label_storage::Labels) -> Labels {
     KEY_NAMES.map(|key| {
         let value =
             labels.get(key).map(|value| value.strip_prefix(&prefix).and_then(|value| value.parse().ok()));
-        // One that is nobody's shows as a value that nobody set.
+        // A value of another Node shows as one that no person has set.
         value.map_or(0, |value| value.unwrap_or(u8::MAX))
     })
 }

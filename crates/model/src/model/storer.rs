@@ -1,4 +1,4 @@
-//! What a storer does: hears of deletions, reads, plans, writes, is killed.
+//! The steps of a storer: its watch reports deletions; it reads, plans and writes; it is killed.
 
 use label_storage::store::in_doubt::Answer;
 use label_storage::store::{InDoubt, Writes};
@@ -62,7 +62,8 @@ impl Model {
                     Sight::Live(node) | Sight::Deleted(node) => Some(node),
                     Sight::Gone => None,
                 };
-                let write = Write { action, view, is_words: true, is_orphan: false, is_current, since };
+                let write =
+                    Write { action, view, has_final_labels: true, is_orphan: false, is_current, since };
                 world.names[at].storers[who].job = Storing::Sent(write);
                 self.refuse_hopeless(&mut world.names[at]);
                 next.push((step("reads the node, and sends a write for the last labels"), Ok(world)));
@@ -71,7 +72,7 @@ impl Model {
         }
     }
 
-    /// As `deleted` of the storer's planner.
+    /// The watch reports a deletion. As `deleted` of the storer's planner.
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
         let (storer, watch) = (name.storers[who], name.watch(who));
         let event = name.events[usize::from(storer.heard)];
@@ -90,13 +91,13 @@ impl Model {
         if is_kept {
             name.storers[who].final_labels = self.protocol.push(at, storer.final_labels, last);
         } else if storer.row.is_some() && !storer.is_fresh {
-            // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
+            // Another process has changed a record that had these labels, and this storer has not seen that yet.
             name.last_said = None;
         }
         is_kept
     }
 
-    /// As `attempt` of the storer's `apply`.
+    /// An attempt begins. As `attempt` of the storer's `apply`.
     fn begin_storing(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
         let name = &world.names[at];
         let storer = name.storers[who];
@@ -113,7 +114,7 @@ impl Model {
         let Some(view) = view else { return };
         let is_aged = storer.is_fresh && storer.is_aged;
         let known = (name.record, READS);
-        // What is not known to be there need not be read.
+        // A record that the storer does not know need not be read.
         let unknown = (None, READS_NODE_ONLY);
         let is_unread = storer.row.is_none() && name.record.is_some() && storer.doubt.is_none();
         let reads = if is_unread { vec![known, unknown] } else { vec![known] };
@@ -132,14 +133,15 @@ impl Model {
                 }
                 continue;
             }
-            // A stamp says nothing of labels.
+            // A stamp does not store the labels of the view.
             let is_of_view =
                 |record: Record| view.filter(|view| view.uid == record.uid && view.version == record.version);
             let view = match action {
                 Action::Create(record) | Action::Replace(record) => is_of_view(record),
                 _ => None,
             };
-            let write = Write { action, view, is_words: false, is_orphan: false, is_current: true, since };
+            let write =
+                Write { action, view, has_final_labels: false, is_orphan: false, is_current: true, since };
             name.storers[who].job = Storing::Sent(write);
             push(what, world);
         }
@@ -196,14 +198,21 @@ impl Model {
     /// A write was carried out, and its sender was told so.
     fn write_done(&mut self, name: &mut Name, at: usize, who: usize, write: &Write) {
         name.storers[who].answered(write, Answer::Done);
-        self.storing_done(name, at, who, write.is_words, true);
+        self.storing_done(name, at, who, write.has_final_labels, true);
     }
 
-    /// An attempt came to its end. Where it wrote or read what is there now, that is known.
-    fn storing_done(&mut self, name: &mut Name, at: usize, who: usize, is_words: bool, is_current: bool) {
+    /// An attempt has ended. `is_current`: it has read or written the record as it is now.
+    fn storing_done(
+        &mut self,
+        name: &mut Name,
+        at: usize,
+        who: usize,
+        has_final_labels: bool,
+        is_current: bool,
+    ) {
         let storer = &mut name.storers[who];
         (storer.job, storer.has_failed) = (Storing::Idle, false);
-        if let (Some(last), true) = (storer.final_labels[0], is_words) {
+        if let (Some(last), true) = (storer.final_labels[0], has_final_labels) {
             storer.final_labels = self.protocol.stored(at, storer.final_labels, last);
         }
         if is_current {
@@ -211,10 +220,10 @@ impl Model {
         }
     }
 
-    /// Carries a write out, if its guards hold. Says whether they did.
+    /// Carries a write out if its guards hold, and returns true if they do.
     pub(super) fn carry_out_write(&self, name: &mut Name, write: &Write) -> Result<bool, Property> {
-        // What stays open, as `docs/protocol.md` says, is left out unless it is asked for.
-        let is_late = write.is_words && write.view.is_some_and(|view| view.version < name.newest);
+        // Final labels that are stored after a newer record was deleted stay open in `docs/protocol.md`: left out unless asked for.
+        let is_late = write.has_final_labels && write.view.is_some_and(|view| view.version < name.newest);
         let holds = match write.action {
             Action::Nothing => false,
             Action::Create(_) if is_late && !self.config.late_words => false,
@@ -244,7 +253,7 @@ impl Model {
         Ok(true)
     }
 
-    /// The record has changed: writes that were made for how it was can't be carried out any more.
+    /// The record has changed: writes that expect the record as it was are refused.
     pub(super) fn record_moves(&self, name: &mut Name) {
         for storer in &mut name.storers {
             (storer.is_fresh, storer.is_aged) = (false, false);
@@ -261,7 +270,7 @@ impl Model {
         self.refuse_hopeless(name);
     }
 
-    /// Refuses writes that were made for how the record was.
+    /// Refuses writes that expect an earlier version of the record.
     fn refuse_hopeless(&self, name: &mut Name) {
         let guards = self.protocol.has(Guard::RecordVersion);
         let is_hopeless = |write: &Write| {
@@ -277,7 +286,7 @@ impl Model {
         name.late_write = name.late_write.filter(|write| !is_hopeless(write));
     }
 
-    /// Half a minute has passed since this storer saw the record as it is: nothing that began before lives.
+    /// Half a minute has passed since this storer saw the record as it is: no attempt from before can still write.
     fn grow_old(&self, name: &mut Name, who: usize) {
         name.storers[who].is_aged = true;
         for event in name.events.iter_mut().flatten() {
@@ -305,7 +314,7 @@ impl Model {
         name.late_patch = name.late_patch.filter(|patch| patch.since[who]);
     }
 
-    /// A storer is killed and started again. It lists everything, and watches from there or from where it was.
+    /// A storer is killed and started again. It watches from its first list, or resumes from a position.
     pub(super) fn crashes(&mut self, world: &World, who: usize, next: &mut Vec<Next>) {
         if world.left.crash == 0 {
             return;
@@ -316,7 +325,7 @@ impl Model {
         for (at, name) in crashed.names[..self.config.names].iter_mut().enumerate() {
             dealt_with[at] = self.dealt_with(name, at, who);
             let storer = &mut name.storers[who];
-            // What it has sent may still arrive.
+            // Its write may still arrive.
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
@@ -331,7 +340,7 @@ impl Model {
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
         for name in &mut listed.names[..self.config.names] {
-            // What it has not stored, it will not hear of again.
+            // No watch reports the deletions again that it has not stored.
             name.last_said = None;
             name.storers[who].heard = name.deletions;
             name.sees_record(who);
@@ -340,7 +349,7 @@ impl Model {
         if self.config.resume == Resume::List {
             return;
         }
-        // Each name has a position of its own here: more than there is.
+        // The model has one position for each name, and the storer one for all: these are more cases than there are.
         for (at, dealt_with) in dealt_with.into_iter().enumerate().take(self.config.names) {
             for heard in 0..=dealt_with {
                 let is_known = |event: &Option<Deletion>| {
