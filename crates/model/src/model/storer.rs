@@ -329,7 +329,7 @@ impl Model {
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            // The API server no longer has some deletions that are pending.
+            // Final labels are lost if the API server no longer has their deletion. This stays open: see `docs/protocol.md`.
             let is_repeated =
                 |last: &Node| name.events.iter().flatten().any(|event| event.last.version == last.version);
             if !storer.final_labels.iter().flatten().all(is_repeated) {
@@ -349,7 +349,7 @@ impl Model {
         if self.config.resume == Resume::List {
             return;
         }
-        // The model has one position for each name, and the storer one for all: these are more cases than there are.
+        // The model has one position for each name, and the storer one for all: this covers more cases than can happen.
         for (at, dealt_with) in dealt_with.into_iter().enumerate().take(self.config.names) {
             for heard in 0..=dealt_with {
                 let is_known = |event: &Option<Deletion>| {
