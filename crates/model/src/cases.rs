@@ -1,17 +1,15 @@
-//! What is looked at: by the tests, with `--deep`, and to show what a guard is for.
+//! The cases: those of the tests, those of `--deep`, and one that shows the purpose of each guard.
 
 use crate::{Config, Guard, Left, Property, Resume};
 
-/// Something to look at.
+/// One search.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// In a few words.
     pub name: &'static str,
-    /// What may happen.
     pub config: Config,
 }
 
-/// Nothing may happen that is not said.
+/// Nothing happens.
 const NONE: Left =
     Left { label: 0, unlabel: 0, delete: 0, kubelet: 0, copy: 0, crash: 0, lose: 0, late: 0, edit: 0 };
 
@@ -33,7 +31,7 @@ const POLLING: Config = Config { watch: false, ..TWO };
 /// One of each daemon.
 const ONE: Config = Config { storers: 1, restorers: 1, ..TWO };
 
-/// What the tests look at, in less than a minute.
+/// The cases of the tests. They take less than a minute.
 pub const QUICK: [Case; 13] = [
     Case {
         name: "watching; a label is changed and removed, the node re-created",
@@ -106,7 +104,7 @@ pub const QUICK: [Case; 13] = [
     },
 ];
 
-/// What takes longer.
+/// Cases that take minutes.
 pub const DEEP: [Case; 11] = [
     Case {
         name: "watching; two of each daemon",
@@ -172,7 +170,7 @@ pub const DEEP: [Case; 11] = [
     },
 ];
 
-/// What it takes to see what a guard is for, and what is broken without it.
+/// The smallest search that shows the purpose of a guard, and the property that is broken without it.
 pub fn shown_by(guard: Guard) -> (Config, Property) {
     let change = Left { label: 1, unlabel: 1, delete: 1, ..NONE };
     let (config, property) = match guard {

@@ -1,19 +1,19 @@
-//! A model checker of the protocol: looks at every order in which things can happen, within bounds.
+//! A model checker of the protocol: it searches every order of events, within bounds.
 //!
-//! The decisions are not modelled: they are those of `label_storage::plan_store` and `plan_restore`, asked for with what a
-//! process knows in that moment. What is modelled is the world around them.
+//! The decisions are not modelled: the shipped functions of `label_storage` make them, with the knowledge that a
+//! process has in that moment. The world around them is modelled.
 //!
 //! ```text
-//!   world     Nodes, records, the history of deletions, what each process remembers and has begun
+//!   world     Nodes, records, the history of deletions, the memory and the job of each process
 //!     │
-//!   model     what can happen next: persons, storers, restorers, the network
+//!   model     the next steps: of persons, storers, restorers, the network
 //!     ├─► protocol   the shipped functions, with or without one `Guard`
-//!     └─► promise    what must not happen
-//!   search    breadth first, so that what is found is the shortest way to it
-//!   cases     what is looked at
+//!     └─► promise    the promises, and their checks
+//!   search    breadth first, so that a counterexample is a shortest one
+//!   cases     the bounds of each search
 //! ```
 //!
-//! `docs/model.md` says what is left out, and what was found.
+//! `docs/model.md` lists the parts that are left out, and the findings.
 
 pub mod cases;
 pub mod guard;

@@ -1,4 +1,4 @@
-//! `model`: looks at every order in which things can happen, and tells the shortest way to anything that must not.
+//! `model`: searches every order of events, and prints the shortest trace to a broken promise.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,25 +7,25 @@ use ::model::cases::{self, Case};
 use ::model::{Config, Guard, Left, Property, Resume, search};
 use clap::{Parser, value_parser};
 
-/// Looks at every order in which things can happen to a Node and its record, within bounds, with the very plan functions that
-/// the daemons ship.
+/// Search every order of events of a Node and its record, within bounds, with the functions that
+/// the daemons ship
 ///
-/// Without options: what the tests look at. Exits with 1 if something is found that must not happen, and with 3 if there is
-/// more to look at than `--most` allows.
+/// Without options, it searches the cases of the tests. It exits with 1 if a promise is broken, and with 3 if there are
+/// more states than `--most` allows.
 ///
-/// Any of the bounds (`--label` and those after it) makes it one search of your own, in which all that is not said is 0.
+/// Any of the bounds (`--label` and those after it) makes it one search of your own. Bounds that are not given are 0.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Arguments {
-    /// Look further: for many minutes, and with much memory (see `--most`)
+    /// Search the deep cases: takes many minutes and much memory (see `--most`)
     #[arg(long)]
     deep: bool,
 
-    /// Take a guard away, and show what happens then
+    /// Remove a guard, and show the promise that is broken without it
     #[arg(long, value_name = "GUARD", conflicts_with = "deep")]
     without: Option<Guard>,
 
-    /// Look at so many states at most
+    /// Stop each search after this many states
     #[arg(long, value_name = "N", default_value_t = 60_000_000)]
     most: usize,
 
@@ -33,7 +33,7 @@ struct Arguments {
     own: Own,
 }
 
-/// A search of one's own.
+/// The bounds of a search of your own.
 #[derive(Debug, clap::Args)]
 struct Own {
     /// Names of Nodes
@@ -56,11 +56,11 @@ struct Own {
     #[arg(long)]
     poll: bool,
 
-    /// Where the watch of a storer begins that was killed
+    /// The start of the watch of a storer that was killed
     #[arg(long, value_enum, value_name = "WHERE", default_value = "list")]
     resume: Resume,
 
-    /// Also what stays open: last labels that are stored after a newer record was emptied and deleted
+    /// Include a case that stays open: final labels are stored after a newer record was emptied and deleted
     #[arg(long)]
     late_words: bool,
 
@@ -106,7 +106,7 @@ fn one_or_two(text: &str) -> Result<usize, String> {
 }
 
 impl Own {
-    /// `None` if nothing is to happen.
+    /// `None` if no bound is given.
     fn config(&self, without: Option<Guard>) -> Option<Config> {
         let bounds = [
             self.label,
@@ -157,7 +157,7 @@ fn main() -> ExitCode {
     };
     match run(&cases, arguments.most) {
         Ok(code) => code,
-        // Nobody listens any more.
+        // Standard output is closed.
         Err(_) => ExitCode::FAILURE,
     }
 }

@@ -1,13 +1,13 @@
-//! What can happen next.
+//! The next steps of a world.
 //!
-//! Every step is one thing that the API server does, or one thing that a process hears of. Three steps are left out because
-//! they change nothing that others do not cover:
+//! Every step is one thing that the API server does, or one thing that a process is told. Three steps are left out because
+//! others cover them:
 //!
 //! - A write whose guard can't hold any more is refused at once, rather than at any time: until then its sender could only
 //!   have waited.
-//! - A storer without last labels reads record and Node in one step, and a restorer Node and record: had the first of the two
+//! - A storer without final labels reads record and Node in one step, and a restorer Node and record: had the first of the two
 //!   changed in between, the write would be refused; had it not, it is as if both were read at the later time.
-//! - An attempt that finds nothing to do is not begun, unless it has last labels to be done with.
+//! - An attempt that finds nothing to do is not begun, unless it has final labels to store.
 
 mod restorer;
 mod storer;
@@ -16,58 +16,54 @@ use std::fmt;
 
 use crate::guard::Guard;
 use crate::promise::Property;
-use crate::protocol::{Knows, Protocol, Sight};
+use crate::protocol::{Knows, Protocol, Read};
 use crate::world::{
     Action, Deletion, EVENTS, KEYS, Left, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing,
     World,
 };
 
-/// What is looked at.
+/// The bounds of one search.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// How many names of Nodes, one or two.
+    /// Names of Nodes: one or two.
     pub names: usize,
-    /// How many storers, one or two.
+    /// Storers: one or two.
     pub storers: usize,
-    /// How many restorers, one or two.
+    /// Restorers: one or two.
     pub restorers: usize,
-    /// How many label keys, one or two.
+    /// Label keys: one or two.
     pub keys: usize,
-    /// Whether storers watch, and hear of deletions.
+    /// True if storers watch, and are told of deletions.
     pub watch: bool,
-    /// What a storer that is killed and started again hears of what it missed.
+    /// The position at which a storer that was killed resumes its watch.
     pub resume: Resume,
-    /// How many of each may happen.
+    /// The number of events of each kind.
     pub left: Left,
-    /// The guard to do without.
+    /// The guard that is removed.
     pub without: Option<Guard>,
-    /// Whether last labels may be stored where a newer record has been deleted meanwhile: what stays open.
+    /// True if final labels may be stored after a newer record was deleted. This stays open: see `docs/protocol.md`.
     pub late_words: bool,
 }
 
-/// Where a storer that is started again begins to watch.
+/// The start of the watch of a storer that was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Resume {
-    /// At the list that it starts with: what happened before is not told of
+    /// At its first list: earlier deletions are not reported
     List,
-    /// At any position up to what was dealt with, not more than half a minute old
+    /// At any position up to the first deletion that is not stored, not more than half a minute old
     Recent,
-    /// At any position up to what was dealt with
+    /// At any position up to the first deletion that is not stored
     Any,
 }
 
-/// Something that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// To which name.
     pub name: usize,
-    /// Who did it.
     pub who: Who,
-    /// What.
     pub what: &'static str,
 }
 
-/// Who does something.
+/// The one that takes a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// A person, a controller or a kubelet.
@@ -91,35 +87,32 @@ impl fmt::Display for Step {
     }
 }
 
-/// Where a step leads.
+/// A step, and the world or the broken property that it leads to.
 pub(crate) type Next = (Step, Result<World, Property>);
 
-/// Says what can happen next, and what is wrong with where that leads.
+/// Lists the next steps of a world, and checks the worlds that they lead to.
 pub(crate) struct Model {
     pub(crate) config: Config,
     pub(crate) protocol: Protocol,
 }
 
 impl Model {
-    /// A model of this.
     pub(crate) fn new(config: Config) -> Self {
         Self { config, protocol: Protocol::new(config.without) }
     }
 
-    /// Where it begins.
     pub(crate) fn start(&self) -> World {
         World::new(self.config.left)
     }
 
-    /// The one of all worlds that differ from this one only in who is first and in how versions are numbered, and a number
-    /// that stands for it.
+    /// The world that stands for all that differ from this one only in the order of like processes and in the numbers of versions, and
+    /// its fingerprint.
     pub(crate) fn canonical(&self, world: &World) -> (World, u64) {
         let Config { names, storers, restorers, .. } = self.config;
         let world = world.canonical(names, storers > 1, restorers > 1);
         (world, world.fingerprint(names))
     }
 
-    /// All that can happen next.
     pub(crate) fn next(&mut self, world: &World, next: &mut Vec<Next>) {
         for at in 0..self.config.names.min(NAMES) {
             self.persons(world, at, next);
@@ -151,7 +144,7 @@ impl Model {
             for (value, what) in changes.into_iter().filter(|(value, _)| node.labels[key] != *value) {
                 let mut world = *world;
                 let left = if value > 0 { &mut world.left.label } else { &mut world.left.unlabel };
-                // Two values for one key, one for the other: more tells nothing new.
+                // Two values for one key, and one for the other: more values show nothing new.
                 if *left == 0 || (key > 0 && value > 1) {
                     continue;
                 }
@@ -187,8 +180,8 @@ impl Model {
         }
     }
 
-    /// A person edits the record of a Node that is gone, or deletes it: once it says that the Node is gone, and the storers have
-    /// written their positions down.
+    /// A person edits or deletes the record of a Node that is gone, once it is stamped and the storers have published their
+    /// positions.
     fn edits(&mut self, world: &World, at: usize, push: &mut impl FnMut(&'static str, World)) {
         let name = &world.names[at];
         let Some(record) = name.record.filter(|record| record.departed && world.left.edit > 0) else {
@@ -204,8 +197,10 @@ impl Model {
             world.left.edit -= 1;
             let name = &mut world.names[at];
             name.record = record;
-            // A record that was deleted can't say which deletion it accounts for: here it takes the position in the Lease.
-            name.published = if record.is_none() { name.deletions } else { name.published };
+            // A deleted record has no version of the deletion any more, so the position in the Lease has to settle the deletion.
+            if record.is_none() {
+                name.published = self.dealt_with(name, at, 0) as u8;
+            }
             name.record_is_edited(record.map(|record| record.labels));
             self.record_moves(name);
             push(what, world);
@@ -234,7 +229,7 @@ impl Model {
         }
     }
 
-    /// The Node changes: patches that were made for how it was can't be carried out any more.
+    /// The Node changes: patches that expect the Node as it was are refused.
     pub(crate) fn node_moves(&self, name: &mut Name, change: impl FnOnce(&mut Name, &Protocol)) {
         name.version += 1;
         change(name, &self.protocol);
@@ -257,7 +252,7 @@ impl Model {
             world.names[at].late_write = None;
             let is_anothers = self.config.storers > 1 && matches!(write.action, Action::Create(_));
             if write.is_orphan || is_anothers {
-                // Whoever heard of the deletion may have looked at the record already, and does not look again.
+                // The storer that was told of the deletion may have read the record already, and does not read it again.
                 world.names[at].last_said = None;
             }
             let result = self.carry_out_write(&mut world.names[at], &write).map(|_| world);
@@ -271,7 +266,7 @@ impl Model {
         }
     }
 
-    /// Forgets what can't matter any more, so that worlds which differ in nothing else are one.
+    /// Forgets everything that can't matter any more, so that worlds that differ in nothing else are one.
     fn tidy(&self, world: &mut World) {
         let (resume, left) = (self.config.resume, world.left);
         for name in &mut world.names[..self.config.names] {
@@ -308,7 +303,7 @@ impl Model {
                 if storer.settled <= storer.heard {
                     storer.settled = 0;
                 }
-                // What is known of the record beyond whether there is one matters only when a deletion is heard of.
+                // The content of a known record matters only when a deletion is reported.
                 let resumes = resume != Resume::List && left.crash > 0;
                 let will_hear = left.delete > 0 || storer.heard < name.deletions || resumes;
                 if !(self.config.watch && will_hear) {
@@ -330,21 +325,21 @@ impl Model {
         Ok(())
     }
 
-    /// Whether no daemon has anything left to do, whatever it looks at.
+    /// True if no daemon has anything left to do, whatever it reads.
     fn rests(&mut self, at: usize, name: &Name) -> bool {
         let is_idle = name.late_write.is_none()
             && name.late_patch.is_none()
             && name.restorers.iter().all(|restorer| *restorer == Restoring::Idle)
             && name.storers.iter().all(|storer| {
                 storer.job == Storing::Idle
-                    && storer.words[0].is_none()
+                    && storer.final_labels[0].is_none()
                     && storer.doubt.is_none()
                     && storer.heard == name.deletions
             });
-        let sight = name.node.map_or(Sight::Gone, Sight::Live);
+        let read = Read { record: name.record, live: name.node, last: None };
         let knows = Knows { deleted: name.deleted, ..Knows::default() };
         is_idle
-            && self.protocol.store(at, sight, name.record, knows) == Action::Nothing
+            && matches!(self.protocol.store(at, read, knows), Some((_, Action::Nothing)))
             && name.node.is_none_or(|node| self.protocol.restore(at, node, name.record).is_none())
     }
 }

@@ -1,22 +1,22 @@
-//! What is promised, and how a broken promise shows.
+//! The promises of the protocol, and the checks that find a broken one.
 //!
-//! A promise is taken back exactly where `docs/protocol.md` says what stays open:
+//! A promise is taken back exactly in the cases that stay open in `docs/protocol.md`:
 //!
-//! - A value is promised once it has been stored, or is on the Node and in its record with no write under way. Whoever
+//! - A value is promised once it has been stored, or is on the Node and in its record with no write under way. A person who
 //!   changes or removes it takes the promise back.
-//! - A removal is promised if the Node's word counted when it happened (the record is of that incarnation or was restored to
+//! - A removal is promised if the Node was right about its labels then (the record is of that incarnation or was restored to
 //!   it, or there is none and no deletion of an earlier incarnation with that label is still to be stored). It is taken back
 //!   when the Node is re-created before the removal was stored, and when the record's labels change to those of an earlier
 //!   incarnation before it was ("removed between two restores").
-//! - A *changed* value is not promised where the next incarnation was restored from the record of before: nobody overwrites
-//!   the older value that it was given then.
+//! - A *changed* value is not promised if the next incarnation was restored from the record of before: no daemon overwrites
+//!   the older value that it was given.
 
 use std::fmt;
 
 use crate::protocol::Protocol;
 use crate::world::{Action, KEYS, Labels, Name, Node, Patch, Promise, Record, Removal, Storing, Write};
 
-/// What must never happen.
+/// A promise that can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Property {
     /// A stored label is lost.
@@ -34,7 +34,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// All of them, with what is promised instead.
+    /// All of them, each with its promise.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Lost, "a stored label is never lost"),
         (Self::CameBack, "a removed label never comes back"),
@@ -56,7 +56,7 @@ impl fmt::Display for Property {
 const MOST_GENERATIONS: u8 = 40;
 
 impl Name {
-    /// Somebody who is no daemon sets or removes labels on the Node that there is now.
+    /// A person, a controller or a kubelet sets or removes labels on the Node.
     pub(crate) fn labels_change(&mut self, at: usize, labels: Labels, protocol: &Protocol) {
         let Some(node) = self.node else { return };
         for (key, value) in labels.into_iter().enumerate().filter(|(key, value)| node.labels[*key] != *value)
@@ -73,9 +73,9 @@ impl Name {
             let is_earlier = |view: &Node| view.uid < node.uid && view.labels[key] > 0;
             let unheard = self.storers.iter().map(|storer| usize::from(storer.heard)).min().unwrap_or(0);
             let unheard = self.events[unheard..].iter().flatten().map(|event| event.last);
-            let words = self.storers.iter().flat_map(|storer| storer.words).flatten();
+            let kept = self.storers.iter().flat_map(|storer| storer.final_labels).flatten();
             let writes = self.writes().filter_map(|write| write.view);
-            return !unheard.chain(words).chain(writes).any(|view| is_earlier(&view));
+            return !unheard.chain(kept).chain(writes).any(|view| is_earlier(&view));
         };
         protocol.is_authority(at, node, record)
     }
@@ -88,13 +88,13 @@ impl Name {
         sent.chain(self.late_write)
     }
 
-    /// The Node is about to be deleted. What it says then is what is to be stored, if its word counts.
+    /// The Node is about to be deleted. Its final labels are to be stored, if it is right about them.
     pub(crate) fn node_deleted(&mut self, at: usize, node: Node, protocol: &Protocol) {
         let counts = (0..KEYS).all(|key| self.is_authority(at, node, key, protocol));
         self.last_said = counts.then_some(node.labels);
     }
 
-    /// A person says what the Node comes back with, or that nothing is stored of it any more.
+    /// A person has edited the record, or deleted it (`None`): the Node comes back with these labels.
     pub(crate) fn record_is_edited(&mut self, labels: Option<Labels>) {
         self.last_said = None;
         for (key, promise) in self.promises.iter_mut().enumerate() {
@@ -104,7 +104,7 @@ impl Name {
         }
     }
 
-    /// A new incarnation: what was removed before, and is not stored as removed, may come back.
+    /// A new incarnation is created: labels whose removal is not stored may come back.
     pub(crate) fn node_created(&mut self) {
         self.last_said = None;
         for promise in &mut self.promises {
@@ -115,7 +115,7 @@ impl Name {
     /// A write of the record is being carried out.
     pub(crate) fn record_changes(&mut self, write: &Write) -> Result<(), Property> {
         let (Action::Create(next) | Action::Replace(next)) = write.action else { return Ok(()) };
-        // It says nothing of its Node.
+        // An empty record of no incarnation claims nothing about the Node.
         if next.is_tombstone() {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Name {
             if view.version < promise.changed_at {
                 continue;
             }
-            // A later incarnation may have been given an older value already, which nobody overwrites.
+            // A later incarnation may have an older value already, which no daemon overwrites.
             let is_in_time = promise.given_to <= view.uid;
             if promise.kept == 0 && is_in_time {
                 promise.kept = view.labels[key];
@@ -148,7 +148,7 @@ impl Name {
         Ok(())
     }
 
-    /// The labels of an earlier incarnation have come late: what the last one was restored from was not all there is.
+    /// The labels of an earlier incarnation are stored late: the record that the last one was restored from lacked them.
     fn take_back_between_restores(&mut self, next: &Record) {
         let is_late = next.uid < self.uids && self.record.is_some_and(|record| next.labels != record.labels);
         if is_late {
@@ -182,7 +182,7 @@ impl Name {
         Ok(())
     }
 
-    /// What is on the Node and in its record, with no write under way, is as good as stored just now.
+    /// A value that is on the Node and in its record, with no write under way, counts as stored.
     pub(crate) fn promise_what_is_settled(&mut self) {
         let is_under_way = self.writes().next().is_some();
         if let (Some(node), Some(record), false) = (self.node, self.record, is_under_way)
@@ -196,7 +196,7 @@ impl Name {
         }
     }
 
-    /// Where nobody has anything left to do: what must be true then.
+    /// Checks the promises about a world in which no daemon has anything left to do.
     pub(crate) fn check_at_rest(&self) -> Result<(), Property> {
         let Some(node) = self.node else {
             let stored = self.record.map_or([0; KEYS], |record| record.labels);
@@ -217,7 +217,7 @@ impl Name {
             None => node.labels == [0; KEYS],
             Some(record) => record.uid == node.uid && record.labels == node.labels && !record.departed,
         };
-        // An empty record is about to be deleted, whoever it is of.
+        // An empty record is about to be deleted, whichever incarnation it is of.
         let is_empty =
             self.record.is_some_and(|record| record.labels == node.labels && node.labels == [0; KEYS]);
         if agrees || is_empty { Ok(()) } else { Err(Property::Unsettled) }

@@ -1,27 +1,37 @@
-//! The shipped functions, asked with what the model knows. They are pure, so an answer is remembered.
+//! Asks the shipped functions. They are pure, so each answer is remembered.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored};
+use label_storage::final_labels::FinalLabels;
+use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
-use label_storage::{ResourceVersion, Rules, Uid, plan_restore, plan_store};
+use label_storage::watch_progress::WatchProgress;
+use label_storage::{Position, RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store};
 
 use crate::guard::Guard;
-use crate::world::{Action, KEYS, Labels, Marker, Node, Patch, Record};
+use crate::world::{Action, KEYS, Kept, Labels, Marker, Node, Patch, Record};
 
 const KEY_NAMES: [&str; KEYS] = ["a", "b"];
 
-/// What the storer knows of a Node.
+/// The sighting of a Node that a storer decides upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Sight {
-    /// It is there.
     Live(Node),
-    /// It was deleted, and looked like this.
+    /// The Node was deleted, and looked like this.
     Deleted(Node),
-    /// It is not there.
     Gone,
+}
+
+/// Everything that a storer has read in one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Read {
+    pub(crate) record: Option<Record>,
+    /// The Node by name.
+    pub(crate) live: Option<Node>,
+    /// The final labels that are stored next.
+    pub(crate) last: Option<Node>,
 }
 
 /// Further knowledge of a storer when it plans.
@@ -31,22 +41,36 @@ pub(crate) struct Knows {
     pub(crate) is_aged: bool,
     /// An earlier write of its own may still arrive.
     pub(crate) in_doubt: bool,
-    /// The Node as it was deleted, where it has heard of that.
+    /// The Node as it was deleted, if the storer was told of that.
     pub(crate) deleted: Option<Node>,
+}
+
+/// The watch of a storer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Watch {
+    /// All deletions up to this version were reported.
+    pub(crate) seen: u8,
+    /// The holder before has dealt with all deletions up to this version; 0 if there was none.
+    pub(crate) resumed: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Question {
-    Store { name: u8, sight: Sight, record: Option<Record>, knows: Knows },
-    History { last: Node, live: Node },
-    Keeps { name: u8, last: Node, row: Option<Record> },
+    Store { name: u8, read: Read, knows: Knows },
+    Keeps { name: u8, last: Node, row: Option<Record>, writes: Writes },
+    Push { name: u8, kept: Kept, last: Node },
+    Stored { name: u8, kept: Kept, last: Node },
+    Settled { name: u8, watch: Watch, deleted_at: u8 },
+    Resume { name: u8, watch: Watch, kept: Kept },
     Restore { name: u8, node: Node, record: Option<Record> },
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    Store(Action),
+    Store(Option<(Sight, Action)>),
     Yes(bool),
+    Kept(Kept),
+    Version(u8),
     Restore(Option<(Labels, u8)>),
 }
 
@@ -64,46 +88,62 @@ impl Protocol {
         Self { without, rules: Rules { history: 0, ..Rules::default() }, answers: HashMap::new() }
     }
 
-    /// Whether a guard is in its place.
+    /// True if a guard is in its place.
     pub(crate) fn has(&self, guard: Guard) -> bool {
         self.without != Some(guard)
     }
 
-    /// What the storer does.
-    pub(crate) fn store(
-        &mut self,
-        name: usize,
-        sight: Sight,
-        record: Option<Record>,
-        knows: Knows,
-    ) -> Action {
+    /// The sighting that the storer decides upon, and its write. `None` if the answer of the API server is stale.
+    pub(crate) fn store(&mut self, name: usize, read: Read, knows: Knows) -> Option<(Sight, Action)> {
         let in_doubt = knows.in_doubt && self.has(Guard::InDoubt);
         let deleted = knows.deleted.filter(|_| self.has(Guard::DepartedVersion));
         let knows = Knows { in_doubt, deleted, ..knows };
-        let question = Question::Store { name: name as u8, sight, record, knows };
-        match self.ask(question) {
-            Answer::Store(action) => action,
-            _ => Action::Nothing,
+        match self.ask(Question::Store { name: name as u8, read, knows }) {
+            Answer::Store(plan) => plan,
+            _ => None,
         }
     }
 
-    /// Whether the storer keeps a Node's last labels, given the record as it last saw it.
-    pub(crate) fn keeps(&mut self, name: usize, last: Node, row: Option<Record>) -> bool {
-        let is_none = row.is_none() && last.labels == [0; KEYS];
-        if is_none && !self.has(Guard::KeepNone) {
-            return false;
+    /// True if the storer keeps a Node's final labels, given the record as it was last seen.
+    pub(crate) fn keeps(&mut self, name: usize, last: Node, row: Option<Record>, writes: Writes) -> bool {
+        let writes = if self.has(Guard::Unsettled) { writes } else { Writes::default() };
+        matches!(self.ask(Question::Keeps { name: name as u8, last, row, writes }), Answer::Yes(true))
+    }
+
+    /// The final labels that are to be stored, after these were added.
+    pub(crate) fn push(&mut self, name: usize, kept: Kept, last: Node) -> Kept {
+        match self.ask(Question::Push { name: name as u8, kept, last }) {
+            Answer::Kept(kept) => kept,
+            _ => kept,
         }
-        matches!(self.ask(Question::Keeps { name: name as u8, last, row }), Answer::Yes(true))
     }
 
-    /// Whether last labels are outdated, given the Node and its record.
-    pub(crate) fn is_history(&mut self, last: Node, live: Option<Node>, record: Option<Record>) -> bool {
-        let has_nothing = record.is_none_or(Record::is_tombstone);
-        let (Some(live), true, true) = (live, has_nothing, self.has(Guard::History)) else { return false };
-        matches!(self.ask(Question::History { last, live }), Answer::Yes(true))
+    /// The final labels that are to be stored, after these were stored.
+    pub(crate) fn stored(&mut self, name: usize, kept: Kept, last: Node) -> Kept {
+        match self.ask(Question::Stored { name: name as u8, kept, last }) {
+            Answer::Kept(kept) => kept,
+            _ => kept,
+        }
     }
 
-    /// What the restorer does, if anything.
+    /// True if the holder before has dealt with this deletion.
+    pub(crate) fn is_settled(&mut self, name: usize, watch: Watch, deleted_at: u8) -> bool {
+        self.has(Guard::Settled)
+            && matches!(
+                self.ask(Question::Settled { name: name as u8, watch, deleted_at }),
+                Answer::Yes(true)
+            )
+    }
+
+    /// The version that the next holder watches from, if these final labels are not stored yet.
+    pub(crate) fn resume_from(&mut self, name: usize, watch: Watch, kept: Kept) -> u8 {
+        match self.ask(Question::Resume { name: name as u8, watch, kept }) {
+            Answer::Version(version) => version,
+            _ => 0,
+        }
+    }
+
+    /// The patch of the restorer, if there is one.
     pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
         match self.ask(Question::Restore { name: name as u8, node, record }) {
             Answer::Restore(Some((labels, generation))) => {
@@ -121,7 +161,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the Node's word counts, given its record.
+    /// True if the Node is right about its labels, given its record.
     pub(crate) fn is_authority(&self, name: usize, node: Node, record: Record) -> bool {
         let (node, record) = (real_node(name, node).summary(), real_record(name, record).summary());
         record.is_of(&node) || record.is_restored_to(&node)
@@ -132,18 +172,36 @@ impl Protocol {
             return *answer;
         }
         let answer = match question {
-            Question::Store { name, sight, record, knows } => {
-                Answer::Store(self.plan_store(name.into(), sight, record, knows))
+            Question::Store { name, read, knows } => {
+                let sight = self.sighting(name.into(), read);
+                let plan =
+                    sight.map(|sight| (sight, self.plan_store(name.into(), sight, read.record, knows)));
+                Answer::Store(plan)
             }
-            Question::Keeps { name, last, row } => {
-                let (last, row) =
-                    (real_node(name.into(), last), row.map(|row| real_record(name.into(), row)));
-                let row = row.as_ref().map_or(Stored::Nothing, Stored::Record);
-                Answer::Yes(store::is_worth_keeping(last.summary(), row.map(label_storage::Record::summary)))
+            Question::Keeps { name, last, row, writes } => {
+                Answer::Yes(self.keeps_final_labels(name.into(), last, row, writes))
             }
-            Question::History { last, live } => {
-                let (last, live) = (real_node(0, last).summary(), real_node(0, live).summary());
-                Answer::Yes(store::is_history(&last, Some(live), Stored::Nothing))
+            Question::Push { name, kept, last } => {
+                let mut labels = real_final_labels(name.into(), kept);
+                let real = real_node(name.into(), last);
+                labels.push(&key(name.into()), real, Instant::now());
+                let known = kept.into_iter().flatten().chain([last]);
+                Answer::Kept(model_final_labels(name.into(), labels, known))
+            }
+            Question::Stored { name, kept, last } => {
+                let mut labels = real_final_labels(name.into(), kept);
+                labels.stored(&key(name.into()), &real_node(name.into(), last));
+                Answer::Kept(model_final_labels(name.into(), labels, kept.into_iter().flatten()))
+            }
+            Question::Settled { name, watch, deleted_at } => {
+                let progress = real_progress(watch);
+                Answer::Yes(progress.is_settled(&key(name.into()), ResourceVersion(deleted_at.into())))
+            }
+            Question::Resume { name, watch, kept } => {
+                let (progress, labels) = (real_progress(watch), real_final_labels(name.into(), kept));
+                let pending = labels.unstored().map(|(key, version)| (&**key, version));
+                let position = progress.position(pending);
+                Answer::Version(position.map_or(0, |position| position.resume_from().0 as u8))
             }
             Question::Restore { name, node, record } => {
                 Answer::Restore(self.plan_restore(name.into(), node, record))
@@ -151,6 +209,30 @@ impl Protocol {
         };
         self.answers.insert(question, answer);
         answer
+    }
+
+    /// Without the guard `History`, the record counts as one that can't be read: that is the only thing that it is asked for.
+    fn sighting(&self, name: usize, Read { record, live, last }: Read) -> Option<Sight> {
+        let (real_live, real_last) =
+            (live.map(|live| real_node(name, live)), last.map(|last| real_node(name, last)));
+        let stored =
+            record.map_or(Stored::Nothing, |record| Stored::Record(real_record(name, record).summary()));
+        let stored = if self.has(Guard::History) { stored } else { Stored::Unreadable };
+        match store::sighting(real_live.as_ref(), real_last.as_ref(), stored, false)? {
+            Sighting::Live(_) => live.map(Sight::Live),
+            Sighting::Deleted(_) => last.map(Sight::Deleted),
+            Sighting::Gone => Some(Sight::Gone),
+        }
+    }
+
+    /// Without the guard `KeepNone`, a record that is not known counts as one that can't be read: no final labels are kept for that.
+    fn keeps_final_labels(&self, name: usize, last: Node, row: Option<Record>, writes: Writes) -> bool {
+        let stored = match row {
+            Some(row) => Stored::Record(real_record(name, row).summary()),
+            None if last.labels == [0; KEYS] && !self.has(Guard::KeepNone) => Stored::Unreadable,
+            None => Stored::Nothing,
+        };
+        store::keeps_final_labels(real_node(name, last).summary(), stored, writes)
     }
 
     fn plan_store(&self, name: usize, sight: Sight, record: Option<Record>, knows: Knows) -> Action {
@@ -244,6 +326,45 @@ fn number(of: char, uid: Option<&Uid>) -> u8 {
     uid.and_then(|uid| uid.as_str().strip_prefix(of)?.parse().ok()).unwrap_or_default()
 }
 
+fn key(name: usize) -> RecordKey {
+    RecordKey::from(format!("n{name}").as_str())
+}
+
+/// The bound of the shipped queue, 4,096, is out of reach here.
+fn real_final_labels(name: usize, kept: Kept) -> FinalLabels {
+    let (key, now) = (key(name), Instant::now());
+    // A storer keeps them until they are stored.
+    let mut labels = FinalLabels::new(Duration::MAX);
+    for last in kept.into_iter().flatten() {
+        labels.push(&key, real_node(name, last), now);
+    }
+    labels
+}
+
+/// Final labels in the order in which they are stored. They are some of the `known` Nodes.
+fn model_final_labels(
+    name: usize,
+    mut labels: FinalLabels,
+    known: impl Iterator<Item = Node> + Clone,
+) -> Kept {
+    let key = key(name);
+    std::array::from_fn(|_| {
+        let first = labels.first(&key)?.clone();
+        labels.stored(&key, &first);
+        known.clone().find(|last| real_node(name, *last) == first)
+    })
+}
+
+/// The holder before had nothing pending of this Node. The watch repeats deletions that it has dealt with because a deletion of another Node
+/// was pending.
+fn real_progress(Watch { seen, resumed }: Watch) -> WatchProgress {
+    let resumed = (resumed > 0).then(|| Position::new(ResourceVersion(resumed.into()), std::iter::empty()));
+    let mut progress = WatchProgress::new(resumed.as_slice());
+    progress.watching();
+    progress.advance(ResourceVersion(seen.into()), true);
+    progress
+}
+
 /// Each value names its Node, so that a label on the wrong one shows.
 fn real_labels(name: usize, labels: Labels) -> label_storage::Labels {
     let set = KEY_NAMES.iter().zip(labels).filter(|(_, value)| *value > 0);
@@ -255,7 +376,7 @@ fn model_labels(name: usize, labels: &label_storage::Labels) -> Labels {
     KEY_NAMES.map(|key| {
         let value =
             labels.get(key).map(|value| value.strip_prefix(&prefix).and_then(|value| value.parse().ok()));
-        // One that is nobody's shows as a value that nobody set.
+        // A value of another Node shows as one that no person has set.
         value.map_or(0, |value| value.unwrap_or(u8::MAX))
     })
 }

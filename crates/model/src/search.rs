@@ -1,8 +1,8 @@
-//! The search: breadth first, so that the first thing found wrong is the shortest.
+//! The search: breadth first, so that the first counterexample is a shortest one.
 //!
-//! A search of its own rather than stateright's: a world is a plain value of a few hundred bytes, and what makes the
-//! search feasible (one number for each world that was seen, symmetric worlds taken for one, and a trace that is told in the
-//! names that it began with) is less code here than fitting it in there.
+//! It is not stateright's: a world is a plain value of a few hundred bytes, and the parts that make the
+//! search feasible (one number for each world that was seen, symmetric worlds taken for one, and a trace with the
+//! names that it began with) are less code here.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -13,41 +13,38 @@ use crate::model::{Config, Model, Next, Step};
 use crate::promise::Property;
 use crate::world::{KEYS, Labels, Marker, Name, Node, Record, World};
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Report {
-    /// So many different worlds were seen.
+    /// The number of different worlds.
     pub states: usize,
-    /// So many steps between them.
+    /// The number of steps between them.
     pub steps: usize,
-    /// So many steps away from the beginning, at most.
+    /// The most steps from the first world.
     pub depth: usize,
-    /// How long it took.
     pub took: Duration,
-    /// Whether all was seen that the bounds allow, and nothing was wrong with it.
+    /// True if all worlds were seen that the bounds allow, and no property is broken.
     pub is_complete: bool,
-    /// The shortest way to something that must not be.
     pub counterexample: Option<Counterexample>,
 }
 
-/// A way to something that must not be.
+/// A shortest trace to a broken property.
 #[derive(Debug)]
 pub struct Counterexample {
-    /// What is broken.
     pub property: Property,
-    /// What happened, and what it led to.
+    /// All steps but the last, each with the world that it leads to.
     pub trace: Vec<(Step, World)>,
-    /// The step that must not be possible.
+    /// The step that breaks the property.
     pub last: Option<Step>,
 }
 
-/// Looks at all that can happen, up to so many worlds.
+/// Searches all worlds that can be reached, `most` of them at most.
 pub fn search(config: Config, most: usize) -> Report {
     let began = Instant::now();
     let mut model = Model::new(config);
     let (first, fingerprint) = model.canonical(&model.start());
     let mut seen: HashSet<u64, BuildHasherDefault<Itself>> = HashSet::from_iter([fingerprint]);
-    // Of each world: its number, and where it was come from.
+    // Each world: its fingerprint, and the index of the world before it.
     let mut found: Vec<(u64, u32)> = vec![(fingerprint, 0)];
     let mut open = VecDeque::from([(0, 0, first)]);
     let (mut steps, mut deepest, mut is_complete, mut counterexample) = (0, 0, true, None);
@@ -81,7 +78,7 @@ pub fn search(config: Config, most: usize) -> Report {
     Report { states: found.len(), steps, depth: deepest, took: began.elapsed(), is_complete, counterexample }
 }
 
-/// Goes the way once more, with the names that it began with.
+/// Repeats the steps to a world, with the names that they began with.
 fn retrace(model: &mut Model, found: &[(u64, u32)], to: u32, property: Property) -> Counterexample {
     let (mut way, mut index) = (Vec::new(), to as usize);
     while index > 0 {
@@ -106,7 +103,7 @@ fn retrace(model: &mut Model, found: &[(u64, u32)], to: u32, property: Property)
     Counterexample { property, trace, last }
 }
 
-/// A number that is as good as random already.
+/// The hash of a fingerprint is the fingerprint itself: it is a hash already.
 #[derive(Debug, Default)]
 struct Itself(u64);
 
@@ -137,7 +134,7 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// Node and record in a line.
+/// Shows Node and record in one line.
 struct Short<'a>(&'a Name);
 
 impl fmt::Display for Short<'_> {

@@ -1,16 +1,18 @@
-//! All there is at one moment: Nodes, records, what the processes remember and have begun, and what was promised.
+//! The state of everything at one moment: Nodes, records, the memory and the jobs of all processes, and the promises.
 //!
-//! Everything is small and is copied: there are millions of these.
+//! Everything is small and is copied: there are millions of worlds.
 
 use std::hash::Hash;
 
-/// So many names of Nodes, at most.
+use label_storage::store::InDoubt;
+
+/// The most names of Nodes.
 pub(crate) const NAMES: usize = 2;
 /// Label keys that persons use: `a` and `b`.
 pub(crate) const KEYS: usize = 2;
 /// Two of each daemon.
 pub(crate) const PROCESSES: usize = 2;
-/// So many deletions of one name can be told of.
+/// The most deletions of one name that watches report.
 pub(crate) const EVENTS: usize = 4;
 
 /// A value for each key; 0 where there is none.
@@ -23,11 +25,12 @@ pub(crate) struct Node {
     pub(crate) uid: u8,
     /// Its resourceVersion.
     pub(crate) version: u8,
-    /// Its labels.
     pub(crate) labels: Labels,
-    /// The marker.
     pub(crate) marker: Option<Marker>,
 }
+
+/// Final labels that a storer keeps, in the order in which it stores them. The shipped `FinalLabels` makes this list.
+pub(crate) type Kept = [Option<Node>; EVENTS];
 
 /// The content of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,20 +50,19 @@ pub(crate) struct Record {
     pub(crate) object: u8,
     /// The incarnation that the labels were read from.
     pub(crate) uid: u8,
-    /// And its version then.
+    /// The version of that read.
     pub(crate) version: u8,
     /// Counts the writes.
     pub(crate) generation: u8,
     /// The generation in which the labels last changed.
     pub(crate) labels_generation: u8,
-    /// Whether it says that the Node is gone.
+    /// True if it is stamped: the Node is gone.
     pub(crate) departed: bool,
-    /// The labels.
     pub(crate) labels: Labels,
 }
 
 impl Record {
-    /// Stands for one of which nothing matters but that it is there.
+    /// Stands for any record, if its content does not matter.
     pub(crate) const ANY: Self = Self {
         object: 0,
         uid: 0,
@@ -77,37 +79,34 @@ impl Record {
     }
 }
 
-/// For each storer whether something began after that storer saw its record as it is: only what did can be alive when
-/// that has been half a minute ago.
+/// The time that something began. For each storer: true if that was after the storer saw its record as it is. Half a minute after the
+/// storer saw it, nothing else can still write.
 pub(crate) type Since = [bool; PROCESSES];
 
 /// A write of a record that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Write {
-    /// What it does.
     pub(crate) action: Action,
     /// The view of the Node that it was made from, unless it only stamps.
     pub(crate) view: Option<Node>,
-    /// Whether it stores last labels.
-    pub(crate) is_words: bool,
-    /// Whether who sent it was killed.
+    /// True if it stores final labels.
+    pub(crate) has_final_labels: bool,
+    /// True if its sender was killed.
     pub(crate) is_orphan: bool,
-    /// Whether the record is still the one that was read.
+    /// True while the record is as it was read.
     pub(crate) is_current: bool,
-    /// When its attempt began.
+    /// The start of its attempt.
     pub(crate) since: Since,
 }
 
-/// What a plan of the storer does.
+/// The write that a storer plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Action {
-    /// Nothing.
     Nothing,
-    /// Creates the record.
     Create(Record),
-    /// Replaces what was read.
+    /// Replaces the record that was read.
     Replace(Record),
-    /// Deletes what was read.
+    /// Deletes the record that was read.
     Delete,
 }
 
@@ -116,61 +115,45 @@ pub(crate) enum Action {
 pub(crate) struct Patch {
     /// The incarnation that was seen.
     pub(crate) uid: u8,
-    /// At this version.
+    /// Its version.
     pub(crate) version: u8,
     /// Labels to add.
     pub(crate) labels: Labels,
     /// The ConfigMap and the generation that the marker names.
     pub(crate) object: u8,
     pub(crate) generation: u8,
-    /// When its attempt began.
+    /// The start of its attempt.
     pub(crate) since: Since,
 }
 
-/// What a storer has begun.
+/// The job of a storer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) enum Storing {
-    /// Nothing.
     #[default]
     Idle,
-    /// It has read the record, and not yet the Node. Only where there are last labels to store: see `storer`.
+    /// It has read the record, and not yet the Node. Only if it has final labels to store: see `model.rs`.
     Read {
-        /// What was read.
         record: Option<Record>,
-        /// Whether it is still so.
+        /// True while the record is as it was read.
         is_current: bool,
         /// True if an earlier write of its own may still arrive.
         in_doubt: bool,
-        /// When the attempt began.
+        /// The start of the attempt.
         since: Since,
     },
     /// It has sent a write.
     Sent(Write),
 }
 
-/// A write of whose outcome its sender knows nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    /// It creates the record.
-    Create,
-    /// It replaces or deletes the record, if that is still as it was read.
-    Replace {
-        /// True while it is.
-        is_current: bool,
-    },
-}
-
-/// What a restorer has begun.
+/// The job of a restorer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) enum Restoring {
-    /// Nothing.
     #[default]
     Idle,
-    /// It has read the record before it saw the Node: only without that guard.
+    /// It has read the record before it saw the Node: only without the guard `FreshRecord`.
     ReadFirst {
-        /// What was read.
         record: Record,
-        /// When the attempt began.
+        /// The start of the attempt.
         since: Since,
     },
     /// It has sent a patch.
@@ -182,60 +165,58 @@ pub(crate) enum Restoring {
 pub(crate) struct Storer {
     /// The record as it was last seen.
     pub(crate) row: Option<Record>,
-    /// Whether that is still so.
+    /// True while the record is as it was last seen.
     pub(crate) is_fresh: bool,
-    /// Whether it has been seen so for half a minute.
+    /// True if it has been seen so for half a minute.
     pub(crate) is_aged: bool,
     /// The Node as it was last seen: only without the confirming read.
     pub(crate) view: Option<Option<Node>>,
-    /// Last labels to be stored, the oldest first.
-    pub(crate) words: [Option<Node>; EVENTS],
-    /// So many deletions it has been told of.
+    /// Final labels that are not stored yet.
+    pub(crate) final_labels: Kept,
+    /// The number of deletions that its watch has reported.
     pub(crate) heard: u8,
-    /// So many of them its predecessor has dealt with, by the position that it resumed from.
+    /// The number of deletions up to the position that the holder before left: it has dealt with these.
     pub(crate) settled: u8,
-    /// Whether its last attempt failed.
+    /// True if the last attempt has failed.
     pub(crate) has_failed: bool,
-    /// The write that it has no answer to.
-    pub(crate) doubt: Option<Doubt>,
-    /// What it has begun.
+    /// The write that it has no answer to. It expects a version of the record: true while the record is as it was read.
+    pub(crate) doubt: Option<InDoubt<bool>>,
     pub(crate) job: Storing,
 }
 
-/// A deletion that watches tell of.
+/// A deletion that watches report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Deletion {
     /// The Node as it was, at the version of its deletion.
     pub(crate) last: Node,
-    /// When it happened.
     pub(crate) since: Since,
-    /// Whether that is more than half a minute ago.
+    /// True if it was more than half a minute ago.
     pub(crate) is_old: bool,
 }
 
 /// A label that a person removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Removal {
-    /// From this incarnation.
+    /// The incarnation that had it.
     pub(crate) uid: u8,
-    /// Whether that was stored before the next incarnation was created.
+    /// True if the removal was stored before the next incarnation was created.
     pub(crate) is_stored: bool,
 }
 
-/// What is promised of one key.
+/// The promises about one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Promise {
-    /// This value has been stored, and nobody has changed it since.
+    /// The stored value, if no person has changed it since.
     pub(crate) kept: u8,
-    /// The version in which somebody last changed it.
+    /// The version of the last change by a person.
     pub(crate) changed_at: u8,
-    /// The last incarnation that a restorer gave it to since.
+    /// The last incarnation that a restorer has given it to since.
     pub(crate) given_to: u8,
-    /// A person removed it, and nobody has set it since.
+    /// The removal by a person, if no person has set it since.
     pub(crate) removed: Option<Removal>,
 }
 
-/// All that belongs to one name.
+/// Everything that belongs to one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Name {
     /// The Node, while there is one.
@@ -246,35 +227,32 @@ pub(crate) struct Name {
     pub(crate) uids: u8,
     /// The newest resourceVersion of a Node.
     pub(crate) version: u8,
-    /// The marker of the last incarnation, for who re-creates it from saved YAML.
+    /// The marker of the last incarnation, for a person who re-creates the Node from saved YAML.
     pub(crate) saved: Option<Marker>,
     /// The uid of the last ConfigMap.
     pub(crate) objects: u8,
     /// The Node as it was deleted last, while there is none.
     pub(crate) deleted: Option<Node>,
-    /// So many deletions the storers had dealt with when they last wrote their position down.
+    /// The number of deletions up to the position that is in the Lease for certain.
     pub(crate) published: u8,
     /// Deletions, the oldest first.
     pub(crate) events: [Option<Deletion>; EVENTS],
-    /// How many there were.
+    /// The number of deletions.
     pub(crate) deletions: u8,
-    /// What the storers know of it.
     pub(crate) storers: [Storer; PROCESSES],
-    /// What the restorers have begun.
     pub(crate) restorers: [Restoring; PROCESSES],
-    /// Writes that their senders have given up on, and that arrive yet.
+    /// A write that its sender has given up on, and that may still arrive.
     pub(crate) late_write: Option<Write>,
-    /// The same.
+    /// A patch that its sender has given up on, and that may still arrive.
     pub(crate) late_patch: Option<Patch>,
-    /// What is promised.
     pub(crate) promises: [Promise; KEYS],
     /// The newest version of the Node that any record was made from.
     pub(crate) newest: u8,
-    /// What the Node last said, while it is gone, if its word counted and somebody will hear of it.
+    /// The final labels of a Node that is gone, if the Node was right about its labels and a watch will report its deletion.
     pub(crate) last_said: Option<Labels>,
 }
 
-/// How many of each may still happen.
+/// The number of events of each kind that may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Left {
     /// A person sets a label, or changes its value.
@@ -297,17 +275,15 @@ pub struct Left {
     pub edit: u8,
 }
 
-/// All there is.
+/// The state of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct World {
-    /// Everything that belongs to a name.
     pub(crate) names: [Name; NAMES],
-    /// What may still happen.
     pub(crate) left: Left,
 }
 
 impl World {
-    /// One Node of each name, with one label, and nobody has seen it yet.
+    /// One Node of each name, with one label. No daemon has seen it yet.
     pub(crate) fn new(left: Left) -> Self {
         let node = Node { uid: 1, version: 1, labels: [1, 0], marker: None };
         let name = Name { node: Some(node), uids: 1, version: 1, ..Name::default() };
@@ -318,7 +294,7 @@ impl World {
         world
     }
 
-    /// The one of all worlds that differ only in who is first and in how versions are numbered.
+    /// One world that stands for all that differ only in the order of like processes and in the numbers of versions.
     pub(crate) fn canonical(&self, names: usize, swap_storers: bool, swap_restorers: bool) -> Self {
         let mut world = *self;
         world.names[..names].iter_mut().for_each(Name::renumber);
@@ -336,7 +312,6 @@ impl World {
         least
     }
 
-    /// A number that stands for it.
     pub(crate) fn fingerprint(&self, names: usize) -> u64 {
         let mut bytes = Bytes(Vec::with_capacity(1024));
         self.left.hash(&mut bytes);
@@ -345,7 +320,7 @@ impl World {
     }
 }
 
-/// Takes what is hashed as it is, for a better hash than the usual ones.
+/// Collects the bytes that are hashed, for xxh3.
 struct Bytes(Vec<u8>);
 
 impl std::hash::Hasher for Bytes {
@@ -357,17 +332,17 @@ impl std::hash::Hasher for Bytes {
         self.0.extend_from_slice(bytes);
     }
 
-    // Of an array: always the same.
+    // The length of an array is always the same.
     fn write_usize(&mut self, _: usize) {}
 
     fn write_isize(&mut self, tag: isize) {
-        // Which variant of an enum: there are never many.
+        // The variant of an enum: there are never many.
         self.0.push(tag as u8);
     }
 }
 
 impl Name {
-    /// Calls `f` with every version of the Node that anything here speaks of.
+    /// Calls `f` with every version of the Node.
     fn each_version(&mut self, f: &mut impl FnMut(&mut u8)) {
         let node = &mut |node: &mut Node, f: &mut dyn FnMut(&mut u8)| f(&mut node.version);
         let action = &mut |action: &mut Action, f: &mut dyn FnMut(&mut u8)| match action {
@@ -380,7 +355,7 @@ impl Name {
         for storer in &mut self.storers {
             storer.row.iter_mut().for_each(|record| f(&mut record.version));
             storer.view.iter_mut().flatten().for_each(|n| node(n, f));
-            storer.words.iter_mut().flatten().for_each(|n| node(n, f));
+            storer.final_labels.iter_mut().flatten().for_each(|n| node(n, f));
             match &mut storer.job {
                 Storing::Read { record: Some(record), .. } => f(&mut record.version),
                 Storing::Sent(write) => {
@@ -430,7 +405,7 @@ impl Name {
         self.restorers.swap(0, 1);
     }
 
-    /// Calls `f` with the time that anything here began.
+    /// Calls `f` with every start of an attempt or a deletion.
     pub(crate) fn each_since(&mut self, mut f: impl FnMut(&mut Since)) {
         self.events.iter_mut().flatten().for_each(|event| f(&mut event.since));
         for storer in &mut self.storers {

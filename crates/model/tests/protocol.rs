@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use model::cases::{self, QUICK};
-use model::{Config, Guard, Left, Property, search};
+use model::{Config, Guard, Left, Property, Resume, search};
 
 const MOST: usize = 3_000_000;
 
@@ -89,6 +89,17 @@ guards! {
 fn what_stays_open_is_real() {
     let left = Left { label: 1, unlabel: 1, delete: 1, ..Left::default() };
     expect(Config { left, late_words: true, ..QUICK[0].config }, Property::WentBack);
+}
+
+#[test]
+fn a_resumed_watch_loses_no_deletion_of_another_node_and_none_that_the_api_server_has() {
+    let left = Left { label: 1, unlabel: 1, delete: 2, crash: 1, ..Left::default() };
+    let one = Config { storers: 1, restorers: 1, left, ..QUICK[0].config };
+    for config in [Config { names: 2, resume: Resume::Any, ..one }, Config { resume: Resume::Recent, ..one }]
+    {
+        let counterexample = search(config, 100_000).counterexample;
+        assert!(counterexample.is_none(), "{}", counterexample.expect("one"));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a restorer does: sees a Node, reads its record, patches the Node. It remembers nothing, so being killed is to stop.
+//! The steps of a restorer: it sees a Node, reads its record, and patches the Node. It remembers nothing, so a killed restorer only stops.
 
 use crate::guard::Guard;
 use crate::model::{Model, Next, Step, Who};
@@ -35,7 +35,7 @@ impl Model {
         }
     }
 
-    /// Whether its answer comes makes no difference to who remembers nothing; nor does a write that is lost.
+    /// A lost answer makes no difference, because a restorer remembers nothing. A lost patch is no step: it changes nothing.
     fn send_patch(&mut self, world: &World, at: usize, who: usize, patch: Patch, next: &mut Vec<Next>) {
         let step = |what| Step { name: at, who: Who::Restorer(who), what };
         let mut sent = *world;
@@ -50,7 +50,7 @@ impl Model {
         }
     }
 
-    /// Carries a patch out. That its guards hold is seen to whenever the Node changes.
+    /// Carries a patch out. Its guards hold: `node_moves` drops patches that would be refused.
     pub(super) fn carry_out_patch(&self, name: &mut Name, patch: &Patch) -> Result<(), Property> {
         let Some(node) = name.node else { return Ok(()) };
         name.node_is_patched(&node, patch)?;

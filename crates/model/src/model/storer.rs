@@ -1,11 +1,14 @@
-//! What a storer does: hears of deletions, reads, plans, writes, is killed.
+//! The steps of a storer: its watch reports deletions; it reads, plans and writes; it is killed.
+
+use label_storage::store::in_doubt::Answer;
+use label_storage::store::{InDoubt, Writes};
 
 use crate::guard::Guard;
 use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
-use crate::protocol::{Knows, Sight};
+use crate::protocol::{Knows, Read, Sight, Watch};
 use crate::world::{
-    Action, Doubt, EVENTS, KEYS, Name, Node, PROCESSES, Record, Restoring, Storing, World, Write,
+    Action, Deletion, KEYS, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
 };
 
 impl Model {
@@ -42,23 +45,26 @@ impl Model {
         match storer.job {
             Storing::Idle => self.begin_storing(world, at, who, next),
             Storing::Read { record, is_current, in_doubt, since } => {
-                let Some(last) = storer.words[0] else { return };
-                let sight = match name.node {
-                    live if !self.protocol.is_history(last, live, record) => Sight::Deleted(last),
-                    Some(live) => Sight::Live(live),
-                    None => Sight::Gone,
-                };
-                let view = if let Sight::Live(live) = sight { live } else { last };
+                let read = Read { record, live: name.node, last: storer.final_labels[0] };
                 let knows = Knows { in_doubt, deleted: name.known_deletion(who), ..Knows::default() };
-                let action = self.protocol.store(at, sight, record, knows);
-                let write =
-                    Write { action, view: Some(view), is_words: true, is_orphan: false, is_current, since };
+                let plan = self.protocol.store(at, read, knows);
                 let mut world = *world;
-                world.names[at].storers[who].job = Storing::Sent(write);
+                let Some((sight, action)) = plan else {
+                    world.names[at].storers[who].storing_failed();
+                    return next.push((step("reads the node, and gets a stale answer"), Ok(world)));
+                };
+                world.names[at].storers[who].forget_unless(in_doubt);
                 if action == Action::Nothing {
-                    self.storing_done(&mut world.names[at], who, true, is_current);
+                    self.storing_done(&mut world.names[at], at, who, true, is_current);
                     return next.push((step("reads the node, and has nothing to store"), Ok(world)));
                 }
+                let view = match sight {
+                    Sight::Live(node) | Sight::Deleted(node) => Some(node),
+                    Sight::Gone => None,
+                };
+                let write =
+                    Write { action, view, has_final_labels: true, is_orphan: false, is_current, since };
+                world.names[at].storers[who].job = Storing::Sent(write);
                 self.refuse_hopeless(&mut world.names[at]);
                 next.push((step("reads the node, and sends a write for the last labels"), Ok(world)));
             }
@@ -66,34 +72,39 @@ impl Model {
         }
     }
 
-    /// As `deleted` of the storer's planner.
+    /// The watch reports a deletion. As `deleted` of the storer's planner.
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
-        let storer = &mut name.storers[who];
+        let (storer, watch) = (name.storers[who], name.watch(who));
         let event = name.events[usize::from(storer.heard)];
-        let is_settled = storer.heard < storer.settled && self.protocol.has(Guard::Settled);
-        storer.heard += 1;
-        let Some(event) = event.filter(|_| !is_settled) else { return false };
-        let is_unsettled = storer.job != Storing::Idle || storer.has_failed || storer.doubt.is_some();
-        let is_unsettled = is_unsettled && self.protocol.has(Guard::Unsettled);
-        let is_kept = self.protocol.keeps(at, event.last, storer.row) || is_unsettled;
-        if !is_kept && storer.row.is_some() && !storer.is_fresh {
-            // Somebody else has changed a record that had these labels, and this storer has not seen that yet.
+        name.storers[who].heard += 1;
+        let Some(Deletion { last, .. }) =
+            event.filter(|event| !self.protocol.is_settled(at, watch, event.last.version))
+        else {
+            return false;
+        };
+        let writes = Writes {
+            is_in_flight: storer.job != Storing::Idle,
+            has_failed: storer.has_failed,
+            is_in_doubt: storer.doubt.is_some(),
+        };
+        let is_kept = self.protocol.keeps(at, last, storer.row, writes);
+        if is_kept {
+            name.storers[who].final_labels = self.protocol.push(at, storer.final_labels, last);
+        } else if storer.row.is_some() && !storer.is_fresh {
+            // Another process has changed a record that had these labels, and this storer has not seen that yet.
             name.last_said = None;
-        }
-        if is_kept && let Some(free) = storer.words.iter_mut().find(|words| words.is_none()) {
-            *free = Some(event.last);
         }
         is_kept
     }
 
-    /// As `attempt` of the storer's `apply`.
+    /// An attempt begins. As `attempt` of the storer's `apply`.
     fn begin_storing(&mut self, world: &World, at: usize, who: usize, next: &mut Vec<Next>) {
         let name = &world.names[at];
         let storer = name.storers[who];
         let mut push = |what, world| next.push((Step { name: at, who: Who::Storer(who), what }, Ok(world)));
         let since = [true; PROCESSES];
         let in_doubt = storer.is_in_doubt(name.record);
-        if storer.words[0].is_some() {
+        if storer.final_labels[0].is_some() {
             let mut world = *world;
             let job = Storing::Read { record: name.record, is_current: true, in_doubt, since };
             world.names[at].storers[who].job = job;
@@ -101,35 +112,36 @@ impl Model {
         }
         let view = if self.protocol.has(Guard::ConfirmingGet) { Some(name.node) } else { storer.view };
         let Some(view) = view else { return };
-        let sight = view.map_or(Sight::Gone, Sight::Live);
         let is_aged = storer.is_fresh && storer.is_aged;
         let known = (name.record, READS);
-        // What is not known to be there need not be read.
+        // A record that the storer does not know need not be read.
         let unknown = (None, READS_NODE_ONLY);
         let is_unread = storer.row.is_none() && name.record.is_some() && storer.doubt.is_none();
         let reads = if is_unread { vec![known, unknown] } else { vec![known] };
         let knows = Knows { is_aged, in_doubt, deleted: name.known_deletion(who) };
         for (record, what) in reads {
-            let action = self.protocol.store(at, sight, record, knows);
+            let read = Read { record, live: view, last: None };
+            let Some((_, action)) = self.protocol.store(at, read, knows) else { continue };
             let mut world = *world;
             let name = &mut world.names[at];
+            name.storers[who].forget_unless(in_doubt);
             if action == Action::Nothing {
                 let is_open = storer.has_failed || storer.doubt.is_some();
                 if is_open && record == name.record {
-                    self.storing_done(name, who, false, true);
+                    self.storing_done(name, at, who, false, true);
                     push("reads record and node, and has nothing to store", world);
                 }
                 continue;
             }
-            // A stamp says nothing of labels.
-            let is_of_view = |record: crate::world::Record| {
-                view.filter(|view| view.uid == record.uid && view.version == record.version)
-            };
+            // A stamp does not store the labels of the view.
+            let is_of_view =
+                |record: Record| view.filter(|view| view.uid == record.uid && view.version == record.version);
             let view = match action {
                 Action::Create(record) | Action::Replace(record) => is_of_view(record),
                 _ => None,
             };
-            let write = Write { action, view, is_words: false, is_orphan: false, is_current: true, since };
+            let write =
+                Write { action, view, has_final_labels: false, is_orphan: false, is_current: true, since };
             name.storers[who].job = Storing::Sent(write);
             push(what, world);
         }
@@ -140,9 +152,9 @@ impl Model {
         let mut answered = *world;
         let result = self.carry_out_write(&mut answered.names[at], &write).map(|is_applied| {
             if is_applied {
-                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+                self.write_done(&mut answered.names[at], at, who, &write);
             } else {
-                answered.names[at].storers[who].storing_failed();
+                answered.names[at].storers[who].write_failed(&write, Answer::Refused);
             }
             (is_applied, answered)
         });
@@ -154,15 +166,10 @@ impl Model {
         };
         let is_applied = matches!(result, Ok((true, _)));
         push(what, result.map(|(_, world)| world));
-        let doubt = match write.action {
-            Action::Create(_) => Doubt::Create,
-            _ => Doubt::Replace { is_current: write.is_current },
-        };
         if world.left.lose > 0 {
             let mut lost = *world;
             lost.left.lose -= 1;
-            lost.names[at].storers[who].storing_failed();
-            lost.names[at].storers[who].doubt = Some(doubt);
+            lost.names[at].storers[who].write_failed(&write, Answer::Unknown);
             push("loses its write on the way", Ok(lost));
             if is_applied {
                 let mut unanswered = lost;
@@ -173,8 +180,7 @@ impl Model {
         if world.left.late > 0 && world.names[at].late_write.is_none() {
             let mut late = *world;
             late.left.late -= 1;
-            late.names[at].storers[who].storing_failed();
-            late.names[at].storers[who].doubt = Some(doubt);
+            late.names[at].storers[who].write_failed(&write, Answer::Unknown);
             late.names[at].late_write = Some(write);
             push("gives up on its write, which is still on its way", Ok(late));
             if is_applied {
@@ -183,35 +189,41 @@ impl Model {
                 let name = &mut answered.names[at];
                 name.late_write = Some(write);
                 let result = self.carry_out_write(name, &write);
-                self.storing_done(&mut answered.names[at], who, write.is_words, true);
+                self.write_done(&mut answered.names[at], at, who, &write);
                 push("writes the record, and the network keeps a copy", result.map(|_| answered));
             }
         }
     }
 
-    /// An attempt came to its end. Where it wrote or read what is there now, that is known.
-    fn storing_done(&self, name: &mut Name, who: usize, is_words: bool, is_current: bool) {
-        let record = name.record;
+    /// A write was carried out, and its sender was told so.
+    fn write_done(&mut self, name: &mut Name, at: usize, who: usize, write: &Write) {
+        name.storers[who].answered(write, Answer::Done);
+        self.storing_done(name, at, who, write.has_final_labels, true);
+    }
+
+    /// An attempt has ended. `is_current`: it has read or written the record as it is now.
+    fn storing_done(
+        &mut self,
+        name: &mut Name,
+        at: usize,
+        who: usize,
+        has_final_labels: bool,
+        is_current: bool,
+    ) {
         let storer = &mut name.storers[who];
-        // A write that succeeded, or a record that has changed since, means that the one before is refused.
-        let has_written = matches!(storer.job, Storing::Sent(write) if write.action != Action::Nothing);
-        if has_written || !storer.is_in_doubt(record) {
-            storer.doubt = None;
-        }
         (storer.job, storer.has_failed) = (Storing::Idle, false);
-        if is_words {
-            storer.words.rotate_left(1);
-            storer.words[EVENTS - 1] = None;
+        if let (Some(last), true) = (storer.final_labels[0], has_final_labels) {
+            storer.final_labels = self.protocol.stored(at, storer.final_labels, last);
         }
         if is_current {
             name.sees_record(who);
         }
     }
 
-    /// Carries a write out, if its guards hold. Says whether they did.
+    /// Carries a write out if its guards hold, and returns true if they do.
     pub(super) fn carry_out_write(&self, name: &mut Name, write: &Write) -> Result<bool, Property> {
-        // What stays open, as `docs/protocol.md` says, is left out unless it is asked for.
-        let is_late = write.is_words && write.view.is_some_and(|view| view.version < name.newest);
+        // Final labels that are stored after a newer record was deleted stay open in `docs/protocol.md`: left out unless asked for.
+        let is_late = write.has_final_labels && write.view.is_some_and(|view| view.version < name.newest);
         let holds = match write.action {
             Action::Nothing => false,
             Action::Create(_) if is_late && !self.config.late_words => false,
@@ -241,7 +253,7 @@ impl Model {
         Ok(true)
     }
 
-    /// The record has changed: writes that were made for how it was can't be carried out any more.
+    /// The record has changed: writes that expect the record as it was are refused.
     pub(super) fn record_moves(&self, name: &mut Name) {
         for storer in &mut name.storers {
             (storer.is_fresh, storer.is_aged) = (false, false);
@@ -250,7 +262,7 @@ impl Model {
                 Storing::Read { is_current, .. } => *is_current = false,
                 Storing::Sent(write) => write.is_current = false,
             }
-            if let Some(Doubt::Replace { is_current }) = &mut storer.doubt {
+            if let Some(InDoubt { expected: Some(is_current) }) = &mut storer.doubt {
                 *is_current = false;
             }
         }
@@ -258,21 +270,23 @@ impl Model {
         self.refuse_hopeless(name);
     }
 
-    /// Refuses writes that were made for how the record was.
+    /// Refuses writes that expect an earlier version of the record.
     fn refuse_hopeless(&self, name: &mut Name) {
         let guards = self.protocol.has(Guard::RecordVersion);
         let is_hopeless = |write: &Write| {
             guards && !write.is_current && matches!(write.action, Action::Replace(_) | Action::Delete)
         };
         for storer in &mut name.storers {
-            if matches!(&storer.job, Storing::Sent(write) if is_hopeless(write)) {
-                storer.storing_failed();
+            if let Storing::Sent(write) = storer.job
+                && is_hopeless(&write)
+            {
+                storer.write_failed(&write, Answer::Refused);
             }
         }
         name.late_write = name.late_write.filter(|write| !is_hopeless(write));
     }
 
-    /// Half a minute has passed since this storer saw the record as it is: nothing that began before lives.
+    /// Half a minute has passed since this storer saw the record as it is: no attempt from before can still write.
     fn grow_old(&self, name: &mut Name, who: usize) {
         name.storers[who].is_aged = true;
         for event in name.events.iter_mut().flatten() {
@@ -300,26 +314,33 @@ impl Model {
         name.late_patch = name.late_patch.filter(|patch| patch.since[who]);
     }
 
-    /// A storer is killed and started again. It lists everything, and watches from there or from where it was.
+    /// A storer is killed and started again. It watches from its first list, or resumes from a position.
     pub(super) fn crashes(&mut self, world: &World, who: usize, next: &mut Vec<Next>) {
         if world.left.crash == 0 {
             return;
         }
         let mut crashed = *world;
         crashed.left.crash -= 1;
-        for name in &mut crashed.names[..self.config.names] {
+        let mut dealt_with = [0; NAMES];
+        for (at, name) in crashed.names[..self.config.names].iter_mut().enumerate() {
+            dealt_with[at] = self.dealt_with(name, at, who);
             let storer = &mut name.storers[who];
-            // What it has sent may still arrive.
+            // Its write may still arrive.
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            *storer =
-                crate::world::Storer { heard: storer.heard, settled: name.published, ..Default::default() };
+            // Final labels are lost if the API server no longer has their deletion. This stays open: see `docs/protocol.md`.
+            let is_repeated =
+                |last: &Node| name.events.iter().flatten().any(|event| event.last.version == last.version);
+            if !storer.final_labels.iter().flatten().all(is_repeated) {
+                name.last_said = None;
+            }
+            *storer = Storer { heard: dealt_with[at] as u8, settled: name.published, ..Storer::default() };
         }
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
         for name in &mut listed.names[..self.config.names] {
-            // What it has not stored, it will not hear of again.
+            // No watch reports the deletions again that it has not stored.
             name.last_said = None;
             name.storers[who].heard = name.deletions;
             name.sees_record(who);
@@ -328,17 +349,13 @@ impl Model {
         if self.config.resume == Resume::List {
             return;
         }
-        // One name has a position of its own here: more than there is.
-        for at in 0..self.config.names {
-            let words = world.names[at].storers[who].words.iter().flatten().count();
-            let dealt = usize::from(world.names[at].storers[who].heard)
-                - words.min(usize::from(world.names[at].storers[who].heard));
-            for heard in 0..=dealt {
-                let name = &world.names[at];
-                let is_known = |event: &Option<crate::world::Deletion>| {
+        // The model has one position for each name, and the storer one for all: this covers more cases than can happen.
+        for (at, dealt_with) in dealt_with.into_iter().enumerate().take(self.config.names) {
+            for heard in 0..=dealt_with {
+                let is_known = |event: &Option<Deletion>| {
                     event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
                 };
-                if name.events[heard..dealt].iter().all(is_known) {
+                if world.names[at].events[heard..dealt_with].iter().all(is_known) {
                     let mut resumed = crashed;
                     resumed.names[at].storers[who].heard = heard as u8;
                     next.push((step("is killed, and resumes its watch"), Ok(resumed)));
@@ -346,20 +363,39 @@ impl Model {
             }
         }
     }
+
+    /// The number of deletions before the one that a watch from this storer's position reports first.
+    pub(super) fn dealt_with(&mut self, name: &Name, at: usize, who: usize) -> usize {
+        let from = self.protocol.resume_from(at, name.watch(who), name.storers[who].final_labels);
+        let is_before = |event: &&Option<Deletion>| event.is_none_or(|event| event.last.version <= from);
+        name.events[..usize::from(name.deletions)].iter().take_while(is_before).count()
+    }
 }
 
-impl crate::world::Storer {
+impl Storer {
     fn storing_failed(&mut self) {
         (self.job, self.has_failed) = (Storing::Idle, true);
     }
 
+    fn write_failed(&mut self, write: &Write, answer: Answer) {
+        self.answered(write, answer);
+        self.storing_failed();
+    }
+
+    fn answered(&mut self, write: &Write, answer: Answer) {
+        let is_create = matches!(write.action, Action::Create(_));
+        let sent = InDoubt { expected: (!is_create).then_some(write.is_current) };
+        self.doubt = InDoubt::after(self.doubt, sent, answer);
+    }
+
+    /// Forgets a write that can't be carried out any more, given the record that it plans from. As `holds` of the storer's `in_doubt`.
+    fn forget_unless(&mut self, in_doubt: bool) {
+        self.doubt = self.doubt.filter(|_| in_doubt);
+    }
+
     /// True if a write of its own may still be carried out, given the record as it is read.
     fn is_in_doubt(&self, record: Option<Record>) -> bool {
-        match self.doubt {
-            None => false,
-            Some(Doubt::Create) => record.is_none(),
-            Some(Doubt::Replace { is_current }) => is_current,
-        }
+        self.doubt.is_some_and(|write| write.holds(record.map(|_| true)))
     }
 }
 
@@ -367,6 +403,18 @@ impl Name {
     /// The last deletion, where a storer has heard of it.
     fn known_deletion(&self, who: usize) -> Option<Node> {
         self.deleted.filter(|_| self.storers[who].heard == self.deletions)
+    }
+
+    /// A storer's watch has come to just before the next deletion that it has not reported.
+    fn watch(&self, who: usize) -> Watch {
+        let Storer { heard, settled, .. } = self.storers[who];
+        let (heard, settled) = (usize::from(heard), usize::from(settled));
+        let next = self.events[heard..].iter().flatten().next();
+        let last_settled = self.events[..settled].iter().flatten().last();
+        Watch {
+            seen: next.map_or(self.version, |event| event.last.version - 1),
+            resumed: last_settled.map_or(0, |event| event.last.version),
+        }
     }
 
     /// A storer sees the record as it is now.
