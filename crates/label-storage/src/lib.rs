@@ -1,26 +1,10 @@
 //! The protocol of Label Storage as pure functions: no client, no clock, no I/O.
 //!
-//! A Node that is deleted and re-created loses its labels. Two daemons keep them: the storer copies each Node's
-//! labels into a ConfigMap, the restorer puts them back when a Node of that name returns. Everything that the two
-//! *decide* is here, so that the daemons, the tests and every other tool decide alike.
-//!
-//! ```text
-//!                       ┌───────────── this crate ─────────────┐
-//!   Node ──observe──►   │ Node ─┐                              │
-//!                       │       ├─► plan_store   ─► store::Plan │ ──apply──► ConfigMap
-//!   ConfigMap ─────►    │ Record┘                              │
-//!                       │       └─► plan_restore ─► restore::Plan ──apply──► Node
-//!                       └──────────────────────────────────────┘
-//! ```
-//!
-//! - [`item`]: the names of what is kept; [`key`]: label keys as ConfigMap keys, a bijection; [`name`]: the ConfigMap's name for a Node.
-//! - [`node`]: what a decision needs to know of a Node; [`record`]: the same of a ConfigMap, hostile until checked.
-//! - [`shard`](shard()): which replica handles a Node; [`rules`]: what operators choose.
-//! - [`final_labels`]: what a Node had when it was deleted, until it is stored; [`position`] and
-//!   [`watch_progress`]: where a watch is resumed.
-//! - [`node_state`]: the meaning of a decision; [`mass_absence`]: doubts a list that lacks many Nodes.
-//! - [`store`] and [`restore`]: who is right, the Node or its record, and what follows; [`summary`]: the little that
-//!   this takes.
+//! - [`store`] and [`restore`]: which of the two is right, the Node or its record, and what follows.
+//! - [`node`], [`record`], [`item`]: what is read and written; [`summary`]: the little of it that a decision needs.
+//! - [`decision`] and [`node_state`]: when to reconcile a key, and the state of its Node.
+//! - [`final_labels`], [`watch_lag`], [`watch_progress`], [`position`], [`mass_absence`]: small state machines.
+//! - [`key`], [`name`], [`shard`](shard()): encodings that never change; [`rules`]: everything that operators choose.
 
 #![warn(missing_docs)]
 

@@ -12,7 +12,7 @@ use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
 
-/// What the restorer should do, and why.
+/// The restorer's plan, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The patch of the Node, if any.
@@ -28,16 +28,15 @@ pub struct Patch {
     pub uid: Uid,
     /// The version that was read. Sent along, it makes the API server answer 409 where the Node has changed since.
     pub version: ResourceVersion,
-    /// What the Node is given, by name (see [`Item`]): what the record has and it has not, and what it has otherwise though the
-    /// record's word counts.
+    /// The items that the Node gets, by name (see [`Item`]): those that it lacks, and those whose value in the record counts.
     pub restored: Labels,
-    /// What both have, with different values.
+    /// The items that both have, with different values.
     pub conflicts: Vec<Conflict>,
-    /// What the record has, and this Node is not to have.
+    /// The items of the record that this Node does not get.
     pub withheld: Vec<Withheld>,
     /// All taints that the Node is to have, where that are others than it has: the list can only be written as a whole.
     pub taints: Option<Vec<Taint>>,
-    /// Whether the taint goes that has kept pods away until now.
+    /// True if the start-up taint is removed.
     pub lifts_startup_taint: bool,
     /// The new value of the [`RESTORED`] annotation; `None` where nothing is restored.
     pub marker: Option<String>,
@@ -50,7 +49,7 @@ pub struct Patch {
 pub struct Conflict {
     /// Its name.
     pub name: String,
-    /// Whose value it has from now on, and is stored.
+    /// The side whose value counts from now on.
     pub winner: Winner,
 }
 
@@ -66,9 +65,9 @@ pub struct Withheld {
 /// Why a Node is not given something that its record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Why {
-    /// Who trusts the Node because of it trusted another machine.
+    /// It says that another machine can be trusted.
     OtherMachine,
-    /// Who trusts the Node because of it may have trusted another machine: nobody knows.
+    /// It may say that another machine can be trusted: the machine is not known.
     MachineUnknown,
     /// It says how the machine is, or belongs to kubelet, network or storage.
     Never,
@@ -136,7 +135,7 @@ impl Reason {
         }
     }
 
-    /// Whether there is nothing to wait for, so that pods may come to the Node.
+    /// True if there is nothing to wait for, so that pods may come to the Node.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::NothingStored | Self::SameIncarnation | Self::AlreadyRestored | Self::Ignored)
     }
@@ -184,10 +183,10 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     let mut patch = Patch::empty(node);
     let mut room = Room::beside(&node.extras.annotations);
-    // What it has otherwise since it was restored once, somebody has changed.
+    // A value that differs since the Node was restored once was changed by somebody.
     let is_first = node.restored_from().is_none();
     for (name, value, origin) in record.all() {
-        // What is read from a record is checked there.
+        // The items of a record are checked when it is read.
         let Some(kept) = Item::parse(name) else { continue };
         let own = node.value_of(kept);
         if own == Some(value) {
@@ -236,7 +235,7 @@ fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Op
 struct Room(usize);
 
 impl Room {
-    /// What is left for the marker. That is a hundred bytes long, unless very much was withheld.
+    /// The room for the marker. It is a hundred bytes long, unless very much was withheld.
     const MARKER: usize = 16 << 10;
 
     fn beside(annotations: &Labels) -> Self {
@@ -245,7 +244,7 @@ impl Room {
         Self(MAX_ANNOTATIONS.saturating_sub(bytes))
     }
 
-    /// Whether there is room to put a value in the place of what the Node has, if anything: then there is less of it.
+    /// Takes room for a value in the place of the Node's own. Returns false if there is not enough.
     fn takes(&mut self, kept: Item<'_>, own: Option<&str>, value: &str) -> bool {
         let Item::Annotation(key) = kept else { return true };
         let more = own.map_or(key.len() + value.len(), |own| value.len().saturating_sub(own.len()));
@@ -261,7 +260,7 @@ impl Room {
     }
 }
 
-/// Whether it is only for the very machine that had it.
+/// True if only the very machine that had an item gets it back.
 fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
     kept.is_trust() && rules.trust == Trust::SameMachine
 }
@@ -280,7 +279,7 @@ fn reason_to_withhold(kept: Item<'_>, origin: Option<&str>, node: &Node, rules: 
     }
 }
 
-/// Whether it is nobody's to bring back. A record may have it all the same: people write them, too.
+/// True if an item is never brought back. A record may have it all the same: people write them, too.
 pub fn is_never_kept(kept: Item<'_>) -> bool {
     match kept {
         Item::Annotation(KEEP) | Item::Label(_) | Item::Cordon => false,
@@ -347,7 +346,7 @@ impl Patch {
         })
     }
 
-    /// Whether the Node is cordoned.
+    /// True if the Node is cordoned.
     pub fn cordons(&self) -> bool {
         self.kept().any(|(kept, _)| kept == Item::Cordon)
     }

@@ -24,7 +24,7 @@ pub const PLAN_LIFETIME: Duration = Duration::from_secs(10);
 /// has to outlive every plan.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(30);
 
-/// What the storer knows of a Node: all of it, or a summary.
+/// The storer's knowledge of a Node: all of it, or a summary.
 #[derive(Debug, Clone, Copy)]
 pub enum Sighting<N> {
     /// The API server has it, and it looks like this.
@@ -46,7 +46,7 @@ impl<N> Sighting<N> {
     }
 }
 
-/// What is known of the record: all of it, or a summary.
+/// The record: all of it, or a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored<R> {
     /// There is no ConfigMap of that name.
@@ -108,7 +108,7 @@ impl Circumstances {
     }
 }
 
-/// What the storer should do, and why.
+/// The storer's plan, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The write, if any.
@@ -155,7 +155,7 @@ pub enum Action {
 /// it would wipe the store.
 pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances, rules: &Rules) -> Plan {
     let reason = match (decide(node.map(Node::summary), stored.map(Record::summary), at), node, stored) {
-        // What it had was not this machine's, and what it had itself does not go with that.
+        // The labels of two machines are not merged.
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record))
             if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) =>
         {
@@ -231,8 +231,8 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
     }
 }
 
-/// Whether a deletion has been followed by more than its last labels can tell of, though no record says so any more: a later
-/// incarnation has been restored, so there was a record, and all its labels were removed since, or it was.
+/// True if final labels are outdated although no record says so any more: a later incarnation was restored, so there was a record, and its
+/// labels or the record itself were removed since.
 pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<RecordSummary>) -> bool {
     let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
     let has_nothing = match stored {
@@ -243,14 +243,13 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
     has_nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
 }
 
-/// Whether the last labels of a Node that was deleted have to be kept until they are stored, given the record as it was last
-/// seen: not if it has them for certain, or can't need them any more.
+/// True if final labels are kept until they are stored, given the record as it was last seen: not if it has them for certain, or can't need
+/// them any more.
 pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
         _ if last.traits.is_ignored || last.traits.is_unidentified => false,
-        // That none is known is not that there is none. Where there is one, it has labels that this Node no longer had, and
-        // follows it, selected or not.
+        // There may be a record that is not known yet.
         Stored::Nothing => true,
         Stored::Unreadable => false,
         Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),

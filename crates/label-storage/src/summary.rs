@@ -1,4 +1,4 @@
-//! What a decision needs to know of a Node and of a record, and no more: a hundred thousand of each are kept in memory.
+//! Everything of a Node and of a record that a decision needs, and no more: a daemon has 100,000 of each in memory.
 //!
 //! Labels and uids are only ever compared with each other, so 128 bits stand for them. Two that differ have the same
 //! digest about as often as two machines make up the same UUID.
@@ -92,32 +92,26 @@ pub struct NodeSummary {
     pub labels: LabelsDigest,
     /// See [`Node::restored_from`].
     pub restored_from: Option<RestoredFrom>,
-    /// What else counts.
+    /// Its traits.
     pub traits: Traits,
 }
 
 impl NodeSummary {
     /// A Node of which only the version is known.
-    pub const fn unknown(version: ResourceVersion) -> Self {
-        let uid = UidDigest { high: NonZeroU64::MAX, low: u64::MAX };
-        let traits = Traits {
-            is_ignored: false,
-            is_unselected: false,
-            is_unidentified: false,
-            has_startup_taint: false,
-        };
+    pub fn unknown(version: ResourceVersion) -> Self {
+        let (uid, traits) = (UidDigest { high: NonZeroU64::MAX, low: u64::MAX }, Traits::default());
         Self { uid, version, labels: LabelsDigest::EMPTY, restored_from: None, traits }
     }
 }
 
-/// What a Node is, beside what it has.
+/// Traits of a Node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traits {
     /// See [`Node::is_ignored`].
     pub is_ignored: bool,
-    /// Whether the rules have no record made of it.
+    /// True if the rules select other Nodes.
     pub is_unselected: bool,
-    /// Whether nobody can tell which record is its own.
+    /// True if it lacks the identity that its record would be filed under.
     pub is_unidentified: bool,
     /// See [`Node::has_startup_taint`].
     pub has_startup_taint: bool,
@@ -136,20 +130,20 @@ pub struct RecordSummary {
     pub labels_generation: Option<NonZeroU64>,
     /// Since when the Node is gone.
     pub departed_at: Option<Second>,
-    /// What comes back with the Node.
+    /// The labels that the Node gets back.
     pub labels: LabelsDigest,
-    /// Whether nothing is left in it that anyone could miss.
+    /// True if nothing is left in it that anyone could miss.
     pub is_empty: bool,
 }
 
 impl RecordSummary {
-    /// Whether the labels were read from this very incarnation.
+    /// True if the labels were read from this very incarnation.
     pub fn is_of(&self, node: &NodeSummary) -> bool {
         self.uid == Some(node.uid)
     }
 
-    /// Whether the restorer has given this Node what the record holds, by the Node's own marker. One that names an
-    /// older generation was made from what the record held before: labels may have been stored since.
+    /// True if the restorer has given this Node the labels of the record, by the Node's own marker. A marker with an older generation does
+    /// not count: labels may have been stored since.
     pub fn is_restored_to(&self, node: &NodeSummary) -> bool {
         node.restored_from.is_some_and(|from| {
             from.record == self.id
@@ -166,21 +160,14 @@ impl Uid {
     }
 }
 
-/// The bits of a UUID in the one spelling that is as good as its text.
+/// The bits of a UUID in the spelling of the API server.
 fn uuid_bits(text: &str) -> Option<u128> {
-    let bytes = text.as_bytes();
-    let has_form = bytes.len() == 36 && [8, 13, 18, 23].iter().all(|&dash| bytes[dash] == b'-');
-    if !has_form {
-        return None;
-    }
-    bytes.iter().enumerate().filter(|(at, _)| ![8, 13, 18, 23].contains(at)).try_fold(0, |bits, (_, byte)| {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        Some(bits << 4 | u128::from(digit))
-    })
+    let is_right = |(at, byte)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+    };
+    let is_uuid = text.len() == 36 && text.bytes().enumerate().all(is_right);
+    u128::from_str_radix(&text.replace('-', ""), 16).ok().filter(|_| is_uuid)
 }
 
 /// The digest of labels, whatever their order.
@@ -198,7 +185,7 @@ pub fn digest(labels: &Labels) -> LabelsDigest {
 }
 
 impl Node {
-    /// What a decision needs to know of it.
+    /// Its summary.
     pub fn summary(&self) -> NodeSummary {
         NodeSummary {
             uid: self.uid.digest(),
@@ -216,7 +203,7 @@ impl Node {
 }
 
 impl Record {
-    /// What a decision needs to know of it.
+    /// Its summary.
     pub fn summary(&self) -> RecordSummary {
         RecordSummary {
             id: self.config_map.as_ref().map(RecordId::of),

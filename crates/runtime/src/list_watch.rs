@@ -70,7 +70,7 @@ pub(crate) struct SeenRecord {
     pub(crate) node: String,
     pub(crate) version: ResourceVersion,
     pub(crate) stored: Stored<RecordSummary>,
-    /// What is wrong with it, for people.
+    /// The damage, for people.
     pub(crate) complaint: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use crate::informer::Informers;
 use crate::metrics::node_gauges::{ShardGauges, Snapshot};
 use crate::work_queue::WorkQueue;
 
-/// So many failures in a row are more than bad luck.
+/// This many failures in a row are more than bad luck.
 const FAILING: u32 = 5;
 
 /// How often the node_gauges is told, at most. Counting a hundred thousand entries takes a millisecond.
