@@ -24,7 +24,7 @@ pub(crate) async fn poll(client: &Client, eyes: Projection) -> anyhow::Result<us
     let seen_by = eyes.clone();
     let each = move |object: Object| {
         if let Ok(node) = seen_by.node(object) {
-            table.list_node(list, node.name.as_str(), node.summary());
+            table.see_node(Some(list), node.name.as_str(), node.summary());
         }
     };
     Ok(ApiSource::nodes(client.clone()).seen_by(eyes).list(each).await?.items)

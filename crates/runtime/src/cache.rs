@@ -130,17 +130,14 @@ impl Cache {
         keys.iter().for_each(|key| _ = self.record(key));
     }
 
-    /// Sees a Node. Returns true if that is newer.
-    pub fn see_node<'a>(&mut self, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
-        self.note_node(None, filed.into(), node)
-    }
-
-    /// Sees a Node in a list.
-    pub fn list_node<'a>(&mut self, list: u32, filed: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
-        self.note_node(Some(list), filed.into(), node)
-    }
-
-    fn note_node(&mut self, list: Option<u32>, filed: Filed<'_>, node: NodeSummary) -> bool {
+    /// Sees a Node, perhaps in a list. Returns true if that is newer.
+    pub fn see_node<'a>(
+        &mut self,
+        list: Option<u32>,
+        filed: impl Into<Filed<'a>>,
+        node: NodeSummary,
+    ) -> bool {
+        let filed = filed.into();
         let (name, cached) = self.node(filed.name);
         cached.list = list.unwrap_or(cached.list);
         let was_live = cached.presence == Presence::Live;
@@ -195,16 +192,7 @@ impl Cache {
     }
 
     /// Sees a Node that is in another shard. `may_be_listed`: a list runs that may still have the Node as it was before.
-    pub(crate) fn see_elsewhere(&mut self, name: &str, version: ResourceVersion, may_be_listed: bool) {
-        self.note_elsewhere(None, name, version, may_be_listed);
-    }
-
-    /// Sees a Node that is in another shard in a list.
-    pub(crate) fn list_elsewhere(&mut self, list: u32, name: &str, version: ResourceVersion) {
-        self.note_elsewhere(Some(list), name, version, false);
-    }
-
-    fn note_elsewhere(
+    pub(crate) fn see_elsewhere(
         &mut self,
         list: Option<u32>,
         name: &str,
@@ -264,34 +252,15 @@ impl Cache {
         std::mem::take(&mut self.left)
     }
 
-    /// Sees a record. Returns true if that is newer.
+    /// Sees a record, perhaps in a list. Returns true if that is newer.
     pub fn see_record<'a>(
         &mut self,
-        filed: impl Into<Filed<'a>>,
-        version: ResourceVersion,
-        stored: Stored<RecordSummary>,
-    ) -> bool {
-        self.note_record(None, filed.into(), version, stored)
-    }
-
-    /// Sees a record in a list.
-    pub fn list_record<'a>(
-        &mut self,
-        list: u32,
-        filed: impl Into<Filed<'a>>,
-        version: ResourceVersion,
-        stored: Stored<RecordSummary>,
-    ) -> bool {
-        self.note_record(Some(list), filed.into(), version, stored)
-    }
-
-    fn note_record(
-        &mut self,
         list: Option<u32>,
-        filed: Filed<'_>,
+        filed: impl Into<Filed<'a>>,
         version: ResourceVersion,
         stored: Stored<RecordSummary>,
     ) -> bool {
+        let filed = filed.into();
         let now = u32::try_from(self.epoch.elapsed().as_secs() + 1).unwrap_or(u32::MAX);
         if filed.under != filed.name {
             let identity = self.identities.entry(filed.under.into()).or_default();

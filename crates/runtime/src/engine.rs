@@ -205,10 +205,10 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             Observed::Changed(Update::Elsewhere { name, version })
             | Observed::Deleted(Update::Elsewhere { name, version }) => {
                 self.informers.advance(Resource::Nodes, version, &self.cache.final_labels);
-                self.cache.see_elsewhere(&name, version, self.informers.is_listing());
+                self.cache.see_elsewhere(None, &name, version, self.informers.is_listing());
             }
             Observed::Changed(Update::Record(record)) => {
-                if self.cache.see_record(record.filed(), record.version, record.stored) {
+                if self.cache.see_record(None, record.filed(), record.version, record.stored) {
                     self.reports.record(&record);
                     self.consider(&record.filed_under, None, true, false);
                 }
@@ -238,9 +238,11 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     fn list(&mut self, list: u32, item: Update) {
         match item {
             Update::Node(node) => self.see_node(Some(list), &node),
-            Update::Elsewhere { name, version } => self.cache.list_elsewhere(list, &name, version),
+            Update::Elsewhere { name, version } => {
+                self.cache.see_elsewhere(Some(list), &name, version, false);
+            }
             Update::Record(record) => {
-                if self.cache.list_record(list, record.filed(), record.version, record.stored) {
+                if self.cache.see_record(Some(list), record.filed(), record.version, record.stored) {
                     self.reports.record(&record);
                 }
             }
@@ -253,26 +255,27 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         let summary = node.summary();
         let known = self.cache.get(node.filed_under()).and_then(|entry| entry.node());
         let is_new = known.is_none_or(|known| known.uid != summary.uid);
-        let (is_news, knows_record) = match list {
-            Some(list) => (self.cache.list_node(list, node, summary), self.informers.knows_records()),
-            None => (self.cache.see_node(node, summary), self.informers.is_watching(Resource::Records)),
-        };
-        if is_news {
+        let knows_record = self.informers.is_watching(Resource::Records)
+            || list.is_some() && !self.informers.has_listed(Resource::Nodes);
+        if self.cache.see_node(list, node, summary) {
             self.consider(node.filed_under(), Some(node), list.is_none(), is_new && !knows_record);
         }
     }
 
     /// A list is complete.
     fn listed(&mut self, kind: Resource, list: u32, listed: &Listed, took: Duration) {
-        if kind == Resource::Records {
-            let lacked = self.cache.end_list_of_records(list, listed.version);
-            return self.informers.listed_records(listed, took, lacked);
+        let lacked = match kind {
+            Resource::Records => self.cache.end_list_of_records(list, listed.version),
+            Resource::Nodes => {
+                self.informers.check_position(listed.version);
+                self.cache.end_list_of_nodes(list, listed.version)
+            }
+        };
+        let is_used = kind == Resource::Records || self.planner.listed(&mut self.cache);
+        self.informers.listed(kind, listed, took, lacked, is_used, &self.cache);
+        if kind == Resource::Nodes {
+            self.review();
         }
-        self.informers.check_position(listed.version);
-        let lacked = self.cache.end_list_of_nodes(list, listed.version);
-        let is_used = self.planner.listed(&mut self.cache);
-        self.informers.listed_nodes(listed, took, lacked, is_used, &self.cache);
-        self.review();
     }
 
     /// The cluster has another history, such as etcd restored from a backup.
@@ -290,7 +293,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         let (key, version) = (RecordKey::from(last.filed_under()), last.version);
         // If other Nodes had the same key, nobody knows whose labels belong in the record.
         let was_contested = self.cache.get(&key).is_some_and(|entry| entry.had_others(&last.name, version));
-        self.cache.see_node(&last, last.summary());
+        self.cache.see_node(None, &last, last.summary());
         self.cache.lose_node(&last, version);
         if !was_contested && !self.informers.is_stored(&key, version) {
             self.planner.deleted(&mut self.cache, &key, last, self.queue.writes(&key));
@@ -386,13 +389,13 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         match done.node {
             Reading::Absent if versions.0 == ticket.versions.0 => self.cache.miss_node(key),
             Reading::Present(node) if is_about => {
-                self.cache.see_node(Filed { under: key, name: &ticket.node }, node);
+                self.cache.see_node(None, Filed { under: key, name: &ticket.node }, node);
             }
             Reading::Present(_) | Reading::Absent | Reading::None => (),
         }
         match done.record {
             Reading::Absent if versions.1 == ticket.versions.1 => self.cache.miss_record(key),
-            Reading::Present((version, stored)) => _ = self.cache.see_record(&**key, version, stored),
+            Reading::Present((version, stored)) => _ = self.cache.see_record(None, &**key, version, stored),
             Reading::Absent | Reading::None => (),
         }
     }

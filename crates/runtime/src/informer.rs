@@ -23,8 +23,8 @@ pub(crate) struct Informers<'a> {
     replica: &'a ShardContext,
     audience: Audience,
     tasks: JoinSet<()>,
-    nodes: Informer,
-    records: Informer,
+    /// By resource.
+    informers: [Informer; 2],
     /// How far the watch of Nodes has come.
     progress: WatchProgress,
     publisher: Publisher,
@@ -77,8 +77,7 @@ impl<'a> Informers<'a> {
             replica,
             audience,
             tasks: JoinSet::new(),
-            nodes: Informer::NEW,
-            records: Informer::NEW,
+            informers: [Informer::NEW; 2],
             progress: WatchProgress::new(&replica.resume),
             publisher: Publisher::new(&replica.position),
             listing: None,
@@ -108,27 +107,21 @@ impl<'a> Informers<'a> {
 
     /// True once a list of this resource is complete.
     pub(crate) fn has_listed(&self, kind: Resource) -> bool {
-        self.of(kind).listed_at.is_some()
+        self.informers[kind as usize].listed_at.is_some()
     }
 
     /// True if the watch of this resource works.
     pub(crate) fn is_watching(&self, kind: Resource) -> bool {
-        self.of(kind).watching == Watching::On
+        self.informers[kind as usize].watching == Watching::On
     }
 
     fn watches_all(&self) -> bool {
         self.is_watching(Resource::Nodes) && self.is_watching(Resource::Records)
     }
 
-    /// True if the cache has all records up to now.
-    pub(crate) fn knows_records(&self) -> bool {
-        // The first list of Nodes follows the list of records at once; before a later list, records may have changed.
-        self.is_watching(Resource::Records) || !self.has_listed(Resource::Nodes)
-    }
-
     /// How far the watch of Nodes has come; `None` if there is no watch.
     pub(crate) fn heard(&self) -> Option<ResourceVersion> {
-        (self.nodes.watching != Watching::Off).then_some(self.progress.seen())
+        (self.informers[Resource::Nodes as usize].watching != Watching::Off).then_some(self.progress.seen())
     }
 
     /// True if the holder before has stored this deletion.
@@ -144,7 +137,9 @@ impl<'a> Informers<'a> {
         }
         let args = &self.replica.args;
         let is_blind = args.watch && !self.is_watching(Resource::Records);
-        let is_due = self.records.listed_at.is_none_or(|at| now >= at + args.audit_interval);
+        let is_due = self.informers[Resource::Records as usize]
+            .listed_at
+            .is_none_or(|at| now >= at + args.audit_interval);
         // A Node in the first list may have got its record after the first list of records.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.listing = Some(Duration::ZERO);
@@ -170,7 +165,7 @@ impl<'a> Informers<'a> {
         outcome: Result<Listed, Error>,
     ) -> Result<Listed, Error> {
         let listed = outcome?;
-        let informer = self.informer(kind);
+        let informer = &mut self.informers[kind as usize];
         if listed.version < informer.latest {
             informer.older += 1;
             let message =
@@ -183,13 +178,13 @@ impl<'a> Informers<'a> {
 
     /// True if lists stay older than one before: the cluster itself went back, as when etcd is restored from a backup.
     pub(crate) fn is_another_cluster(&self) -> bool {
-        self.nodes.older.max(self.records.older) >= 5
+        self.informers.iter().any(|informer| informer.older >= 5)
     }
 
     /// Forgets everything, ends all watches and lists again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
-        (self.nodes, self.records, self.listing) = (Informer::NEW, Informer::NEW, None);
+        (self.informers, self.listing) = ([Informer::NEW; 2], None);
         self.progress = WatchProgress::new(&[]);
         self.due = Instant::now() + backoff::jittered(self.replica.args.interval);
     }
@@ -219,49 +214,39 @@ impl<'a> Informers<'a> {
         self.not_before = Some(self.due);
     }
 
-    /// A list of records is complete. `lacked`: it lacked a known record.
-    pub(crate) fn listed_records(&mut self, listed: &Listed, took: Duration, lacked: bool) {
-        // Only the next list shows what the first one lacked, so it has to come soon.
-        self.is_surprised =
-            !self.has_listed(Resource::Records) || lacked && self.is_watching(Resource::Records);
-        let _ = self.listed(Resource::Records, listed, took);
-    }
-
-    /// A list of Nodes is complete. `lacked`: it lacked a known Node. `is_used`: it is believed.
-    pub(crate) fn listed_nodes(
+    /// A list is complete. `lacked`: it lacked a known object. `is_used`: it is believed.
+    pub(crate) fn listed(
         &mut self,
+        kind: Resource,
         listed: &Listed,
         took: Duration,
         lacked: bool,
         is_used: bool,
         cache: &Cache,
     ) {
-        // Watched objects do not just disappear.
-        let is_surprised =
-            lacked && self.is_watching(Resource::Nodes) || std::mem::take(&mut self.is_surprised);
-        let is_first = !self.has_listed(Resource::Nodes);
-        let Some(took) = self.listed(Resource::Nodes, listed, took) else { return };
+        let Some(so_far) = self.listing else { return };
+        let took = so_far + took;
+        self.replica.metrics.listed(kind, Ok(listed), took);
+        tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
+        // Watched objects do not just disappear. Only the next list shows what the first list of records lacked.
+        let is_first = !self.has_listed(kind);
+        let is_surprised = lacked && self.is_watching(kind) || is_first && kind == Resource::Records;
+        self.watch_from(kind, listed.version);
+        self.informers[kind as usize].listed_at = Some(Instant::now());
+        if kind == Resource::Records {
+            (self.is_surprised, self.listing) = (is_surprised, Some(took));
+            return;
+        }
         if is_first || self.failures > 0 {
             let (Count { nodes, records, .. }, failures) = (cache.count(), self.failures);
             let all_nodes = listed.items;
             tracing::info!(all_nodes, nodes, records, ?took, failures, "listed all nodes and records");
         }
-        (self.listing, self.failures) = (None, 0);
+        self.is_settled = is_used && !is_surprised && !std::mem::take(&mut self.is_surprised);
+        (self.listing, self.failures, self.not_before) = (None, 0, Some(Instant::now()));
         self.replica.health.listed();
         self.pace.note(took);
-        (self.not_before, self.is_settled) = (self.nodes.listed_at, is_used && !is_surprised);
         self.schedule();
-    }
-
-    /// Returns the time that all lists of this round took, or `None` if the list was given up meanwhile.
-    fn listed(&mut self, kind: Resource, listed: &Listed, took: Duration) -> Option<Duration> {
-        let took = self.listing? + took;
-        self.replica.metrics.listed(kind, Ok(listed), took);
-        tracing::debug!(?kind, items = listed.items, bytes = listed.bytes, ?took, "listed");
-        self.watch_from(kind, listed.version);
-        self.informer(kind).listed_at = Some(Instant::now());
-        self.listing = Some(took);
-        self.listing
     }
 
     /// Compares the position that the watch of Nodes was resumed from with the version of a list. Without a watch to resume, the watch begins
@@ -277,7 +262,7 @@ impl<'a> Informers<'a> {
             );
             self.watch_instead(Resource::Nodes, from);
         }
-        if self.nodes.watching == Watching::Off {
+        if self.informers[Resource::Nodes as usize].watching == Watching::Off {
             self.progress.begin(listed);
         }
     }
@@ -300,7 +285,7 @@ impl<'a> Informers<'a> {
 
     /// Schedules the next list: later while all is watched, and not before the server has rested from the last one.
     fn schedule(&mut self) {
-        let Some(last) = self.nodes.listed_at else { return };
+        let Some(last) = self.informers[Resource::Nodes as usize].listed_at else { return };
         let args = &self.replica.args;
         let has_time = self.watches_all() && self.is_settled;
         let interval = if has_time { args.audit_interval } else { args.interval };
@@ -308,21 +293,21 @@ impl<'a> Informers<'a> {
     }
 
     fn watch_from(&mut self, kind: Resource, version: ResourceVersion) {
-        if !self.replica.args.watch || self.of(kind).watching != Watching::Off {
+        if !self.replica.args.watch || self.informers[kind as usize].watching != Watching::Off {
             return;
         }
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
         let watch = self.tasks.spawn(list_watch::watch(self.source(kind), share, version, audience));
-        let informer = self.informer(kind);
+        let informer = &mut self.informers[kind as usize];
         (informer.watching, informer.watch) = (Watching::Broken, Some(watch));
     }
 
     /// Replaces a watch by one from this version.
     fn watch_instead(&mut self, kind: Resource, version: ResourceVersion) {
-        if let Some(watch) = self.informer(kind).watch.take() {
+        if let Some(watch) = self.informers[kind as usize].watch.take() {
             watch.abort();
         }
-        self.informer(kind).watching = Watching::Off;
+        self.informers[kind as usize].watching = Watching::Off;
         self.replica.metrics.history_lost.inc();
         self.watch_from(kind, version);
     }
@@ -332,19 +317,19 @@ impl<'a> Informers<'a> {
         if kind == Resource::Nodes {
             self.progress.watching();
         }
-        if self.of(kind).watching != Watching::On {
-            self.informer(kind).watching = Watching::On;
+        if self.informers[kind as usize].watching != Watching::On {
+            self.informers[kind as usize].watching = Watching::On;
             tracing::info!(?kind, "watching");
             self.schedule();
         }
     }
 
     pub(crate) fn not_watching(&mut self, kind: Resource, error: &Error) {
-        if self.of(kind).watching == Watching::On {
+        if self.informers[kind as usize].watching == Watching::On {
             tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
             self.replica.metrics.failed(error);
             self.replica.metrics.watch_broke(kind);
-            self.informer(kind).watching = Watching::Broken;
+            self.informers[kind as usize].watching = Watching::Broken;
             self.hurry();
         }
     }
@@ -372,7 +357,7 @@ impl<'a> Informers<'a> {
             tracing::warn!(?pending, "the API server has forgotten deletions that were not stored");
             self.watch_instead(Resource::Nodes, self.progress.seen());
         } else {
-            self.informer(kind).watching = Watching::Off;
+            self.informers[kind as usize].watching = Watching::Off;
             self.skipped(kind);
         }
     }
@@ -383,20 +368,6 @@ impl<'a> Informers<'a> {
         self.schedule();
         let soonest = Instant::now() + backoff::jittered(self.replica.args.interval);
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
-    }
-
-    fn of(&self, kind: Resource) -> &Informer {
-        match kind {
-            Resource::Nodes => &self.nodes,
-            Resource::Records => &self.records,
-        }
-    }
-
-    fn informer(&mut self, kind: Resource) -> &mut Informer {
-        match kind {
-            Resource::Nodes => &mut self.nodes,
-            Resource::Records => &mut self.records,
-        }
     }
 
     fn source(&self, kind: Resource) -> Arc<ApiSource> {

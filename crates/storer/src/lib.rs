@@ -47,8 +47,8 @@ impl Daemon for Args {
         let apply = Apply { replica, metrics };
         let planner = || {
             let ShardContext { rules, clock, .. } = &apply.replica;
-            let (in_doubt, metrics) = (Arc::clone(&apply.metrics.in_doubt), Arc::clone(&apply.metrics));
-            StorePlanner::new(Arc::clone(rules), self.common.dry_run, Arc::clone(clock), in_doubt, metrics)
+            let (rules, clock) = (Arc::clone(rules), Arc::clone(clock));
+            StorePlanner::new(rules, self.common.dry_run, clock, Arc::clone(&apply.metrics))
         };
         engine::run(&apply.replica, Cache::default(), planner, &apply).await;
     }

@@ -15,7 +15,6 @@ use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
 use crate::apply::StoreTask;
-use crate::in_doubt::WritesInDoubt;
 use crate::metrics::StorerMetrics;
 
 /// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
@@ -30,7 +29,6 @@ pub(crate) struct StorePlanner {
     is_dry_run: bool,
     clock: Arc<ServerClock>,
     budget: DeletionBudget,
-    in_doubt: Arc<WritesInDoubt>,
     metrics: Arc<StorerMetrics>,
     watch_lag: WatchLag,
     absence: MassAbsence,
@@ -45,7 +43,6 @@ impl StorePlanner {
         rules: Arc<Rules>,
         is_dry_run: bool,
         clock: Arc<ServerClock>,
-        in_doubt: Arc<WritesInDoubt>,
         metrics: Arc<StorerMetrics>,
     ) -> Self {
         Self {
@@ -53,7 +50,6 @@ impl StorePlanner {
             rules,
             is_dry_run,
             clock,
-            in_doubt,
             metrics,
             watch_lag: WatchLag::new(PATIENCE),
             absence: MassAbsence::default(),
@@ -112,7 +108,7 @@ impl Planner for StorePlanner {
     /// Keeps the final labels until they are stored, unless the record has them for certain. 100,000 Nodes may be deleted at once.
     fn deleted(&mut self, cache: &mut Cache, key: &RecordKey, last: Node, writes: Writes) {
         let stored = cache.get(key).map_or(Stored::Nothing, |entry| entry.stored());
-        let writes = Writes { is_in_doubt: self.in_doubt.contains(key), ..writes };
+        let writes = Writes { is_in_doubt: self.metrics.in_doubt.contains(key), ..writes };
         let is_kept = keeps_final_labels(last.summary(), stored, writes);
         tracing::debug!(node = &**key, is_kept, ?writes, "deleted");
         if !is_kept {

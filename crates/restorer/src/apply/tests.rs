@@ -60,8 +60,8 @@ impl World {
         })
         .expect("a replica");
         let mut cache = Cache::default();
-        cache.see_node("a", returned.summary());
-        cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+        cache.see_node(None, "a", returned.summary());
+        cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
         let entry = cache.get("a").expect("an entry");
         let mut planner = RestorePlanner::new(Arc::default());
         let look =

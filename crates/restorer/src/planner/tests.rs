@@ -48,11 +48,11 @@ fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds:
 fn a_new_incarnation_is_restored_as_it_was_last_seen() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    cache.see_node("a", node("a", "u1", 5).summary());
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node(None, "a", node("a", "u1", 5).summary());
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), false), When::Never);
     for version in [8, 9] {
-        cache.see_node("a", node("a", "u2", version).summary());
+        cache.see_node(None, "a", node("a", "u2", version).summary());
         let soon = When::Now(Urgency::Soon);
         assert_eq!(when(&mut planner, &cache, &node("a", "u2", version), false), soon);
     }
@@ -78,15 +78,15 @@ fn what_a_node_said_last_is_waited_for() {
     ] {
         let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
         let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
-        cache.see_record("a", ResourceVersion(6), record(&first));
-        cache.see_node("a", first.summary());
+        cache.see_record(None, "a", ResourceVersion(6), record(&first));
+        cache.see_node(None, "a", first.summary());
         cache.lose_node("a", last.version);
         planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
-        cache.see_node("a", back.summary());
+        cache.see_node(None, "a", back.summary());
         let pending: Vec<_> = cache.final_labels.unstored().map(|(_, version)| version).collect();
         assert_eq!(pending.first().copied(), is_awaited.then_some(last.version), "whoever comes after, too");
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
-        cache.see_record("a", ResourceVersion(10), record(last));
+        cache.see_record(None, "a", ResourceVersion(10), record(last));
         assert!(has_turn(&mut planner, &cache, None));
         settle(&mut planner, &mut cache, "a", true);
         assert!(cache.final_labels.is_empty(), "and nobody who comes after waits for them");
@@ -100,8 +100,8 @@ fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
     cache.lose_node("a", changed.version);
     planner.deleted(&mut cache, &RecordKey::from("a"), changed, Writes::default());
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    cache.see_node("a", node("a", "u2", 9).summary());
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node(None, "a", node("a", "u2", 9).summary());
     assert!(!has_turn(&mut planner, &cache, None));
 }
 
@@ -122,10 +122,10 @@ fn what_no_storer_keeps_is_not_waited_for() {
         for (last, is_awaited) in [(&last, false), (&host(changed.clone(), "new"), true)] {
             let mut planner = RestorePlanner::new(Arc::clone(&rules));
             let mut cache = Cache::default();
-            cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+            cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
             cache.lose_node("a", last.version);
             planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
-            cache.see_node("a", node("a", "u2", 9).summary());
+            cache.see_node(None, "a", node("a", "u2", 9).summary());
             assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
         }
     }
@@ -139,19 +139,19 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
     // Where the record was written meanwhile, it may not be kept out any more.
     for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
         let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
-        cache.see_record("a", ResourceVersion(6), Stored::Record(record));
-        cache.see_node("a", other.summary());
+        cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record));
+        cache.see_node(None, "a", other.summary());
         let entry = cache.get("a").expect("an entry");
         let look = Look { entry: &entry, view: None, is_event: false, is_unsure: false, heard: None };
         let (name, task) = (entry.key().clone(), planner.begin(look).expect("its turn"));
         let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
         planner.done(&mut cache, &name, task, &done);
         if is_rewritten {
-            cache.see_record("a", ResourceVersion(7), Stored::Record(record));
+            cache.see_record(None, "a", ResourceVersion(7), Stored::Record(record));
         }
         cache.lose_node("a", last.version);
         planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
-        cache.see_node("a", back.summary());
+        cache.see_node(None, "a", back.summary());
         assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
     }
 }
@@ -160,9 +160,9 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
 fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     let back = node("a", "u2", 9);
-    cache.see_node("a", back.summary());
+    cache.see_node(None, "a", back.summary());
     let mut after = |heard| has_turn(&mut planner, &cache, heard);
     assert_eq!([Some(7), Some(9), None].map(&mut after), [false, true, true]);
 }
@@ -170,7 +170,7 @@ fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
 #[test]
 fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
-    cache.see_node("a", node("a", "u1", 5).summary());
+    cache.see_node(None, "a", node("a", "u1", 5).summary());
     let soon = When::Now(Urgency::Soon);
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), true), soon);
     settle(&mut planner, &mut cache, "a", false);
@@ -183,8 +183,8 @@ fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
 fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
-    cache.see_record("a", ResourceVersion(6), Stored::Record(record.summary()));
-    cache.see_node("a", back.summary());
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node(None, "a", back.summary());
     assert_eq!(when(&mut planner, &cache, &back, false), When::Now(Urgency::Soon));
     assert_eq!(planner.views.len(), 1);
     planner.decide_contested(&cache.get("a").expect("an entry"));
@@ -197,8 +197,8 @@ fn only_so_many_views_are_kept() {
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     for number in 0..MOST_VIEWS + 10 {
         let node = node(&format!("n{number}"), "u2", 8);
-        cache.see_record(node.name.as_str(), ResourceVersion(6), Stored::Record(record.summary()));
-        cache.see_node(node.name.as_str(), node.summary());
+        cache.see_record(None, node.name.as_str(), ResourceVersion(6), Stored::Record(record.summary()));
+        cache.see_node(None, node.name.as_str(), node.summary());
         assert_eq!(when(&mut planner, &cache, &node, false), When::Now(Urgency::Soon));
     }
     assert_eq!(planner.views.len(), MOST_VIEWS);

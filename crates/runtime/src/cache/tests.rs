@@ -42,17 +42,17 @@ fn count(cache: &Cache) -> (usize, usize) {
 fn only_what_is_newer_counts() {
     let mut cache = Cache::default();
     let is_gone = |cache: &Cache| cache.get("a").is_some_and(|entry| entry.is_surely_gone());
-    assert!(cache.see_node("a", node(5)));
-    assert!(!cache.see_node("a", node(5)) && !cache.see_node("a", node(4)));
+    assert!(cache.see_node(None, "a", node(5)));
+    assert!(!cache.see_node(None, "a", node(5)) && !cache.see_node(None, "a", node(4)));
     assert!(!cache.lose_node("a", version(4)), "deleted before it was seen");
     assert_eq!(cache.get("a").and_then(|entry| entry.node()), Some(node(5)));
     assert!(cache.lose_node("a", version(7)));
-    assert!(!cache.see_node("a", node(6)), "seen before it was deleted");
+    assert!(!cache.see_node(None, "a", node(6)), "seen before it was deleted");
     assert!(is_gone(&cache));
-    assert!(cache.see_node("a", node(8)));
+    assert!(cache.see_node(None, "a", node(8)));
     cache.miss_node("a");
-    assert!(is_gone(&cache) && !cache.see_node("a", node(7)));
-    assert!(cache.see_node("a", node(8)), "it was there all the time, and somebody was wrong");
+    assert!(is_gone(&cache) && !cache.see_node(None, "a", node(7)));
+    assert!(cache.see_node(None, "a", node(8)), "it was there all the time, and somebody was wrong");
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn what_a_list_lacked_the_next_may_have_again() {
     let list = |cache: &mut Cache, is_in_it: bool, at: u64| {
         let list = cache.begin_list();
         if is_in_it {
-            cache.list_node(list, "a", node(5));
-            cache.list_record(list, "a", version(6), record());
+            cache.see_node(Some(list), "a", node(5));
+            cache.see_record(Some(list), "a", version(6), record());
         }
         cache.end_list_of_nodes(list, version(at));
         cache.end_list_of_records(list, version(at));
@@ -81,8 +81,8 @@ fn what_a_list_lacked_the_next_may_have_again() {
 #[test]
 fn the_versions_of_nodes_and_records_are_not_compared() {
     let mut cache = Cache::default();
-    cache.see_node("a", node(1000));
-    assert!(cache.see_record("a", version(5), record()));
+    cache.see_node(None, "a", node(1000));
+    assert!(cache.see_record(None, "a", version(5), record()));
     assert!(cache.lose_record("a", version(6)));
     let entry = cache.get("a").expect("an entry");
     assert_eq!((entry.stored(), entry.node()), (Stored::Nothing, Some(node(1000))));
@@ -92,11 +92,11 @@ fn the_versions_of_nodes_and_records_are_not_compared() {
 fn what_a_complete_list_lacks_is_gone_but_not_what_came_after_it() {
     let mut cache = Cache::default();
     for (name, at) in [("listed", 1), ("missing", 2), ("later", 30)] {
-        cache.see_node(name, node(at));
+        cache.see_node(None, name, node(at));
     }
     let list = cache.begin_list();
-    cache.list_node(list, "listed", node(1));
-    cache.list_node(list, "new", node(3));
+    cache.see_node(Some(list), "listed", node(1));
+    cache.see_node(Some(list), "new", node(3));
     cache.end_list_of_nodes(list, version(20));
     let there = |name: &str| cache.get(name).is_some_and(|entry| entry.node().is_some());
     assert_eq!(["listed", "missing", "later", "new"].map(there), [true, false, true, true]);
@@ -107,13 +107,13 @@ fn absence_from_a_list_is_no_certainty_and_a_deletion_is() {
     let mut cache = Cache::default();
     let names = ["listed", "missing", "deleted", "never-seen"];
     for name in names {
-        cache.see_record(name, version(1), record());
+        cache.see_record(None, name, version(1), record());
     }
     for name in &names[..3] {
-        cache.see_node(*name, node(2));
+        cache.see_node(None, *name, node(2));
     }
     let list = cache.begin_list();
-    cache.list_node(list, "listed", node(2));
+    cache.see_node(Some(list), "listed", node(2));
     cache.lose_node("deleted", version(3));
     cache.end_list_of_nodes(list, version(4));
     let gone = |cache: &Cache| names.map(|name| cache.get(name).is_some_and(|entry| entry.is_surely_gone()));
@@ -127,9 +127,9 @@ fn absence_from_a_list_is_no_certainty_and_a_deletion_is() {
 fn what_there_is_nothing_to_know_of_is_forgotten() {
     let mut cache = Cache::default();
     for name in ["gone", "node", "busy"] {
-        cache.see_node(name, node(1));
+        cache.see_node(None, name, node(1));
     }
-    cache.see_record("record", version(1), record());
+    cache.see_record(None, "record", version(1), record());
     cache.lose_node("gone", version(2));
     cache.lose_node("busy", version(2));
     assert_eq!(count(&cache), (1, 1));

@@ -45,10 +45,10 @@ impl World {
         .expect("a replica");
         let apply = Apply { replica, metrics: Arc::default() };
         let mut cache = Cache::default();
-        cache.see_node("a", seen.summary());
+        cache.see_node(None, "a", seen.summary());
         let entry = &cache.get("a").expect("an entry");
-        let (rules, clock, in_doubt) = (Arc::default(), Arc::default(), Arc::clone(&apply.metrics.in_doubt));
-        let mut planner = StorePlanner::new(rules, false, clock, in_doubt, Arc::default());
+        let metrics = Arc::clone(&apply.metrics);
+        let mut planner = StorePlanner::new(Arc::default(), false, Arc::default(), metrics);
         let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };
         let task = planner.begin(look).expect("its turn");
         Self { apply, calls, task }

@@ -32,17 +32,17 @@ impl World {
     /// The Node is there, and its record says the same.
     fn new() -> Self {
         let rules = Rules { retention: Duration::from_secs(3600), ..Rules::default() };
-        let (clock, in_doubt, counts) = Default::default();
-        let planner = StorePlanner::new(Arc::new(rules), false, clock, in_doubt, counts);
+        let (clock, metrics) = Default::default();
+        let planner = StorePlanner::new(Arc::new(rules), false, clock, metrics);
         let mut world = Self { cache: Cache::default(), planner, heard: None };
-        world.cache.see_node("a", node("u1", 5, "gold").summary());
+        world.cache.see_node(None, "a", node("u1", 5, "gold").summary());
         world.store(&node("u1", 5, "gold"), 6);
         world
     }
 
     fn store(&mut self, node: &Node, version: u64) {
         let record = Record::of(node, Timestamp::now()).summary();
-        self.cache.see_record("a", ResourceVersion(version), Stored::Record(record));
+        self.cache.see_record(None, "a", ResourceVersion(version), Stored::Record(record));
     }
 
     fn when(&mut self, is_event: bool) -> When {
@@ -79,7 +79,7 @@ impl World {
 fn what_is_stored_costs_nothing_and_what_has_changed_comes_first() {
     let mut world = World::new();
     assert_eq!(world.when(true), When::Never);
-    world.cache.see_node("a", node("u1", 7, "silver").summary());
+    world.cache.see_node(None, "a", node("u1", 7, "silver").summary());
     assert_eq!(world.when(true), When::Now(Urgency::Soon));
     assert_eq!(world.when(false), When::Now(Urgency::Routine));
 }
@@ -101,7 +101,7 @@ fn last_labels_are_kept_until_they_are_stored() {
 fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it() {
     let mut world = World::new();
     let restored = Node { marker: Some("u2/1".to_owned()), ..node("u2", 9, "bronze") };
-    world.cache.see_node("a", restored.summary());
+    world.cache.see_node(None, "a", restored.summary());
     world.heard = Some(ResourceVersion(6));
     assert_eq!(world.task().err(), Some(Some(LOOK_AGAIN)));
     // There it is: what the one before it said last.
@@ -115,7 +115,7 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
     world.heard = None;
     assert!(world.task().is_ok());
     let mut world = World::new();
-    world.cache.see_node("a", node("u1", 9, "silver").summary());
+    world.cache.see_node(None, "a", node("u1", 9, "silver").summary());
     world.heard = Some(ResourceVersion(6));
     assert!(world.task().is_ok());
 }
@@ -135,7 +135,7 @@ fn labels_that_are_stored_for_certain_are_not_kept() {
 #[test]
 fn labels_that_a_write_without_an_answer_may_change_are_kept() {
     let mut world = World::new();
-    world.planner.in_doubt.send_without_answer(&RecordKey::from("a"), Some(ResourceVersion(6)));
+    world.planner.metrics.in_doubt.send_without_answer(&RecordKey::from("a"), Some(ResourceVersion(6)));
     assert_eq!(world.delete(node("u1", 8, "gold"), false), When::Now(Urgency::Urgent));
 }
 
@@ -183,8 +183,8 @@ fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along(
 fn a_node_that_is_back_is_not_hurried() {
     let mut world = World::new();
     let gone = Record::of(&node("u1", 5, "gold"), Timestamp::now()).with_departed_at(Some(Timestamp::now()));
-    world.cache.see_record("a", ResourceVersion(7), Stored::Record(gone.summary()));
-    world.cache.see_node("a", node("u2", 9, "gold").summary());
+    world.cache.see_record(None, "a", ResourceVersion(7), Stored::Record(gone.summary()));
+    world.cache.see_node(None, "a", node("u2", 9, "gold").summary());
     assert_eq!(world.when(true), When::After(UNRESTORED, Urgency::Tidy));
     assert!(!world.cache.get("a").is_some_and(|entry| entry.is_surely_gone()));
 }

@@ -21,7 +21,7 @@ fn filed<'a>(under: &'a str, name: &'a str) -> Filed<'a> {
 }
 
 fn see(cache: &mut Cache, under: &str, name: &str, at: u64) -> bool {
-    cache.see_node(filed(under, name), named(name, at))
+    cache.see_node(None, filed(under, name), named(name, at))
 }
 
 /// Who claims an entry, in the order of their names.
@@ -59,7 +59,7 @@ fn a_row_knows_the_name_of_its_node() {
     assert_eq!(cache.get(K).map(|entry| entry.key().to_string()).as_deref(), Some(K));
     assert!(cache.get("a").is_none());
     let mut by_name = Cache::default();
-    by_name.see_node("a", named("a", 5));
+    by_name.see_node(None, "a", named("a", 5));
     assert_eq!(shown(&by_name, "a"), at("a", 5));
 }
 
@@ -67,14 +67,14 @@ fn a_row_knows_the_name_of_its_node() {
 fn a_row_without_a_node_knows_whom_to_ask_for() {
     let mut cache = Cache::default();
     let name = |cache: &Cache| cache.get(K).map(|entry| entry.node_name().to_owned());
-    cache.see_record(filed(K, "stored"), version(3), record());
+    cache.see_record(None, filed(K, "stored"), version(3), record());
     assert_eq!(name(&cache).as_deref(), Some("stored"));
-    cache.see_record(K, version(4), record());
+    cache.see_record(None, K, version(4), record());
     assert_eq!(name(&cache).as_deref(), Some("stored"), "what an attempt has read does not say");
     see(&mut cache, K, "a", 5);
     assert_eq!(name(&cache).as_deref(), Some("a"));
     cache.lose_node(filed(K, "a"), version(6));
-    cache.see_record(filed(K, "stored"), version(7), record());
+    cache.see_record(None, filed(K, "stored"), version(7), record());
     assert_eq!(name(&cache).as_deref(), Some("a"), "the version of its deletion is known, too");
 }
 
@@ -90,9 +90,9 @@ fn a_node_that_changes_its_identity_leaves_its_row_for_certain() {
     assert!(!see(&mut cache, K, "a", 6), "it was there before");
     assert_eq!((shown(&cache, K), shown(&cache, L)), (None, at("a", 7)));
     // To another shard, and back.
-    cache.see_elsewhere("a", version(6), false);
+    cache.see_elsewhere(None, "a", version(6), false);
     assert_eq!(shown(&cache, L), at("a", 7), "that was before");
-    cache.see_elsewhere("a", version(8), false);
+    cache.see_elsewhere(None, "a", version(8), false);
     assert_eq!(left(&mut cache), [L]);
     assert_eq!(shown(&cache, L), None);
     assert!(cache.get(L).is_some_and(|entry| entry.is_surely_gone()));
@@ -105,8 +105,8 @@ fn a_list_tells_of_nodes_that_went_to_another_shard() {
     let mut cache = Cache::default();
     see(&mut cache, K, "a", 5);
     let list = cache.begin_list();
-    cache.list_elsewhere(list, "a", version(7));
-    cache.list_elsewhere(list, "never-ours", version(6));
+    cache.see_elsewhere(Some(list), "a", version(7), false);
+    cache.see_elsewhere(Some(list), "never-ours", version(6), false);
     assert!(!cache.end_list_of_nodes(list, version(9)), "nothing is missing");
     assert!(cache.get(K).is_some_and(|entry| entry.is_surely_gone()));
     assert_eq!(left(&mut cache), [K]);
@@ -117,8 +117,8 @@ fn a_list_that_is_under_way_does_not_bring_back_what_went_elsewhere() {
     for may_be_listed in [true, false] {
         let mut cache = Cache::default();
         let list = cache.begin_list();
-        cache.see_elsewhere("a", version(7), may_be_listed);
-        let is_news = cache.list_node(list, filed(K, "a"), named("a", 5));
+        cache.see_elsewhere(None, "a", version(7), may_be_listed);
+        let is_news = cache.see_node(Some(list), filed(K, "a"), named("a", 5));
         assert_eq!(is_news, !may_be_listed);
         cache.end_list_of_nodes(list, version(6));
         cache.forget_gone(|_| false);
@@ -161,12 +161,12 @@ fn a_row_is_contested_until_a_list_lacks_one() {
     see(&mut cache, K, "a", 5);
     see(&mut cache, K, "b", 6);
     let list = cache.begin_list();
-    cache.list_node(list, filed(K, "b"), named("b", 6));
+    cache.see_node(Some(list), filed(K, "b"), named("b", 6));
     assert!(cache.end_list_of_nodes(list, version(9)));
     assert_eq!((is_contested(&cache, K), shown(&cache, K)), (false, at("b", 6)));
     let list = cache.begin_list();
     for name in ["a", "b"] {
-        cache.list_node(list, filed(K, name), named(name, if name == "a" { 5 } else { 6 }));
+        cache.see_node(Some(list), filed(K, name), named(name, if name == "a" { 5 } else { 6 }));
     }
     cache.end_list_of_nodes(list, version(10));
     assert!(is_contested(&cache, K), "it is there again");
@@ -205,7 +205,7 @@ fn a_deletion_tells_whether_others_claimed_the_same_then() {
     see(&mut cache, K, "b", 30);
     assert!(had_others(&cache, "a", 25), "the other was there at 20");
     // Another incarnation of it has not been.
-    cache.see_node(filed(K, "b"), named("another-uid", 40));
+    cache.see_node(None, filed(K, "b"), named("another-uid", 40));
     assert!(!had_others(&cache, "a", 35));
     assert!(!had_others(&cache, "b", 4) && had_others(&cache, "b", 41));
 }
@@ -213,9 +213,9 @@ fn a_deletion_tells_whether_others_claimed_the_same_then() {
 #[test]
 fn what_is_filed_otherwise_than_the_rules_ask_for_is_not_missing_a_node() {
     let mut cache = Cache::default();
-    cache.see_record(filed(K, "a"), version(1), record());
-    cache.see_record("b", version(2), record());
-    cache.see_node("b", named("b", 3));
+    cache.see_record(None, filed(K, "a"), version(1), record());
+    cache.see_record(None, "b", version(2), record());
+    cache.see_node(None, "b", named("b", 3));
     assert_eq!(cache.missing(RecordKey::is_identity), Missing { nodes: 1, known: 1 });
     assert_eq!(cache.missing(|key| !key.is_identity()), Missing { nodes: 0, known: 1 });
 }
@@ -294,7 +294,7 @@ proptest! {
                     model[*name].see(Some(*under), *at);
                 }
                 Told::Elsewhere { name, at } => {
-                    cache.see_elsewhere(NAMES[*name], version(*at), false);
+                    cache.see_elsewhere(None, NAMES[*name], version(*at), false);
                     model[*name].see(None, *at);
                 }
                 Told::Deleted { name, under, at } => {
@@ -313,9 +313,9 @@ proptest! {
                     for (name, under, at) in present {
                         match under {
                             Some(under) => {
-                                cache.list_node(list, filed(KEYS[*under], NAMES[*name]), named(NAMES[*name], *at));
+                                cache.see_node(Some(list), filed(KEYS[*under], NAMES[*name]), named(NAMES[*name], *at));
                             }
-                            None => cache.list_elsewhere(list, NAMES[*name], version(*at)),
+                            None => cache.see_elsewhere(Some(list), NAMES[*name], version(*at), false),
                         }
                         model[*name].see(*under, *at);
                     }

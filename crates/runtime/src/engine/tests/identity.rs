@@ -260,7 +260,7 @@ async fn what_an_attempt_has_read_counts_for_the_node_that_it_asked_for() {
 async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     let replica = replica();
     let mut engine = engine(&replica);
-    engine.cache.see_record(K, ResourceVersion(3), Stored::Unreadable);
+    engine.cache.see_record(None, K, ResourceVersion(3), Stored::Unreadable);
     let entry = engine.cache.get(K).expect("an entry");
     let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
     assert_eq!(node, K);
@@ -276,7 +276,7 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     let mut engine = engine(&replica);
     engine.observe(seen(named("a", K, 5)));
     engine.observe(seen(named("a", L, 6)));
-    engine.cache.see_record(Filed { under: K, name: "bb" }, ResourceVersion(3), Stored::Unreadable);
+    engine.cache.see_record(None, Filed { under: K, name: "bb" }, ResourceVersion(3), Stored::Unreadable);
     let entry = engine.cache.get(K).expect("an entry");
     let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
     assert_eq!(node, "bb");
