@@ -7,16 +7,17 @@
 
 mod entry;
 mod freshness;
+mod table;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use indexmap::IndexMap;
 use label_storage::final_labels::FinalLabels;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage::{NodeName, RecordKey, ResourceVersion};
 
+use self::table::{Slot, Table};
 use crate::record_key::Filed;
 
 pub use self::entry::Entry;
@@ -24,8 +25,8 @@ pub use self::freshness::{Known, STALE};
 
 #[derive(Debug)]
 pub struct Cache {
-    nodes: IndexMap<NodeName, CachedNode>,
-    records: IndexMap<RecordKey, CachedRecord>,
+    /// Nodes by name, and records by key.
+    slots: Table,
     /// The Nodes whose key is not their name, by key.
     identities: HashMap<RecordKey, Identity>,
     /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
@@ -71,6 +72,8 @@ struct CachedRecord {
     since: u32,
     /// True if it is certain that no Node has the key, unless the cache has one.
     has_no_node: bool,
+    /// True if something is known of it, if only its absence.
+    is_known: bool,
 }
 
 /// A key that is not a Node's name.
@@ -112,8 +115,7 @@ impl Cache {
     /// An empty cache that keeps final labels for this long, unless they are stored before.
     pub fn new(lifetime: Duration) -> Self {
         Self {
-            nodes: IndexMap::new(),
-            records: IndexMap::new(),
+            slots: Table::default(),
             identities: HashMap::new(),
             left: Vec::new(),
             lists: 0,
@@ -200,7 +202,7 @@ impl Cache {
         may_be_listed: bool,
     ) {
         // Most Nodes of a cluster are in other shards, and are not kept.
-        if !may_be_listed && !self.nodes.contains_key(name) {
+        if !may_be_listed && self.slots.get(name).is_none_or(|slot| slot.node.is_unknown()) {
             return;
         }
         let (name, cached) = self.node(name);
@@ -216,21 +218,24 @@ impl Cache {
         }
     }
 
-    /// A Node, created if it is not known, and its name.
+    /// A Node and its name.
     fn node(&mut self, name: &str) -> (NodeName, &mut CachedNode) {
-        let at = match self.nodes.get_index_of(name) {
-            Some(at) => at,
-            None => self.nodes.insert_full(NodeName::from(name), CachedNode::unknown()).0,
-        };
-        let (name, node) = self.nodes.get_index_mut(at).unwrap_or_else(|| unreachable!("it was just found"));
+        let Slot { name, node, .. } = self.slots.slot(name);
         (name.clone(), node)
+    }
+
+    /// The record of a key.
+    fn record(&mut self, key: &str) -> &mut CachedRecord {
+        let record = &mut self.slots.slot(key).record;
+        record.is_known = true;
+        record
     }
 
     /// Gives a Node another key.
     fn give_key(&mut self, name: &NodeName, key: &str, was_live: bool, since: Since) {
         self.take_key(name, was_live);
         if &**name != key {
-            let key = self.records.get_key_value(key).map_or_else(|| key.into(), |(key, _)| key.clone());
+            let key = RecordKey::from(&self.slots.slot(key).name);
             self.identities.entry(key.clone()).or_default().nodes.push((name.clone(), since));
             self.node(name).1.identity = Some(key);
         }
@@ -291,19 +296,6 @@ impl Cache {
         self.record(key).stored = Stored::Nothing;
     }
 
-    /// The record of a key, created if it is not known.
-    fn record(&mut self, key: &str) -> &mut CachedRecord {
-        let at = match self.records.get_index_of(key) {
-            Some(at) => at,
-            None => {
-                // A key that is the name of a Node shares its memory.
-                let name = self.nodes.get_key_value(key).map(|(name, _)| RecordKey::from(name));
-                self.records.insert_full(name.unwrap_or_else(|| key.into()), CachedRecord::UNKNOWN).0
-            }
-        };
-        &mut self.records[at]
-    }
-
     /// Begins a list, and returns its number.
     pub fn begin_list(&mut self) -> u32 {
         self.lists = self.lists.wrapping_add(1);
@@ -315,7 +307,7 @@ impl Cache {
         let is_lacking = |node: &&mut CachedNode| {
             node.presence == Presence::Live && node.list != list && version >= node.last.version
         };
-        let lacking = self.nodes.values_mut().filter(is_lacking);
+        let lacking = self.slots.iter_mut().map(|slot| &mut slot.node).filter(is_lacking);
         lacking.map(|node| node.presence = Presence::Missing).count() > 0
     }
 
@@ -324,49 +316,62 @@ impl Cache {
         let is_lacking = |record: &&mut CachedRecord| {
             record.is_there() && record.list != list && version >= record.version
         };
-        let lacking = self.records.values_mut().filter(is_lacking);
+        let lacking = self.slots.iter_mut().map(|slot| &mut slot.record).filter(is_lacking);
         lacking.map(|record| record.stored = Stored::Nothing).count() > 0
     }
 
     /// Takes all Nodes that lists lacked for gone.
     pub fn believe_absence(&mut self) {
-        let missing = self.nodes.values_mut().filter(|node| node.presence == Presence::Missing);
-        missing.for_each(|node| node.presence = Presence::Gone);
-        self.records.values_mut().for_each(|record| record.has_no_node = true);
+        for Slot { node, record, .. } in self.slots.iter_mut() {
+            if node.presence == Presence::Missing {
+                node.presence = Presence::Gone;
+            }
+            record.has_no_node = true;
+        }
     }
 
     /// Forgets Nodes and records that are not there, unless there is work to do for their key.
     pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
-        let records = &self.records;
-        let has_record =
-            |key: &RecordKey| records.get(key).is_some_and(CachedRecord::is_there) || has_work(key);
-        self.nodes.retain(|name, node| {
-            let is_needed = || node.key(name).is_some_and(|key| has_record(&key));
-            node.presence == Presence::Live || is_needed()
-        });
-        let nodes = &self.nodes;
+        let has_record = |slots: &Table, key: &RecordKey| {
+            slots.get(key).is_some_and(|slot| slot.record.is_there()) || has_work(key)
+        };
+        let is_needed = |slots: &Table, slot: &Slot| {
+            let key = slot.node.key(&slot.name);
+            slot.node.presence == Presence::Live || key.is_some_and(|key| has_record(slots, &key))
+        };
+        let gone = self.slots.iter().filter(|slot| !slot.node.is_unknown() && !is_needed(&self.slots, slot));
+        let gone: Vec<_> = gone.map(|slot| slot.name.clone()).collect();
+        for name in gone {
+            *self.node(&name).1 = CachedNode::unknown();
+        }
+        let slots = &self.slots;
         self.identities.retain(|key, identity| {
-            identity.nodes.retain(|(name, _)| nodes.contains_key(name));
-            !identity.nodes.is_empty() || has_record(key)
+            identity.nodes.retain(|(name, _)| slots.get(name).is_some_and(|slot| !slot.node.is_unknown()));
+            !identity.nodes.is_empty() || has_record(slots, key)
         });
-        self.records.retain(|key, record| record.is_there() || has_work(key));
+        self.slots.retain(|slot| {
+            !slot.node.is_unknown() || slot.record.is_there() || has_work(&RecordKey::from(&slot.name))
+        });
     }
 
     pub fn count(&self) -> Count {
-        let is_unreadable = |record: &&CachedRecord| record.stored == Stored::Unreadable;
-        Count {
-            nodes: self.nodes.values().filter(|node| node.presence == Presence::Live).count(),
-            records: self.records.values().filter(|record| record.is_there()).count(),
-            unreadable: self.records.values().filter(is_unreadable).count(),
+        let mut count = Count::default();
+        for Slot { node, record, .. } in self.slots.iter() {
+            count.nodes += usize::from(node.presence == Presence::Live);
+            count.records += usize::from(record.is_there());
+            count.unreadable += usize::from(record.stored == Stored::Unreadable);
         }
+        count
     }
 
     /// The Nodes that lists lacked, of those with such a key.
     pub fn missing(&self, concerns: impl Fn(&RecordKey) -> bool) -> Missing {
         let mut missing = Missing { nodes: 0, known: 0 };
-        for (key, _) in self.records.iter().filter(|(key, record)| record.expects_node() && concerns(key)) {
+        for slot in
+            self.slots.iter().filter(|slot| slot.record.expects_node() && concerns(&(&slot.name).into()))
+        {
             missing.known += 1;
-            missing.nodes += usize::from(self.get(key).is_some_and(|entry| entry.is_missing()));
+            missing.nodes += usize::from(self.get(&slot.name).is_some_and(|entry| entry.is_missing()));
         }
         missing
     }
@@ -376,6 +381,10 @@ impl CachedNode {
     fn unknown() -> Self {
         let last = NodeSummary::unknown(ResourceVersion(0));
         Self { identity: None, presence: Presence::Elsewhere, list: 0, last, is_seen: false }
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.last.version.0 == 0
     }
 
     /// The key of its record; `None` if that is of another shard, or not known.
@@ -390,8 +399,14 @@ impl CachedNode {
 }
 
 impl CachedRecord {
-    const UNKNOWN: Self =
-        Self { stored: Stored::Nothing, version: ResourceVersion(0), list: 0, since: 0, has_no_node: false };
+    const UNKNOWN: Self = Self {
+        stored: Stored::Nothing,
+        version: ResourceVersion(0),
+        list: 0,
+        since: 0,
+        has_no_node: false,
+        is_known: false,
+    };
 
     fn is_there(&self) -> bool {
         self.stored != Stored::Nothing

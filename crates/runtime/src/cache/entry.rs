@@ -23,27 +23,31 @@ impl Cache {
         let is_live = |(_, node): &(_, &CachedNode)| node.presence == Presence::Live;
         let latest = || self.owners(key).max_by_key(|(_, node)| node.last.version);
         let node = self.owners(key).find(is_live).or_else(latest);
-        let record = self.records.get_key_value(key);
-        let key = match (record, node) {
-            (Some((key, _)), _) => key.clone(),
+        let slot = self.slots.get(key).filter(|slot| slot.record.is_known);
+        let key = match (slot, node) {
+            (Some(slot), _) => RecordKey::from(&slot.name),
             (None, Some((name, node))) => node.key(name)?,
             (None, None) => return None,
         };
-        Some(Entry { cache: self, key, node, record: record.map(|(_, record)| record) })
+        Some(Entry { cache: self, key, node, record: slot.map(|slot| &slot.record) })
     }
 
-    /// All keys: those of Nodes first, then those of records without a Node. A key may come twice.
+    /// All keys. A key may come twice.
     pub fn keys(&self) -> impl Iterator<Item = RecordKey> {
-        let of_nodes = self.nodes.iter().filter_map(|(name, node)| node.key(name));
-        let is_alone = |key: &&RecordKey| self.owners(key).next().is_none();
-        of_nodes.chain(self.records.keys().filter(is_alone).cloned())
+        self.slots.iter().flat_map(|slot| {
+            let of_node = slot.node.key(&slot.name);
+            let is_other = |key: &RecordKey| of_node.as_ref() != Some(key);
+            let of_record = slot.record.is_known.then(|| RecordKey::from(&slot.name)).filter(is_other);
+            of_node.into_iter().chain(of_record)
+        })
     }
 
     /// The Nodes that have this key, or had it last.
     pub(super) fn owners<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a NodeName, &'a CachedNode)> {
-        let by_name = self.nodes.get_key_value(key).filter(|(_, node)| node.has_key(key, key));
+        let by_name = self.slots.get(key).filter(|slot| slot.node.has_key(key, key));
         let others = self.identities.get(key).into_iter().flat_map(|identity| &identity.nodes);
-        by_name.into_iter().chain(others.filter_map(|(name, _)| self.nodes.get_key_value(name)))
+        let others = others.filter_map(|(name, _)| self.slots.get(name));
+        by_name.into_iter().chain(others).map(|slot| (&slot.name, &slot.node))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The storer's side.
 
+use label_storage::node_state::{NodeState, Skip};
 use label_storage::record::NODE_RESOURCE_VERSION;
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Action, Plan, Reason, Stored, TOMBSTONE_LIFETIME};
@@ -9,6 +10,8 @@ use label_storage_runtime::records;
 use super::{Case, Decision, Step, step};
 use crate::changes::{diff_lines, differences};
 
+const WAITS: NodeState = NodeState::Skipped(Skip::AwaitingRestore);
+
 /// What it would do, and why.
 pub(super) fn decision(case: &Case<'_>, plan: &Plan, record: Option<&records::Found>) -> Decision {
     let before = match records::Found::stored(record) {
@@ -16,7 +19,7 @@ pub(super) fn decision(case: &Case<'_>, plan: &Plan, record: Option<&records::Fo
         Stored::Nothing | Stored::Unreadable => None,
     };
     let does = match &plan.action {
-        Action::Nothing if plan.reason == Reason::AwaitingRestore => "waits".to_owned(),
+        Action::Nothing if plan.reason.state(false) == WAITS => "waits".to_owned(),
         Action::Nothing => "does nothing".to_owned(),
         Action::Create(record) => {
             format!("creates configmap {} with {} kept", case.record_name(), record.labels.len())
