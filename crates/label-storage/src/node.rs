@@ -230,7 +230,7 @@ impl Node {
         let is_own = marker.next() == Some(self.uid.as_str());
         let source = marker.next().filter(|_| is_own)?;
         let (generation, record) = source.split_once('@').unwrap_or((source, ""));
-        let record = Uid::new(record).as_ref().map(RecordId::of);
+        let record = Uid::new(record).as_ref().map_or(RecordId::UNKNOWN, RecordId::of);
         Some(RestoredFrom { record, generation: generation.parse().ok()? })
     }
 

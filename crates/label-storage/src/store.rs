@@ -294,7 +294,7 @@ pub fn sighting<'a>(
 
 fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason {
     let (same_incarnation, restored) = (record.is_of(node), record.is_restored_to(node));
-    let is_older = record.node_version.is_some_and(|version| node.version < version);
+    let is_older = record.node_version().is_some_and(|version| node.version < version);
     if !same_incarnation && !restored {
         return match record.departed_at {
             // There is nothing to be restored, so there is nothing to wait for.
@@ -328,7 +328,7 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
 /// An event is newer than the record only if its version is *greater*: a late event of an older incarnation, or the
 /// same event twice, must not undo what came after it.
 fn deleted(node: &NodeSummary, record: &RecordSummary) -> Reason {
-    if record.node_version.is_some_and(|version| node.version <= version) {
+    if record.node_version().is_some_and(|version| node.version <= version) {
         Reason::ViewOlderThanRecord
     } else if record.is_of(node) || record.is_restored_to(node) {
         Reason::LastWords
@@ -348,7 +348,7 @@ fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
     match record.departed_at {
         _ if record.is_empty => tombstone(at),
         None => Reason::Departed,
-        Some(_) if accounted_for(record, at) > record.node_version => Reason::Departed,
+        Some(_) if accounted_for(record, at) > record.node_version() => Reason::Departed,
         Some(departed_at) if is_over(departed_at.into(), at) => Reason::RetentionOver,
         Some(_) => Reason::Away,
     }

@@ -35,6 +35,9 @@ impl UidDigest {
 pub struct RecordId(NonZeroU64);
 
 impl RecordId {
+    /// The id of a ConfigMap whose uid is not known.
+    pub const UNKNOWN: Self = Self(NonZeroU64::MAX);
+
     /// The id of a ConfigMap with this uid.
     pub fn of(uid: &Uid) -> Self {
         let UidDigest { high, low } = uid.digest();
@@ -62,7 +65,7 @@ impl From<Second> for Timestamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoredFrom {
     /// The ConfigMap. Generations of two ConfigMaps can't be compared, also if one has taken the place of the other.
-    pub record: Option<RecordId>,
+    pub record: RecordId,
     /// Its generation.
     pub generation: u64,
 }
@@ -121,11 +124,11 @@ pub struct Traits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordSummary {
     /// The ConfigMap that it is.
-    pub id: Option<RecordId>,
+    pub id: RecordId,
     /// The incarnation that the labels were read from.
     pub uid: Option<UidDigest>,
     /// The version of the Node that the labels were read from.
-    pub node_version: Option<ResourceVersion>,
+    pub node_version: Option<NonZeroU64>,
     /// The generation in which the labels last changed.
     pub labels_generation: Option<NonZeroU64>,
     /// Since when the Node is gone.
@@ -137,6 +140,11 @@ pub struct RecordSummary {
 }
 
 impl RecordSummary {
+    /// The version of the Node that the labels were read from.
+    pub fn node_version(&self) -> Option<ResourceVersion> {
+        self.node_version.map(|version| ResourceVersion(version.get()))
+    }
+
     /// True if the labels were read from this very incarnation.
     pub fn is_of(&self, node: &NodeSummary) -> bool {
         self.uid == Some(node.uid)
@@ -206,9 +214,9 @@ impl Record {
     /// Its summary.
     pub fn summary(&self) -> RecordSummary {
         RecordSummary {
-            id: self.config_map.as_ref().map(RecordId::of),
+            id: self.config_map.as_ref().map_or(RecordId::UNKNOWN, RecordId::of),
             uid: self.uid.as_ref().map(Uid::digest),
-            node_version: self.node_version,
+            node_version: self.node_version.and_then(|version| NonZeroU64::new(version.0)),
             labels_generation: self.labels_generation.and_then(NonZeroU64::new),
             departed_at: self.departed_at.map(Second::from),
             labels: digest(&self.labels),

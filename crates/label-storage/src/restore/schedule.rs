@@ -55,7 +55,7 @@ pub fn decide_contested(taint_left: Option<Duration>) -> Decision {
 /// before: a label that was restored is never overwritten.
 pub fn awaits(last: &NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let Stored::Record(record) = stored else { return false };
-    record.node_version.is_some_and(|version| version < last.version) && record.labels != last.labels
+    record.node_version().is_some_and(|version| version < last.version) && record.labels != last.labels
 }
 
 /// True if the final labels of a Node that was just deleted are to be waited for.

@@ -1,5 +1,5 @@
 use label_storage::Uid;
-use label_storage::summary::{LabelsDigest, UidDigest};
+use label_storage::summary::{LabelsDigest, RecordId, UidDigest};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn node(at: u64) -> NodeSummary {
 
 fn record() -> Stored<RecordSummary> {
     Stored::Record(RecordSummary {
-        id: None,
+        id: RecordId::UNKNOWN,
         uid: None,
         node_version: None,
         labels_generation: None,
@@ -142,6 +142,6 @@ fn what_there_is_nothing_to_know_of_is_forgotten() {
 
 #[test]
 fn a_row_is_small() {
-    let size = size_of::<CachedNode>() + size_of::<CachedRecord>();
+    let size = size_of::<Slot>();
     assert!(size <= 200, "{size}");
 }
