@@ -296,17 +296,14 @@ async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, E
 /// The error in an answer other than success. Its body may be JSON or plain text.
 async fn refusal(what: &'static str, response: Response<Body>) -> Error {
     let code = response.status();
-    let (mut message, retry_after) = match body(what, response).await {
-        Ok(body) => {
-            let status = read_status(&body);
-            (status.message, status.retry_after_seconds)
-        }
-        Err(error) => (error.message, None),
+    let mut status = match body(what, response).await {
+        Ok(body) => read_status(&body),
+        Err(error) => wire::Status { message: error.message, ..wire::Status::default() },
     };
     if code == StatusCode::NOT_ACCEPTABLE {
-        message = format!("{NO_PROTOBUF}: {message}");
+        status.message = format!("{NO_PROTOBUF}: {}", status.message);
     }
-    Error::answered(what, code.as_u16(), &message, retry_after)
+    Error::answered(what, code.as_u16(), &status.message, status.retry_after_seconds)
 }
 
 #[cfg(test)]
