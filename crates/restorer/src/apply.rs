@@ -82,7 +82,7 @@ impl Worker<RestoreTask> for Apply {
         }
         let asked_at = Instant::now();
         let node = self.replica.node_source.get_node(&task.node).await?;
-        task.known.require_newer_node(node.as_ref(), tries)?;
+        task.known.check_node(node.as_ref(), tries)?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
@@ -118,7 +118,7 @@ impl Apply {
             Err(error) if has_to_lift => return lift(error, "no-answer").await,
             found => found?,
         };
-        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
+        task.known.check_record(found.as_ref().map(Found::version), tries)?;
         let Plan { patch, reason } =
             plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if reason == Reason::SeenInPart {

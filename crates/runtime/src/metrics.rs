@@ -94,15 +94,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn reconciled(&self, outcome: Result<Option<&'static str>, &Error>, took: Duration) {
-        let word = match outcome {
-            Ok(word) => word.unwrap_or("nothing"),
-            Err(error) => {
-                self.failed(error);
-                "failed"
-            }
-        };
-        self.reconciliations.get_or_create(&[("outcome", word)]).inc();
+    pub(crate) fn reconciled(&self, outcome: &'static str, took: Duration) {
+        self.reconciliations.get_or_create(&[("outcome", outcome)]).inc();
         self.reconciliation_seconds.0.observe(took.as_secs_f64());
     }
 
@@ -151,11 +144,6 @@ impl Metrics {
         }
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version of this program", version);
-        self.register_work(registry, index);
-        self.register_reading(registry);
-    }
-
-    fn register_work(&self, registry: &mut Registry, index: u32) {
         let home = Gauge::<i64>::default();
         home.set(index.into());
         registry.register("shard_index", "The shard that this replica is the home of", home);
@@ -176,9 +164,6 @@ impl Metrics {
         registry.register("errors", help, self.errors.clone());
         let help = "Kubernetes Events that were written, failed, or were dropped by the rate limit";
         registry.register("events", help, self.events.clone());
-    }
-
-    fn register_reading(&self, registry: &mut Registry) {
         let help = "Requests to the API server, by the status of the answer; error: there was none";
         registry.register("api_requests", help, self.requests.clone());
         let help = "How long the API server takes to begin its answer; without watches";

@@ -64,7 +64,7 @@ impl Worker<StoreTask> for Apply {
             && tries == 0
             && !self.metrics.in_doubt.contains(key);
         let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
-        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
+        task.known.check_record(found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
@@ -76,7 +76,7 @@ impl Worker<StoreTask> for Apply {
         }
         let (node, read_at) = (&task.node, time::Instant::now());
         let live = self.replica.node_source.get_node(node).await?;
-        task.known.require_newer_node(live.as_ref(), tries)?;
+        task.known.check_node(live.as_ref(), tries)?;
         // Its identity may have changed: then it has another record.
         let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);

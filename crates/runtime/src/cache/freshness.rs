@@ -40,29 +40,20 @@ impl Entry<'_> {
 
 impl Known {
     /// Refuses a Node that is older than the one in the cache. `tries` counts the failures in a row before it.
-    pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
-        self.node.require_newer("get node", read.map(|node| node.version), tries)
+    pub fn check_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
+        self.node.check("get node", read.map(|node| node.version), tries)
     }
 
     /// Refuses a record that is older than the one in the cache.
-    pub fn require_newer_record(
-        &self,
-        read: Option<Option<ResourceVersion>>,
-        tries: u32,
-    ) -> Result<(), Error> {
+    pub fn check_record(&self, read: Option<Option<ResourceVersion>>, tries: u32) -> Result<(), Error> {
         // One without a version can't be compared, nor written.
         let version = read.map(|version| version.unwrap_or(self.record.version));
-        self.record.require_newer("get configmap", version, tries)
+        self.record.check("get configmap", version, tries)
     }
 }
 
 impl Seen {
-    fn require_newer(
-        &self,
-        what: &'static str,
-        read: Option<ResourceVersion>,
-        tries: u32,
-    ) -> Result<(), Error> {
+    fn check(&self, what: &'static str, read: Option<ResourceVersion>, tries: u32) -> Result<(), Error> {
         let known = self.version;
         let message = match read {
             Some(read) if read < known && tries < STALE => {
@@ -83,7 +74,7 @@ mod tests {
 
     fn is_refused(known: u64, is_there: bool, read: Option<u64>, tries: u32) -> bool {
         let seen = Seen { version: ResourceVersion(known), is_there };
-        seen.require_newer("get node", read.map(ResourceVersion), tries).is_err()
+        seen.check("get node", read.map(ResourceVersion), tries).is_err()
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use label_storage::RecordKey;
 use label_storage::node_state::NodeState;
+use tokio::sync::watch;
 
 use crate::api_source::Resource;
 use crate::cache::{Cache, Count, Entry};
 use crate::informer::Informers;
-use crate::metrics::node_gauges::{ShardGauges, Snapshot};
+use crate::metrics::node_gauges::Snapshot;
 use crate::work_queue::WorkQueue;
 
 /// This many failures in a row are more than bad luck.
@@ -21,7 +22,7 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 /// The Nodes that are not settled: few, unless much has just happened.
 pub(super) struct NodeStates {
     exceptions: HashMap<RecordKey, Exception>,
-    gauges: ShardGauges,
+    gauges: watch::Sender<Snapshot>,
     /// True if something has changed since the gauges were set. They may be set again from `set_from` on.
     is_changed: bool,
     set_from: Instant,
@@ -34,7 +35,7 @@ struct Exception {
 }
 
 impl NodeStates {
-    pub(super) fn new(gauges: ShardGauges) -> Self {
+    pub(super) fn new(gauges: watch::Sender<Snapshot>) -> Self {
         Self { exceptions: HashMap::new(), gauges, is_changed: false, set_from: Instant::now() }
     }
 
@@ -106,6 +107,6 @@ impl NodeStates {
         }
         let watched = Resource::ALL.into_iter().filter(|kind| informers.is_watching(*kind));
         snapshot.watching = watched.map(|kind| (kind.resource(), 1)).collect();
-        self.gauges.tell(snapshot);
+        self.gauges.send_replace(snapshot);
     }
 }
