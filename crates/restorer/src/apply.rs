@@ -13,7 +13,7 @@ use label_storage::{Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::{Entry, Known};
 use label_storage_runtime::call::{self, Error, FailureKind};
-use label_storage_runtime::patch::{Body, operations};
+use label_storage_runtime::patch::{merge_patch, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::records::{self, Found};
 use tokio::time::Instant;
@@ -207,7 +207,7 @@ impl Apply {
         let is_tested = tries >= CHANGING && may_be_tested(node, patch, &self.replica.rules);
         let body = if !is_tested {
             // Has the effect of a merge patch, for less of the server's time: it need not make JSON of the whole Node first.
-            Patch::Strategic(Body::from(patch))
+            Patch::Strategic(merge_patch(patch))
         } else {
             // Each try guesses the other way.
             let operations = serde_json::from_value(operations(node, patch, tries % 2 == 1));
@@ -243,7 +243,7 @@ impl Apply {
                 None if LIFTS.contains(&reason) => reason,
                 None => "nothing-to-restore",
             };
-            metrics.lifted(why);
+            metrics.lifts.get_or_create(&[("why", why)]).inc();
             if !matches!(why, "restored" | "nothing-to-restore") {
                 tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
                 events.lifted(node, why);

@@ -79,9 +79,9 @@ pub struct Listed {
 /// One kind of objects on one API server.
 pub struct ApiSource {
     client: Client,
-    kind: Resource,
+    pub(crate) kind: Resource,
     path: String,
-    projection: Projection,
+    pub(crate) projection: Projection,
     list_limit: Duration,
 }
 
@@ -105,14 +105,6 @@ impl ApiSource {
     /// Sets the time limit for lists.
     pub fn allowing(self, list_limit: Duration) -> Self {
         Self { list_limit, ..self }
-    }
-
-    pub(crate) fn projection(&self) -> &Projection {
-        &self.projection
-    }
-
-    pub fn kind(&self) -> Resource {
-        self.kind
     }
 
     /// Lists all objects in one consistent read. The request has no resourceVersion, so that it is not answered from a cache

@@ -6,31 +6,25 @@ use label_storage::Node;
 use label_storage::item::Item;
 use label_storage::node::{IGNORE, KEEP, RESTORED, Taint};
 use label_storage::restore;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A strategic merge patch. Labels and marker are in one patch, so that the Node gets both or neither. With uid and
 /// resourceVersion the API server refuses it (422, 409) if the Node was re-created or has changed.
-#[derive(Debug, Serialize)]
-pub struct Body(Value);
-
-impl From<&restore::Patch> for Body {
-    fn from(patch: &restore::Patch) -> Self {
-        let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
-        let mut body = json!({"metadata": {
-            "uid": patch.uid.as_str(),
-            "resourceVersion": patch.version.to_string(),
-            "labels": patch.labels().collect::<BTreeMap<_, _>>(),
-            "annotations": patch.annotations().chain(marker).collect::<BTreeMap<_, _>>(),
-        }});
-        if let Some(taints) = &patch.taints {
-            body["spec"]["taints"] = taints_as_json(taints);
-        }
-        if patch.cordons() {
-            body["spec"]["unschedulable"] = true.into();
-        }
-        Self(body)
+pub fn merge_patch(patch: &restore::Patch) -> Value {
+    let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
+    let mut body = json!({"metadata": {
+        "uid": patch.uid.as_str(),
+        "resourceVersion": patch.version.to_string(),
+        "labels": patch.labels().collect::<BTreeMap<_, _>>(),
+        "annotations": patch.annotations().chain(marker).collect::<BTreeMap<_, _>>(),
+    }});
+    if let Some(taints) = &patch.taints {
+        body["spec"]["taints"] = taints_as_json(taints);
     }
+    if patch.cordons() {
+        body["spec"]["unschedulable"] = true.into();
+    }
+    body
 }
 
 /// The `spec.taints` of a Node.
@@ -106,10 +100,6 @@ mod tests {
 
     use super::*;
 
-    fn body(body: &Body) -> Value {
-        serde_json::to_value(body).expect("JSON")
-    }
-
     #[test]
     fn a_patch_carries_its_guards() {
         let mut patch = patch();
@@ -119,11 +109,11 @@ mod tests {
             "labels": {"k": "v"},
             "annotations": {"label-storage/restored": "u2/4", "example.com/owner": "me"},
         }});
-        assert_eq!(body(&Body::from(&patch)), expected);
+        assert_eq!(merge_patch(&patch), expected);
         patch.restored.clear();
         patch.marker = None;
         let metadata = json!({"uid": "u2", "resourceVersion": "77", "labels": {}, "annotations": {}});
-        assert_eq!(body(&Body::from(&patch)), json!({"metadata": metadata}));
+        assert_eq!(merge_patch(&patch), json!({"metadata": metadata}));
     }
 
     fn taint(key: &str, value: &str, time_added: Option<&str>) -> Taint {
@@ -185,9 +175,9 @@ mod tests {
             ],
             "unschedulable": true,
         });
-        assert_eq!(body(&Body::from(&patch))["spec"], spec);
+        assert_eq!(merge_patch(&patch)["spec"], spec);
         patch.taints = Some(Vec::new());
-        assert_eq!(body(&Body::from(&patch))["spec"]["taints"], json!([]));
+        assert_eq!(merge_patch(&patch)["spec"]["taints"], json!([]));
     }
 
     fn patch() -> restore::Patch {

@@ -61,25 +61,21 @@ struct Queued {
 /// Records Events. The default records none.
 #[derive(Debug, Clone, Default)]
 pub struct EventRecorder {
-    queue: Option<mpsc::Sender<Option<Queued>>>,
+    queue: Option<mpsc::WeakSender<Queued>>,
     metrics: Arc<Metrics>,
 }
 
-/// The task that writes the recorded Events.
+/// The task that writes the recorded Events. It ends after the only strong sender of its queue.
 pub(crate) struct Publishing {
-    /// `None` ends the task.
-    queue: mpsc::Sender<Option<Queued>>,
+    queue: mpsc::Sender<Queued>,
     task: JoinHandle<()>,
 }
 
 impl Publishing {
     /// Writes what is queued, for up to [`FLUSH`].
     pub(crate) async fn close(self) {
-        let ended = async {
-            let _ = self.queue.send(None).await;
-            self.task.await
-        };
-        let _ = tokio::time::timeout(FLUSH, ended).await;
+        drop(self.queue);
+        let _ = tokio::time::timeout(FLUSH, self.task).await;
     }
 }
 
@@ -102,8 +98,8 @@ impl EventRecorder {
             logged_at: None,
         };
         let task = tokio::spawn(publisher.run(queue));
-        let publishing = Publishing { queue: sender.clone(), task };
-        (Self { queue: Some(sender), metrics: Arc::clone(metrics) }, publishing)
+        let queue = Some(sender.downgrade());
+        (Self { queue, metrics: Arc::clone(metrics) }, Publishing { queue: sender, task })
     }
 
     pub fn restored(&self, node: &Node, labels: &Labels) {
@@ -162,7 +158,8 @@ impl EventRecorder {
     }
 
     fn record(&self, kind: EventKind, node: &str, uid: &str, note: String) {
-        let Some(queue) = self.queue.as_ref().filter(|_| !note.is_empty()) else { return };
+        let queue = self.queue.as_ref().and_then(mpsc::WeakSender::upgrade);
+        let Some(queue) = queue.filter(|_| !note.is_empty()) else { return };
         let node = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -170,7 +167,7 @@ impl EventRecorder {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        if queue.try_send(Some(Queued { kind, node, note })).is_err() {
+        if queue.try_send(Queued { kind, node, note }).is_err() {
             count(&self.metrics, kind, "dropped");
         }
     }
@@ -190,8 +187,8 @@ struct Publisher {
 }
 
 impl Publisher {
-    async fn run(mut self, mut queue: mpsc::Receiver<Option<Queued>>) {
-        while let Some(Some(queued)) = queue.recv().await {
+    async fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+        while let Some(queued) = queue.recv().await {
             let kind = queued.kind;
             let outcome = if !self.take_token() {
                 "dropped"

@@ -10,7 +10,7 @@ use label_storage::store::{
     self, Action, Circumstances, LastSeen, PLAN_LIFETIME, Plan, Reason, Sighting, Stored,
 };
 use label_storage::summary::UidDigest;
-use label_storage::{Node, Record, RecordKey, ResourceVersion, plan_store};
+use label_storage::{Node, Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::{Known, STALE};
 use label_storage_runtime::call::{self, Error};
@@ -37,10 +37,7 @@ pub(crate) struct StoreTask {
     pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
     pub(crate) uid: Option<UidDigest>,
-    /// True if the cache has no record.
-    pub(crate) is_unrecorded: bool,
-    /// The version of the record in the cache, and since when the cache has it.
-    pub(crate) record_version: ResourceVersion,
+    /// Since when the cache has this version of the record.
     pub(crate) record_since: Instant,
     /// The Node as it was last seen, if it is gone.
     pub(crate) last_seen: Option<LastSeen>,
@@ -59,7 +56,7 @@ impl Worker<StoreTask> for Apply {
     /// have been labelled, deleted and re-created since a list showed it.
     async fn attempt(&self, key: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: a create is refused if there is one.
-        let is_unread = task.is_unrecorded
+        let is_unread = !task.known.record.is_there
             && task.final_labels.is_none()
             && tries == 0
             && !self.metrics.in_doubt.contains(key);
@@ -133,20 +130,19 @@ impl Apply {
     async fn mark_as_returned(&self, key: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
         let found = found.map(|found| found.seen_through(&self.replica.rules, None));
         let read = Found::reading(found.as_ref());
-        let (node, action) = match Found::stored(found.as_ref()) {
-            Stored::Record(record) if record.departed_at.is_some() => {
-                (record.node.clone(), Action::Replace(record.with_departed_at(None)))
-            }
-            _ => (key.to_string(), Action::Nothing),
+        let record = match Found::stored(found.as_ref()) {
+            Stored::Record(record) if record.departed_at.is_some() => record.with_departed_at(None),
+            _ => return Ok(Done { outcome: None, node: Reading::None, record: read }),
         };
-        let plan = Plan { action, reason: Reason::Returned };
+        let (node, plan) =
+            (record.node.clone(), Plan { action: Action::Replace(record), reason: Reason::Returned });
         let (outcome, record) = self.write(key, &node, plan, found, read).await?;
         Ok(Done { outcome, node: Reading::None, record })
     }
 
     fn circumstances(&self, key: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
-        let is_unchanged = version == Some(task.record_version);
+        let is_unchanged = version == Some(task.known.record.version);
         Circumstances {
             now: self.replica.clock.now(),
             unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },
@@ -191,10 +187,8 @@ impl Apply {
         let (name, reason) = (record_name(key), plan.reason.as_str());
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let version = found.as_ref().and_then(Found::version);
-        let labels_before = match Found::stored(found.as_ref()) {
-            Stored::Record(record) => Some(record.labels.clone()),
-            Stored::Nothing | Stored::Unreadable => None,
-        };
+        let decoded = found.as_ref().and_then(|found| found.content.as_ref().ok());
+        let labels_before = decoded.map(|decoded| decoded.record.labels.clone());
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;

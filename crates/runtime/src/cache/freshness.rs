@@ -12,14 +12,14 @@ use crate::call::{Error, FailureKind};
 /// The state of a Node and its record in the cache, before they are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    node: Seen,
-    record: Seen,
+    pub node: Seen,
+    pub record: Seen,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    version: ResourceVersion,
-    is_there: bool,
+pub struct Seen {
+    pub version: ResourceVersion,
+    pub is_there: bool,
 }
 
 /// An answer that stays old for this many tries is true, as when etcd is restored from a backup.
