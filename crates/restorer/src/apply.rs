@@ -21,8 +21,6 @@ use tokio::time::Instant;
 use crate::metrics::{LIFTS, RestorerMetrics};
 
 const FIELD_MANAGER: &str = "label-storage-restorer";
-/// The outcome in a dry run.
-const WOULD_RESTORE: &str = "would-restore";
 /// The outcome if the Node is another machine.
 pub(crate) const FENCED: &str = "fenced";
 /// After this many failures in a row a Node probably changes all the time, and a patch of one version always comes too late.
@@ -82,7 +80,7 @@ impl Worker<RestoreTask> for Apply {
         }
         let asked_at = Instant::now();
         let node = self.replica.node_source.get_node(&task.node).await?;
-        task.known.check_node(node.as_ref(), tries)?;
+        task.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
@@ -118,7 +116,7 @@ impl Apply {
             Err(error) if has_to_lift => return lift(error, "no-answer").await,
             found => found?,
         };
-        task.known.check_record(found.as_ref().map(Found::version), tries)?;
+        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         let Plan { patch, reason } =
             plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if reason == Reason::SeenInPart {
@@ -190,7 +188,7 @@ impl Apply {
             }
             Some(patch) if self.replica.args.dry_run => {
                 log_patch(node, &patch, reason);
-                (Some(WOULD_RESTORE), node.summary())
+                (Some("would-restore"), node.summary())
             }
             Some(patch) => {
                 let patched = self.send(node, &patch, tries).await?;

@@ -21,8 +21,6 @@ use tokio::time;
 use crate::metrics::StorerMetrics;
 
 const FIELD_MANAGER: &str = "label-storage-storer";
-/// The outcome in a dry run.
-const WOULD_WRITE: &str = "would-write";
 /// Fails if the labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
 
@@ -61,7 +59,7 @@ impl Worker<StoreTask> for Apply {
             && tries == 0
             && !self.metrics.in_doubt.contains(key);
         let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
-        task.known.check_record(found.as_ref().map(Found::version), tries)?;
+        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
@@ -73,7 +71,7 @@ impl Worker<StoreTask> for Apply {
         }
         let (node, read_at) = (&task.node, time::Instant::now());
         let live = self.replica.node_source.get_node(node).await?;
-        task.known.check_node(live.as_ref(), tries)?;
+        task.known.node.check("get node", live.as_ref().map(|live| Some(live.version)), tries)?;
         // Its identity may have changed: then it has another record.
         let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
@@ -153,22 +151,19 @@ impl Apply {
     }
 
     /// Logs a plan in a dry run, with the labels that the rules leave out.
-    async fn log_plan(&self, node: &str, plan: &Plan) -> Result<Option<&'static str>, Error> {
+    async fn log_plan(&self, node: &str, plan: &Plan) -> Result<(), Error> {
         let reason = plan.reason.as_str();
         let (message, record) = match &plan.action {
-            Action::Nothing => return Ok(None),
+            Action::Nothing => return Ok(()),
             Action::Create(record) => ("would create the record", record),
             Action::Replace(record) => ("would replace the record", record),
-            Action::Delete => {
-                tracing::info!(node, reason, "would delete the record");
-                return Ok(Some(WOULD_WRITE));
-            }
+            Action::Delete => return Ok(tracing::info!(node, reason, "would delete the record")),
         };
         let (generation, labels) = (record.generation, &record.labels);
         let mut left_out = self.replica.node_source.get(node).await?.unwrap_or_default().labels;
         left_out.retain(|key, _| !labels.contains_key(key));
         tracing::info!(node, generation, ?labels, left_out = ?left_out.keys(), reason, "{message}");
-        Ok(Some(WOULD_WRITE))
+        Ok(())
     }
 
     /// Carries out a plan. Returns the outcome, if there was anything to do, and the record after that.
@@ -181,7 +176,8 @@ impl Apply {
         before: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
         if self.replica.args.dry_run {
-            return Ok((self.log_plan(node, &plan).await?, before));
+            self.log_plan(node, &plan).await?;
+            return Ok(((plan.action != Action::Nothing).then_some("would-write"), before));
         }
         let (records, in_doubt) = (&self.replica.records, &self.metrics.in_doubt);
         let (name, reason) = (record_name(key), plan.reason.as_str());
