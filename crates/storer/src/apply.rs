@@ -157,7 +157,10 @@ impl Apply {
             Action::Nothing => return Ok(()),
             Action::Create(record) => ("would create the record", record),
             Action::Replace(record) => ("would replace the record", record),
-            Action::Delete => return Ok(tracing::info!(node, reason, "would delete the record")),
+            Action::Delete => {
+                tracing::info!(node, reason, "would delete the record");
+                return Ok(());
+            }
         };
         let (generation, labels) = (record.generation, &record.labels);
         let mut left_out = self.replica.node_source.get(node).await?.unwrap_or_default().labels;
