@@ -92,7 +92,6 @@ impl EventRecorder {
             client,
             reporter: Reporter { controller: format!("label-storage/{daemon}"), instance: Some(instance) },
             recorders: HashMap::new(),
-            full_at: Instant::now(),
             metrics: Arc::clone(metrics),
             has_logged_refusal: false,
             logged_at: None,
@@ -178,8 +177,6 @@ struct Publisher {
     reporter: Reporter,
     /// By note: in a series, a `Recorder` keeps the first note even if the later ones differ.
     recorders: HashMap<String, Recorder>,
-    /// The time at which all [`BURST`] tokens are back.
-    full_at: Instant,
     metrics: Arc<Metrics>,
     /// True if a refusal was logged and no Event has been written since.
     has_logged_refusal: bool,
@@ -188,9 +185,15 @@ struct Publisher {
 
 impl Publisher {
     async fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+        // The time at which the whole burst is allowed again.
+        let mut full_at = Instant::now();
         while let Some(queued) = queue.recv().await {
-            let kind = queued.kind;
-            let outcome = if !self.take_token() {
+            let (kind, now) = (queued.kind, Instant::now());
+            let is_allowed = full_at <= now + REFILL * (BURST - 1);
+            if is_allowed {
+                full_at = full_at.max(now) + REFILL;
+            }
+            let outcome = if !is_allowed {
                 "dropped"
             } else if let Err(error) = self.write(queued).await {
                 self.log(&error);
@@ -201,17 +204,6 @@ impl Publisher {
             };
             count(&self.metrics, kind, outcome);
         }
-    }
-
-    /// True if the rate limit allows another Event.
-    fn take_token(&mut self) -> bool {
-        let now = Instant::now();
-        let full_at = self.full_at.max(now) + REFILL;
-        let has_token = full_at <= now + REFILL * BURST;
-        if has_token {
-            self.full_at = full_at;
-        }
-        has_token
     }
 
     async fn write(&mut self, Queued { kind, node, note }: Queued) -> Result<(), Error> {
