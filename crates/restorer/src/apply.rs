@@ -13,7 +13,7 @@ use label_storage::{Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::{Entry, Known};
 use label_storage_runtime::call::{self, Error, FailureKind};
-use label_storage_runtime::patch::{Body, operations};
+use label_storage_runtime::patch::{merge_patch, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::records::{self, Found};
 use tokio::time::Instant;
@@ -21,8 +21,6 @@ use tokio::time::Instant;
 use crate::metrics::{LIFTS, RestorerMetrics};
 
 const FIELD_MANAGER: &str = "label-storage-restorer";
-/// The outcome in a dry run.
-const WOULD_RESTORE: &str = "would-restore";
 /// The outcome if the Node is another machine.
 pub(crate) const FENCED: &str = "fenced";
 /// After this many failures in a row a Node probably changes all the time, and a patch of one version always comes too late.
@@ -82,7 +80,7 @@ impl Worker<RestoreTask> for Apply {
         }
         let asked_at = Instant::now();
         let node = self.replica.node_source.get_node(&task.node).await?;
-        task.known.require_newer_node(node.as_ref(), tries)?;
+        task.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
@@ -118,7 +116,7 @@ impl Apply {
             Err(error) if has_to_lift => return lift(error, "no-answer").await,
             found => found?,
         };
-        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
+        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         let Plan { patch, reason } =
             plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if reason == Reason::SeenInPart {
@@ -190,7 +188,7 @@ impl Apply {
             }
             Some(patch) if self.replica.args.dry_run => {
                 log_patch(node, &patch, reason);
-                (Some(WOULD_RESTORE), node.summary())
+                (Some("would-restore"), node.summary())
             }
             Some(patch) => {
                 let patched = self.send(node, &patch, tries).await?;
@@ -207,7 +205,7 @@ impl Apply {
         let is_tested = tries >= CHANGING && may_be_tested(node, patch, &self.replica.rules);
         let body = if !is_tested {
             // Has the effect of a merge patch, for less of the server's time: it need not make JSON of the whole Node first.
-            Patch::Strategic(Body::from(patch))
+            Patch::Strategic(merge_patch(patch))
         } else {
             // Each try guesses the other way.
             let operations = serde_json::from_value(operations(node, patch, tries % 2 == 1));
@@ -243,7 +241,7 @@ impl Apply {
                 None if LIFTS.contains(&reason) => reason,
                 None => "nothing-to-restore",
             };
-            metrics.lifted(why);
+            metrics.lifts.get_or_create(&[("why", why)]).inc();
             if !matches!(why, "restored" | "nothing-to-restore") {
                 tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
                 events.lifted(node, why);

@@ -13,7 +13,7 @@ pub struct RestorerMetrics {
     labels: Counter,
     conflicts: Family<OneLabel, Counter>,
     withheld: Family<OneLabel, Counter>,
-    lifts: Family<OneLabel, Counter>,
+    pub(crate) lifts: Family<OneLabel, Counter>,
     pub(crate) latency: LatencyHistogram,
 }
 
@@ -27,11 +27,6 @@ impl RestorerMetrics {
         for withheld in &patch.withheld {
             self.withheld.get_or_create(&[("why", withheld.why.as_str())]).inc();
         }
-    }
-
-    /// Counts a start-up taint that was removed.
-    pub(crate) fn lifted(&self, why: &'static str) {
-        self.lifts.get_or_create(&[("why", why)]).inc();
     }
 }
 

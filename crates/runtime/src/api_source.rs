@@ -4,8 +4,6 @@
 //! object by object while they arrive, so that memory does not grow with the list. All requests are for protobuf, which
 //! takes a tenth of the time of JSON on both sides. A server that does not serve protobuf is an error.
 
-mod blocks;
-
 use std::io::{self, BufReader, Read};
 use std::pin::Pin;
 use std::time::Duration;
@@ -21,17 +19,21 @@ use kube::client::Body;
 use label_storage::record::MANAGED_BY;
 use label_storage::{Node, ResourceVersion};
 use label_storage_wire::{
-    Asked, Content, Event, MAX_ITEM, Object, read_event, read_list, read_object, read_status,
+    self as wire, Asked, Content, Event, MAX_ITEM, Object, read_event, read_list, read_object, read_status,
 };
+use tokio::io::{BufWriter, copy_buf};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
-use tokio_util::io::StreamReader;
+use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use self::blocks::BLOCK;
 use crate::call::{self, Error, in_one_line, within};
 use crate::projection::Projection;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const NO_PROTOBUF: &str = "the API server does not serve protobuf";
+
+/// A server that compresses sends thousands of small chunks. Waking the thread that decodes for each costs more than decoding it,
+/// so it gets blocks of about this size.
+const BLOCK: usize = 1 << 16;
 
 /// The time that a watch may be silent beyond the duration that was asked for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -54,13 +56,14 @@ impl Resource {
             Self::Records => "configmaps",
         }
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    List,
-    Get,
-    Watch,
+    /// The names of the calls to list, get and watch, in errors.
+    const fn calls(self) -> [&'static str; 3] {
+        match self {
+            Self::Nodes => ["list nodes", "get node", "watch nodes"],
+            Self::Records => ["list configmaps", "get configmap", "watch configmaps"],
+        }
+    }
 }
 
 /// A list that was read to its end.
@@ -76,9 +79,9 @@ pub struct Listed {
 /// One kind of objects on one API server.
 pub struct ApiSource {
     client: Client,
-    kind: Resource,
+    pub(crate) kind: Resource,
     path: String,
-    projection: Projection,
+    pub(crate) projection: Projection,
     list_limit: Duration,
 }
 
@@ -104,54 +107,53 @@ impl ApiSource {
         Self { list_limit, ..self }
     }
 
-    pub(crate) fn projection(&self) -> &Projection {
-        &self.projection
-    }
-
-    pub fn kind(&self) -> Resource {
-        self.kind
-    }
-
     /// Lists all objects in one consistent read. The request has no resourceVersion, so that it is not answered from a cache
     /// that lags, and no limit, because pages cost the server more. `each` is called as the objects arrive, on a thread
     /// of its own. After an error the objects that it got must be forgotten: they are not all.
     pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
-        let what = self.what(Verb::List);
+        let ([what, ..], content) = (self.kind.calls(), self.content());
         within(self.list_limit, what, async {
-            let response = self.ask(Verb::List, &self.query(&[])).await?;
+            let response = self.ask(what, content, "List", &self.query(&[])).await?;
             let is_compressed = is_gzip(what, response.headers())?;
-            let (blocks, input) = blocks::channel();
-            let (content, projection) = (self.content(Verb::List), self.projection.clone());
+            let (output, input) = tokio::io::duplex(2 * BLOCK);
+            let projection = self.projection.clone();
             let reading = tokio::task::spawn_blocking(move || {
                 let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
+                // Buffered, because every read from the bridge enters the async runtime.
+                let input = BufReader::with_capacity(BLOCK, SyncIoBridge::new(input));
                 if is_compressed {
                     read_list(&asked, BufReader::with_capacity(BLOCK, GzDecoder::new(input)), each)
                 } else {
                     read_list(&asked, input, each)
                 }
             });
-            let bytes = blocks::send_all(blocks, chunks(response)).await;
+            let mut output = BufWriter::with_capacity(BLOCK, output);
+            let copied = copy_buf(&mut reader(response), &mut output).await;
+            drop(output);
             let listed = reading.await.map_err(|error| Error::unclear(what, error))?;
-            let listed = listed.map_err(|error| Error::unclear(what, in_one_line(&error)))?;
-            let version = listed.resource_version;
-            let version = version
-                .parse()
-                .map_err(|_| Error::refused(what, format!("resourceVersion {version:?} is no number")))?;
-            Ok(Listed { version, items: listed.items, bytes })
+            let listed = match copied {
+                // Otherwise the thread has failed, and reports why.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(wire::Error::Io(error)),
+                copied => listed.map(|listed| (listed, copied.unwrap_or_default())),
+            };
+            let (listed, bytes) = listed.map_err(|error| Error::unclear(what, in_one_line(&error)))?;
+            let (version, items) = (listed.resource_version, listed.items);
+            let no_number = |_| Error::refused(what, format!("resourceVersion {version:?} is no number"));
+            Ok(Listed { version: version.parse().map_err(no_number)?, items, bytes })
         })
         .await
     }
 
     /// Reads one whole object, even if lists have only its metadata.
     pub async fn get(&self, name: &str) -> Result<Option<Object>, Error> {
-        let what = self.what(Verb::Get);
+        let [_, what, _] = self.kind.calls();
+        let content = if self.kind == Resource::Nodes { Content::Node } else { Content::ConfigMap };
         within(call::ONE, what, async {
-            let response = match self.ask(Verb::Get, &format!("/{name}")).await {
+            let response = match self.ask(what, content, "", &format!("/{name}")).await {
                 Err(error) if error.code == Some(404) => return Ok(None),
                 answer => answer?,
             };
             let body = body(what, response).await?;
-            let content = self.content(Verb::Get);
             let asked = Asked { content, annotations: &|key| self.projection.wants_annotation(content, key) };
             let object = read_object(&asked, &body);
             object.map(Some).map_err(|error| Error::unclear(what, in_one_line(&error)))
@@ -162,7 +164,7 @@ impl ApiSource {
     /// Reads one Node.
     pub async fn get_node(&self, name: &str) -> Result<Option<Node>, Error> {
         let node = self.get(name).await?.map(|object| self.projection.node(object));
-        node.transpose().map_err(|error| Error::refused(self.what(Verb::Get), error))
+        node.transpose().map_err(|error| Error::refused("get node", error))
     }
 
     /// Watches for changes after a version.
@@ -175,29 +177,16 @@ impl ApiSource {
             &format!("resourceVersion={from}"),
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
-        let what = self.what(Verb::Watch);
-        let response = within(call::ONE, what, self.ask(Verb::Watch, &query)).await?;
-        let input = StreamReader::new(Box::pin(chunks(response)) as Chunks);
-        let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(input);
-        let (content, projection) = (self.content(Verb::Watch), self.projection.clone());
-        Ok(Watch { what, frames, content, projection, silence: lasts + GRACE })
+        let ([.., what], content) = (self.kind.calls(), self.content());
+        let response = within(call::ONE, what, self.ask(what, content, "", &query)).await?;
+        let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(reader(response));
+        Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
-    /// The name of a call in errors.
-    fn what(&self, verb: Verb) -> &'static str {
-        match (verb, self.kind) {
-            (Verb::List, Resource::Nodes) => "list nodes",
-            (Verb::List, Resource::Records) => "list configmaps",
-            (Verb::Get, Resource::Nodes) => "get node",
-            (Verb::Get, Resource::Records) => "get configmap",
-            (Verb::Watch, Resource::Nodes) => "watch nodes",
-            (Verb::Watch, Resource::Records) => "watch configmaps",
-        }
-    }
-
-    fn content(&self, verb: Verb) -> Content {
+    /// The content of lists and watches.
+    fn content(&self) -> Content {
         match self.kind {
-            Resource::Nodes if verb == Verb::Get || self.projection.needs_whole_nodes() => Content::Node,
+            Resource::Nodes if self.projection.needs_whole_nodes() => Content::Node,
             Resource::Nodes => Content::Metadata,
             Resource::Records => Content::ConfigMap,
         }
@@ -210,18 +199,18 @@ impl ApiSource {
         if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
-    /// Sends a request. The answer is a success, and is protobuf.
-    async fn ask(&self, verb: Verb, rest: &str) -> Result<Response<Body>, Error> {
-        let what = self.what(verb);
-        let accept = match (self.content(verb), verb) {
-            (Content::Metadata, Verb::List) => {
-                format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-            }
-            (Content::Metadata, _) => format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
-            (Content::Node | Content::ConfigMap, _) => PROTOBUF.to_owned(),
-        };
+    /// Sends a request. The answer is a success, and is protobuf. `list` is "List" for a list.
+    async fn ask(
+        &self,
+        what: &'static str,
+        content: Content,
+        list: &str,
+        rest: &str,
+    ) -> Result<Response<Body>, Error> {
+        let metadata = format!(";as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1");
+        let form = if content == Content::Metadata { &metadata } else { "" };
         let request = Request::get(format!("{}{rest}", self.path))
-            .header(ACCEPT, accept)
+            .header(ACCEPT, format!("{PROTOBUF}{form}"))
             .header(ACCEPT_ENCODING, "gzip")
             .body(Body::empty())
             .map_err(|error| Error::refused(what, error))?;
@@ -237,12 +226,12 @@ impl ApiSource {
     }
 }
 
-type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+type Reader = StreamReader<Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>, Bytes>;
 
 /// An open watch.
 pub struct Watch {
     what: &'static str,
-    frames: FramedRead<StreamReader<Chunks, Bytes>, LengthDelimitedCodec>,
+    frames: FramedRead<Reader, LengthDelimitedCodec>,
     content: Content,
     projection: Projection,
     /// The longest time without an event. After it the server must be gone.
@@ -269,18 +258,17 @@ impl Watch {
 }
 
 fn is_gzip(what: &'static str, headers: &HeaderMap) -> Result<bool, Error> {
-    match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
-        None | Some(b"identity") => Ok(false),
-        Some(b"gzip") => Ok(true),
+    match headers.get(CONTENT_ENCODING) {
+        None => Ok(false),
+        Some(encoding) if encoding == "identity" || encoding == "gzip" => Ok(encoding == "gzip"),
         Some(other) => {
-            let other = String::from_utf8_lossy(other);
             Err(Error::unclear(what, format!("the answer is encoded as {other:?}, which was not asked for")))
         }
     }
 }
 
-fn chunks(response: Response<Body>) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    response.into_body().into_data_stream().map_err(io::Error::other)
+fn reader(response: Response<Body>) -> Reader {
+    StreamReader::new(Box::pin(response.into_body().into_data_stream().map_err(io::Error::other)))
 }
 
 /// The whole body of a small answer.
@@ -299,17 +287,14 @@ async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, E
 /// The error in an answer other than success. Its body may be JSON or plain text.
 async fn refusal(what: &'static str, response: Response<Body>) -> Error {
     let code = response.status();
-    let (mut message, retry_after) = match body(what, response).await {
-        Ok(body) => {
-            let status = read_status(&body);
-            (status.message, status.retry_after_seconds)
-        }
-        Err(error) => (error.message, None),
+    let mut status = match body(what, response).await {
+        Ok(body) => read_status(&body),
+        Err(error) => wire::Status { message: error.message, ..wire::Status::default() },
     };
     if code == StatusCode::NOT_ACCEPTABLE {
-        message = format!("{NO_PROTOBUF}: {message}");
+        status.message = format!("{NO_PROTOBUF}: {}", status.message);
     }
-    Error::answered(what, code.as_u16(), &message, retry_after)
+    Error::answered(what, code.as_u16(), &status.message, status.retry_after_seconds)
 }
 
 #[cfg(test)]

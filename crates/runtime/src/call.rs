@@ -122,10 +122,7 @@ impl Error {
 
     /// The pause that the server asked for.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.kind {
-            FailureKind::Busy(pause) => Some(pause),
-            _ => None,
-        }
+        if let FailureKind::Busy(pause) = self.kind { Some(pause) } else { None }
     }
 }
 

@@ -13,12 +13,13 @@ use kube::client::ClientBuilder;
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tower::BoxError;
+use tower::layer::layer_fn;
 use tower::util::{MapResponseLayer, MapResultLayer};
 
 use crate::backoff;
 use crate::call::{Throttled, in_one_line};
 use crate::metrics::Metrics;
-use crate::requests::CountLayer;
+use crate::requests::Counted;
 use crate::server_clock::ServerClock;
 
 /// Connects to the current kubeconfig context or, without a kubeconfig, to the pod's own cluster. Returns the URL, too.
@@ -47,7 +48,7 @@ pub(crate) async fn connect(
             response
         }))
         .with_layer(&MapResultLayer::new(notice_throttling))
-        .with_layer(&CountLayer(Arc::clone(metrics)))
+        .with_layer(&layer_fn(|inner| Counted { inner, metrics: Arc::clone(metrics) }))
         .build();
     Ok((client, url))
 }

@@ -182,7 +182,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     fn wake_at(&self, now: Instant) -> Instant {
         // A key that is due by now has begun, or waits for room: the end of another attempt makes room.
         let queue = self.queue.next_due().filter(|due| *due > now);
-        let pause = self.limiter.paused_until().filter(|until| *until > now);
+        let pause = self.limiter.paused_until.filter(|until| *until > now);
         let telling = [self.progress.due(), self.states.due()];
         let latest = self.informers.due().min(now + HEARTBEAT);
         [queue, pause].into_iter().chain(telling).flatten().fold(latest, Instant::min)

@@ -22,7 +22,7 @@ pub struct Limiter {
     is_ramping_up: bool,
     /// The time of the last cut. Trouble of work that began before it does not count again.
     cut_at: Option<Instant>,
-    paused_until: Option<Instant>,
+    pub paused_until: Option<Instant>,
 }
 
 impl Limiter {
@@ -34,10 +34,6 @@ impl Limiter {
     /// True if another Node may begin while this many are in flight.
     pub fn has_room(&self, in_flight: usize, now: Instant) -> bool {
         self.paused_until.is_none_or(|until| until <= now) && (in_flight as f64) < self.limit.floor()
-    }
-
-    pub fn paused_until(&self) -> Option<Instant> {
-        self.paused_until
     }
 
     /// Adjusts the limit to the outcome for a Node that began at this time.

@@ -118,9 +118,9 @@ impl Drop for Batches {
 
 /// Lists all objects. Returns true if the list is complete.
 pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audience: Audience) -> bool {
-    let (kind, began) = (source.kind(), Instant::now());
+    let (kind, began) = (source.kind, Instant::now());
     let mut batches = Batches { list, items: Vec::new(), audience: audience.clone() };
-    let projection = source.projection().clone();
+    let projection = source.projection.clone();
     let each = move |object| {
         if let Some(item) = item(kind, &share, &projection, object) {
             batches.push(item);
@@ -135,7 +135,7 @@ pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audien
 /// Watches from this version on, for as long as the server has its history. A watch that ends or fails is repeated where it ended, after a
 /// pause if it failed, however often: only the server can tell that it no longer has that version.
 pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVersion, audience: Audience) {
-    let (kind, mut at, mut failures) = (source.kind(), from, 0u32);
+    let (kind, mut at, mut failures) = (source.kind, from, 0u32);
     loop {
         let (before, began) = (at, Instant::now());
         let end = follow(&source, &share, &mut at, &audience).await;
@@ -188,7 +188,7 @@ async fn follow(
     at: &mut ResourceVersion,
     audience: &Audience,
 ) -> Result<(), Error> {
-    let kind = source.kind();
+    let kind = source.kind;
     let mut watch = source.watch(*at).await?;
     let mut told = audience.send(Observed::Watching(kind, *at)).await;
     let mut told_at = Instant::now();
@@ -206,7 +206,7 @@ async fn follow(
             Some(Event::Error(_)) => return Ok(()),
         };
         *at = object.resource_version.parse().unwrap_or(*at);
-        if let Some(item) = item(kind, share, source.projection(), object) {
+        if let Some(item) = item(kind, share, &source.projection, object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
         } else if told_at.elapsed() > TELL_EVERY {

@@ -3,7 +3,6 @@
 pub mod node_gauges;
 
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -20,8 +19,8 @@ use crate::api_source::{Listed, Resource};
 use crate::call::{Error, FailureKind};
 
 pub type Counter = AnyCounter<u64, AtomicU64>;
-pub type OneLabel = [(&'static str, &'static str); 1];
-type TwoLabels = [(&'static str, &'static str); 2];
+pub type OneLabel = Labels<1>;
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The metrics of one daemon only.
 pub trait Own: Default + Send + Sync + 'static {
@@ -48,23 +47,15 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// Durations of milliseconds.
-#[derive(Debug)]
-struct DurationHistogram(Histogram);
-
-impl Default for DurationHistogram {
-    fn default() -> Self {
-        Self(Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]))
-    }
-}
-
 /// Durations of milliseconds, by label.
 #[derive(Debug)]
-struct DurationFamily<L>(Family<L, Histogram, fn() -> Histogram>);
+struct Durations<const LABELS: usize>(Family<Labels<LABELS>, Histogram, fn() -> Histogram>);
 
-impl<L: Clone + Eq + Hash> Default for DurationFamily<L> {
+impl<const LABELS: usize> Default for Durations<LABELS> {
     fn default() -> Self {
-        Self(Family::new_with_constructor(|| DurationHistogram::default().0))
+        Self(Family::new_with_constructor(|| {
+            Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+        }))
     }
 }
 
@@ -79,31 +70,24 @@ pub struct Metrics {
     pub(crate) history_lost: Counter,
     watch_restarts: Family<OneLabel, Counter>,
     reconciliations: Family<OneLabel, Counter>,
-    reconciliation_seconds: DurationHistogram,
+    reconciliation_seconds: Durations<0>,
     /// The time from when a Node was seen to need work until the work was done.
     pub latency: LatencyHistogram,
     errors: Family<OneLabel, Counter>,
     requests: Family<[(&'static str, String); 3], Counter>,
-    request_seconds: DurationFamily<TwoLabels>,
-    lists: Family<TwoLabels, Counter>,
-    list_seconds: DurationFamily<OneLabel>,
+    request_seconds: Durations<2>,
+    lists: Family<Labels<2>, Counter>,
+    list_seconds: Durations<1>,
     list_bytes: Family<OneLabel, Counter>,
     list_items: Family<OneLabel, Gauge>,
-    pub(crate) events: Family<TwoLabels, Counter>,
+    pub(crate) events: Family<Labels<2>, Counter>,
     pub node_gauges: Arc<NodeGauges>,
 }
 
 impl Metrics {
-    pub(crate) fn reconciled(&self, outcome: Result<Option<&'static str>, &Error>, took: Duration) {
-        let word = match outcome {
-            Ok(word) => word.unwrap_or("nothing"),
-            Err(error) => {
-                self.failed(error);
-                "failed"
-            }
-        };
-        self.reconciliations.get_or_create(&[("outcome", word)]).inc();
-        self.reconciliation_seconds.0.observe(took.as_secs_f64());
+    pub(crate) fn reconciled(&self, outcome: &'static str, took: Duration) {
+        self.reconciliations.get_or_create(&[("outcome", outcome)]).inc();
+        self.reconciliation_seconds.0.get_or_create(&[]).observe(took.as_secs_f64());
     }
 
     pub(crate) fn failed(&self, error: &Error) {
@@ -146,16 +130,12 @@ impl Metrics {
         start_at_zero(&self.watch_restarts, "resource", &Resource::ALL.map(Resource::resource));
         start_at_zero(&self.errors, "kind", &FailureKind::ALL.map(FailureKind::as_str));
         start_at_zero(&self.reconciliations, "outcome", &["nothing", "failed"]);
+        drop(self.reconciliation_seconds.0.get_or_create(&[]));
         for outcome in ["written", "failed", "dropped"] {
             drop(self.events.get_or_create(&[("reason", "RecordUnreadable"), ("outcome", outcome)]));
         }
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version of this program", version);
-        self.register_work(registry, index);
-        self.register_reading(registry);
-    }
-
-    fn register_work(&self, registry: &mut Registry, index: u32) {
         let home = Gauge::<i64>::default();
         home.set(index.into());
         registry.register("shard_index", "The shard that this replica is the home of", home);
@@ -176,9 +156,6 @@ impl Metrics {
         registry.register("errors", help, self.errors.clone());
         let help = "Kubernetes Events that were written, failed, or were dropped by the rate limit";
         registry.register("events", help, self.events.clone());
-    }
-
-    fn register_reading(&self, registry: &mut Registry) {
         let help = "Requests to the API server, by the status of the answer; error: there was none";
         registry.register("api_requests", help, self.requests.clone());
         let help = "How long the API server takes to begin its answer; without watches";

@@ -6,31 +6,25 @@ use label_storage::Node;
 use label_storage::item::Item;
 use label_storage::node::{IGNORE, KEEP, RESTORED, Taint};
 use label_storage::restore;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A strategic merge patch. Labels and marker are in one patch, so that the Node gets both or neither. With uid and
 /// resourceVersion the API server refuses it (422, 409) if the Node was re-created or has changed.
-#[derive(Debug, Serialize)]
-pub struct Body(Value);
-
-impl From<&restore::Patch> for Body {
-    fn from(patch: &restore::Patch) -> Self {
-        let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
-        let mut body = json!({"metadata": {
-            "uid": patch.uid.as_str(),
-            "resourceVersion": patch.version.to_string(),
-            "labels": patch.labels().collect::<BTreeMap<_, _>>(),
-            "annotations": patch.annotations().chain(marker).collect::<BTreeMap<_, _>>(),
-        }});
-        if let Some(taints) = &patch.taints {
-            body["spec"]["taints"] = taints_as_json(taints);
-        }
-        if patch.cordons() {
-            body["spec"]["unschedulable"] = true.into();
-        }
-        Self(body)
+pub fn merge_patch(patch: &restore::Patch) -> Value {
+    let marker = patch.marker.as_deref().map(|marker| (RESTORED, marker));
+    let mut body = json!({"metadata": {
+        "uid": patch.uid.as_str(),
+        "resourceVersion": patch.version.to_string(),
+        "labels": patch.labels().collect::<BTreeMap<_, _>>(),
+        "annotations": patch.annotations().chain(marker).collect::<BTreeMap<_, _>>(),
+    }});
+    if let Some(taints) = &patch.taints {
+        body["spec"]["taints"] = taints_as_json(taints);
     }
+    if patch.cordons() {
+        body["spec"]["unschedulable"] = true.into();
+    }
+    body
 }
 
 /// The `spec.taints` of a Node.
@@ -52,52 +46,48 @@ pub fn taints_as_json(taints: &[Taint]) -> Value {
 /// the values that it changes, and our annotations that people set. `has_annotations` is a guess, because not all annotations
 /// are read. The API server refuses a wrong guess.
 pub fn operations(node: &Node, patch: &restore::Patch, has_annotations: bool) -> Value {
-    let mut operations =
-        Operations(vec![json!({"op": "test", "path": "/metadata/uid", "value": patch.uid.as_str()})]);
-    let marker = patch.marker.as_deref().map(|marker| (RESTORED, node.marker.as_deref(), marker));
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": patch.uid.as_str()})];
     let own = |key| node.value_of(Item::Annotation(key));
-    let restored = patch.annotations().map(|(key, value)| (key, own(key), value));
-    let annotations = marker.into_iter().chain(restored);
     if has_annotations {
         for key in [IGNORE, KEEP] {
             let path = pointer("/metadata/annotations", key);
-            operations.0.push(json!({"op": "test", "path": path, "value": own(key)}));
-        }
-        for (key, own, value) in annotations {
-            operations.change("/metadata/annotations", key, own.into(), value.into());
-        }
-    } else {
-        let all: BTreeMap<_, _> = annotations.map(|(key, _, value)| (key, value)).collect();
-        operations.change("/metadata", "annotations", Value::Null, json!(all));
-    }
-    if node.labels.is_empty() {
-        let all: BTreeMap<_, _> = patch.labels().collect();
-        operations.change("/metadata", "labels", Value::Null, json!(all));
-    } else {
-        for (key, value) in patch.labels() {
-            operations.change("/metadata/labels", key, node.value_of(Item::Label(key)).into(), value.into());
+            operations.push(json!({"op": "test", "path": path, "value": own(key)}));
         }
     }
+    let marker = patch.marker.as_deref().map(|marker| (RESTORED, node.marker.as_deref(), marker));
+    let restored = patch.annotations().map(|(key, value)| (key, own(key), value));
+    operations.extend(change_all("annotations", has_annotations, marker.into_iter().chain(restored)));
+    let labels = patch.labels().map(|(key, value)| (key, node.value_of(Item::Label(key)), value));
+    operations.extend(change_all("labels", !node.labels.is_empty(), labels));
     if let Some(taints) = &patch.taints {
         let own = &node.extras.taints;
         let own = if own.is_empty() { Value::Null } else { taints_as_json(own) };
-        operations.change("/spec", "taints", own, taints_as_json(taints));
+        operations.extend(change("/spec", "taints", own, taints_as_json(taints)));
     }
     if patch.cordons() {
-        operations.change("/spec", "unschedulable", Value::Null, true.into());
+        operations.extend(change("/spec", "unschedulable", Value::Null, true.into()));
     }
-    Value::Array(operations.0)
+    Value::Array(operations)
 }
 
-struct Operations(Vec<Value>);
-
-impl Operations {
-    /// Changes a member of an object if it has the value `from`; `null` stands for a missing member.
-    fn change(&mut self, object: &str, key: &str, from: Value, to: Value) {
-        let path = pointer(object, key);
-        self.0.push(json!({"op": "test", "path": path, "value": from}));
-        self.0.push(json!({"op": "add", "path": path, "value": to}));
+/// Changes labels or annotations, given as key, present value and new value. If there are none yet, their object is added.
+fn change_all<'a>(
+    object: &str,
+    is_there: bool,
+    changes: impl Iterator<Item = (&'a str, Option<&'a str>, &'a str)>,
+) -> Vec<Value> {
+    if is_there {
+        let path = format!("/metadata/{object}");
+        return changes.flat_map(|(key, own, value)| change(&path, key, own.into(), value.into())).collect();
     }
+    let all: BTreeMap<_, _> = changes.map(|(key, _, value)| (key, value)).collect();
+    change("/metadata", object, Value::Null, json!(all))
+}
+
+/// Changes a member of an object if it has the value `from`; `null` stands for a missing member.
+fn change(object: &str, key: &str, from: Value, to: Value) -> Vec<Value> {
+    let path = pointer(object, key);
+    vec![json!({"op": "test", "path": path, "value": from}), json!({"op": "add", "path": path, "value": to})]
 }
 
 fn pointer(object: &str, key: &str) -> String {
@@ -110,10 +100,6 @@ mod tests {
 
     use super::*;
 
-    fn body(body: &Body) -> Value {
-        serde_json::to_value(body).expect("JSON")
-    }
-
     #[test]
     fn a_patch_carries_its_guards() {
         let mut patch = patch();
@@ -123,11 +109,11 @@ mod tests {
             "labels": {"k": "v"},
             "annotations": {"label-storage/restored": "u2/4", "example.com/owner": "me"},
         }});
-        assert_eq!(body(&Body::from(&patch)), expected);
+        assert_eq!(merge_patch(&patch), expected);
         patch.restored.clear();
         patch.marker = None;
         let metadata = json!({"uid": "u2", "resourceVersion": "77", "labels": {}, "annotations": {}});
-        assert_eq!(body(&Body::from(&patch)), json!({"metadata": metadata}));
+        assert_eq!(merge_patch(&patch), json!({"metadata": metadata}));
     }
 
     fn taint(key: &str, value: &str, time_added: Option<&str>) -> Taint {
@@ -189,9 +175,9 @@ mod tests {
             ],
             "unschedulable": true,
         });
-        assert_eq!(body(&Body::from(&patch))["spec"], spec);
+        assert_eq!(merge_patch(&patch)["spec"], spec);
         patch.taints = Some(Vec::new());
-        assert_eq!(body(&Body::from(&patch))["spec"]["taints"], json!([]));
+        assert_eq!(merge_patch(&patch)["spec"]["taints"], json!([]));
     }
 
     fn patch() -> restore::Patch {

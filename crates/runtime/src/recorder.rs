@@ -61,25 +61,21 @@ struct Queued {
 /// Records Events. The default records none.
 #[derive(Debug, Clone, Default)]
 pub struct EventRecorder {
-    queue: Option<mpsc::Sender<Option<Queued>>>,
+    queue: Option<mpsc::WeakSender<Queued>>,
     metrics: Arc<Metrics>,
 }
 
-/// The task that writes the recorded Events.
+/// The task that writes the recorded Events. It ends after the only strong sender of its queue.
 pub(crate) struct Publishing {
-    /// `None` ends the task.
-    queue: mpsc::Sender<Option<Queued>>,
+    queue: mpsc::Sender<Queued>,
     task: JoinHandle<()>,
 }
 
 impl Publishing {
     /// Writes what is queued, for up to [`FLUSH`].
     pub(crate) async fn close(self) {
-        let ended = async {
-            let _ = self.queue.send(None).await;
-            self.task.await
-        };
-        let _ = tokio::time::timeout(FLUSH, ended).await;
+        drop(self.queue);
+        let _ = tokio::time::timeout(FLUSH, self.task).await;
     }
 }
 
@@ -96,14 +92,13 @@ impl EventRecorder {
             client,
             reporter: Reporter { controller: format!("label-storage/{daemon}"), instance: Some(instance) },
             recorders: HashMap::new(),
-            full_at: Instant::now(),
             metrics: Arc::clone(metrics),
             has_logged_refusal: false,
             logged_at: None,
         };
         let task = tokio::spawn(publisher.run(queue));
-        let publishing = Publishing { queue: sender.clone(), task };
-        (Self { queue: Some(sender), metrics: Arc::clone(metrics) }, publishing)
+        let queue = Some(sender.downgrade());
+        (Self { queue, metrics: Arc::clone(metrics) }, Publishing { queue: sender, task })
     }
 
     pub fn restored(&self, node: &Node, labels: &Labels) {
@@ -162,7 +157,8 @@ impl EventRecorder {
     }
 
     fn record(&self, kind: EventKind, node: &str, uid: &str, note: String) {
-        let Some(queue) = self.queue.as_ref().filter(|_| !note.is_empty()) else { return };
+        let queue = self.queue.as_ref().and_then(mpsc::WeakSender::upgrade);
+        let Some(queue) = queue.filter(|_| !note.is_empty()) else { return };
         let node = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -170,7 +166,7 @@ impl EventRecorder {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        if queue.try_send(Some(Queued { kind, node, note })).is_err() {
+        if queue.try_send(Queued { kind, node, note }).is_err() {
             count(&self.metrics, kind, "dropped");
         }
     }
@@ -181,8 +177,6 @@ struct Publisher {
     reporter: Reporter,
     /// By note: in a series, a `Recorder` keeps the first note even if the later ones differ.
     recorders: HashMap<String, Recorder>,
-    /// The time at which all [`BURST`] tokens are back.
-    full_at: Instant,
     metrics: Arc<Metrics>,
     /// True if a refusal was logged and no Event has been written since.
     has_logged_refusal: bool,
@@ -190,10 +184,16 @@ struct Publisher {
 }
 
 impl Publisher {
-    async fn run(mut self, mut queue: mpsc::Receiver<Option<Queued>>) {
-        while let Some(Some(queued)) = queue.recv().await {
-            let kind = queued.kind;
-            let outcome = if !self.take_token() {
+    async fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+        // The time at which the whole burst is allowed again.
+        let mut full_at = Instant::now();
+        while let Some(queued) = queue.recv().await {
+            let (kind, now) = (queued.kind, Instant::now());
+            let is_allowed = full_at <= now + REFILL * (BURST - 1);
+            if is_allowed {
+                full_at = full_at.max(now) + REFILL;
+            }
+            let outcome = if !is_allowed {
                 "dropped"
             } else if let Err(error) = self.write(queued).await {
                 self.log(&error);
@@ -204,17 +204,6 @@ impl Publisher {
             };
             count(&self.metrics, kind, outcome);
         }
-    }
-
-    /// True if the rate limit allows another Event.
-    fn take_token(&mut self) -> bool {
-        let now = Instant::now();
-        let full_at = self.full_at.max(now) + REFILL;
-        let has_token = full_at <= now + REFILL * BURST;
-        if has_token {
-            self.full_at = full_at;
-        }
-        has_token
     }
 
     async fn write(&mut self, Queued { kind, node, note }: Queued) -> Result<(), Error> {

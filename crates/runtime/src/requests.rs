@@ -7,26 +7,15 @@ use std::time::Instant;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::metrics::Metrics;
-
-#[derive(Debug, Clone)]
-pub(crate) struct CountLayer(pub(crate) Arc<Metrics>);
-
-impl<S> Layer<S> for CountLayer {
-    type Service = Counted<S>;
-
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, metrics: Arc::clone(&self.0) }
-    }
-}
 
 /// A client whose requests are counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted<S> {
-    inner: S,
-    metrics: Arc<Metrics>,
+    pub(crate) inner: S,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl<S, B, A> Service<Request<B>> for Counted<S>

@@ -10,7 +10,7 @@ use label_storage::store::{
     self, Action, Circumstances, LastSeen, PLAN_LIFETIME, Plan, Reason, Sighting, Stored,
 };
 use label_storage::summary::UidDigest;
-use label_storage::{Node, Record, RecordKey, ResourceVersion, plan_store};
+use label_storage::{Node, Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::{Known, STALE};
 use label_storage_runtime::call::{self, Error};
@@ -21,8 +21,6 @@ use tokio::time;
 use crate::metrics::StorerMetrics;
 
 const FIELD_MANAGER: &str = "label-storage-storer";
-/// The outcome in a dry run.
-const WOULD_WRITE: &str = "would-write";
 /// Fails if the labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
 
@@ -37,10 +35,7 @@ pub(crate) struct StoreTask {
     pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
     pub(crate) uid: Option<UidDigest>,
-    /// True if the cache has no record.
-    pub(crate) is_unrecorded: bool,
-    /// The version of the record in the cache, and since when the cache has it.
-    pub(crate) record_version: ResourceVersion,
+    /// Since when the cache has this version of the record.
     pub(crate) record_since: Instant,
     /// The Node as it was last seen, if it is gone.
     pub(crate) last_seen: Option<LastSeen>,
@@ -59,12 +54,12 @@ impl Worker<StoreTask> for Apply {
     /// have been labelled, deleted and re-created since a list showed it.
     async fn attempt(&self, key: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: a create is refused if there is one.
-        let is_unread = task.is_unrecorded
+        let is_unread = !task.known.record.is_there
             && task.final_labels.is_none()
             && tries == 0
             && !self.metrics.in_doubt.contains(key);
         let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
-        task.known.require_newer_record(found.as_ref().map(Found::version), tries)?;
+        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
@@ -76,7 +71,7 @@ impl Worker<StoreTask> for Apply {
         }
         let (node, read_at) = (&task.node, time::Instant::now());
         let live = self.replica.node_source.get_node(node).await?;
-        task.known.require_newer_node(live.as_ref(), tries)?;
+        task.known.node.check("get node", live.as_ref().map(|live| Some(live.version)), tries)?;
         // Its identity may have changed: then it has another record.
         let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
@@ -133,20 +128,19 @@ impl Apply {
     async fn mark_as_returned(&self, key: &RecordKey, found: Option<Found>) -> Result<Done, Error> {
         let found = found.map(|found| found.seen_through(&self.replica.rules, None));
         let read = Found::reading(found.as_ref());
-        let (node, action) = match Found::stored(found.as_ref()) {
-            Stored::Record(record) if record.departed_at.is_some() => {
-                (record.node.clone(), Action::Replace(record.with_departed_at(None)))
-            }
-            _ => (key.to_string(), Action::Nothing),
+        let record = match Found::stored(found.as_ref()) {
+            Stored::Record(record) if record.departed_at.is_some() => record.with_departed_at(None),
+            _ => return Ok(Done { outcome: None, node: Reading::None, record: read }),
         };
-        let plan = Plan { action, reason: Reason::Returned };
+        let (node, plan) =
+            (record.node.clone(), Plan { action: Action::Replace(record), reason: Reason::Returned });
         let (outcome, record) = self.write(key, &node, plan, found, read).await?;
         Ok(Done { outcome, node: Reading::None, record })
     }
 
     fn circumstances(&self, key: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
         let version = found.and_then(Found::version);
-        let is_unchanged = version == Some(task.record_version);
+        let is_unchanged = version == Some(task.known.record.version);
         Circumstances {
             now: self.replica.clock.now(),
             unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },
@@ -157,22 +151,22 @@ impl Apply {
     }
 
     /// Logs a plan in a dry run, with the labels that the rules leave out.
-    async fn log_plan(&self, node: &str, plan: &Plan) -> Result<Option<&'static str>, Error> {
+    async fn log_plan(&self, node: &str, plan: &Plan) -> Result<(), Error> {
         let reason = plan.reason.as_str();
         let (message, record) = match &plan.action {
-            Action::Nothing => return Ok(None),
+            Action::Nothing => return Ok(()),
             Action::Create(record) => ("would create the record", record),
             Action::Replace(record) => ("would replace the record", record),
             Action::Delete => {
                 tracing::info!(node, reason, "would delete the record");
-                return Ok(Some(WOULD_WRITE));
+                return Ok(());
             }
         };
         let (generation, labels) = (record.generation, &record.labels);
         let mut left_out = self.replica.node_source.get(node).await?.unwrap_or_default().labels;
         left_out.retain(|key, _| !labels.contains_key(key));
         tracing::info!(node, generation, ?labels, left_out = ?left_out.keys(), reason, "{message}");
-        Ok(Some(WOULD_WRITE))
+        Ok(())
     }
 
     /// Carries out a plan. Returns the outcome, if there was anything to do, and the record after that.
@@ -185,16 +179,15 @@ impl Apply {
         before: Recorded,
     ) -> Result<(Option<&'static str>, Recorded), Error> {
         if self.replica.args.dry_run {
-            return Ok((self.log_plan(node, &plan).await?, before));
+            self.log_plan(node, &plan).await?;
+            return Ok(((plan.action != Action::Nothing).then_some("would-write"), before));
         }
         let (records, in_doubt) = (&self.replica.records, &self.metrics.in_doubt);
         let (name, reason) = (record_name(key), plan.reason.as_str());
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let version = found.as_ref().and_then(Found::version);
-        let labels_before = match Found::stored(found.as_ref()) {
-            Stored::Record(record) => Some(record.labels.clone()),
-            Stored::Nothing | Stored::Unreadable => None,
-        };
+        let decoded = found.as_ref().and_then(|found| found.content.as_ref().ok());
+        let labels_before = decoded.map(|decoded| decoded.record.labels.clone());
         let (record, written) = match plan.action {
             Action::Create(record) => {
                 let config_map = encode(&record, ConfigMap::default())?;

@@ -146,8 +146,6 @@ impl Planner for StorePlanner {
             may_clean_up: self.budget.is_its_turn(entry.key(), Instant::now()),
             final_labels: entry.final_labels().cloned(),
             uid: view.node.map(|node| node.uid),
-            is_unrecorded: view.stored == Stored::Nothing,
-            record_version: entry.record_version(),
             record_since: entry.record_since(),
             last_seen: entry.last_seen(),
             known: entry.known(),

@@ -6,7 +6,7 @@ use label_storage::restore::{self, Reason, Why};
 use label_storage::rules::{Conflicts, Trust, Winner};
 use label_storage::store::Stored;
 use label_storage::{Node, Record, Rules, plan_restore};
-use label_storage_runtime::patch::Body;
+use label_storage_runtime::patch::merge_patch;
 use label_storage_runtime::records;
 
 use crate::Ended;
@@ -111,7 +111,7 @@ impl Deed for Restore {
         let outlook = show(node, record, &patch, has_effect);
         let mut writes = Vec::new();
         if has_effect {
-            writes.push(Write::patch(node, &Body::from(&patch))?);
+            writes.push(Write::patch(node, &merge_patch(&patch))?);
         }
         Ok(Plan { outlook, writes, done: format!("node/{name} restored") })
     }

@@ -3,8 +3,8 @@
 //! A server that lags, or a cache in front of it, answers with an old state. The API server refuses a write that follows from an old state of
 //! the same object. But an old record may still have a label that was removed long ago, and its Node may not have changed since.
 
+use label_storage::ResourceVersion;
 use label_storage::store::Stored;
-use label_storage::{Node, ResourceVersion};
 
 use super::Entry;
 use crate::call::{Error, FailureKind};
@@ -12,14 +12,14 @@ use crate::call::{Error, FailureKind};
 /// The state of a Node and its record in the cache, before they are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    node: Seen,
-    record: Seen,
+    pub node: Seen,
+    pub record: Seen,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    version: ResourceVersion,
-    is_there: bool,
+pub struct Seen {
+    pub version: ResourceVersion,
+    pub is_there: bool,
 }
 
 /// An answer that stays old for this many tries is true, as when etcd is restored from a backup.
@@ -38,33 +38,17 @@ impl Entry<'_> {
     }
 }
 
-impl Known {
-    /// Refuses a Node that is older than the one in the cache. `tries` counts the failures in a row before it.
-    pub fn require_newer_node(&self, read: Option<&Node>, tries: u32) -> Result<(), Error> {
-        self.node.require_newer("get node", read.map(|node| node.version), tries)
-    }
-
-    /// Refuses a record that is older than the one in the cache.
-    pub fn require_newer_record(
+impl Seen {
+    /// Refuses an answer that is older than the cache. One without a version can't be compared, nor written. `tries` counts the failures in a
+    /// row before it.
+    pub fn check(
         &self,
+        what: &'static str,
         read: Option<Option<ResourceVersion>>,
         tries: u32,
     ) -> Result<(), Error> {
-        // One without a version can't be compared, nor written.
-        let version = read.map(|version| version.unwrap_or(self.record.version));
-        self.record.require_newer("get configmap", version, tries)
-    }
-}
-
-impl Seen {
-    fn require_newer(
-        &self,
-        what: &'static str,
-        read: Option<ResourceVersion>,
-        tries: u32,
-    ) -> Result<(), Error> {
         let known = self.version;
-        let message = match read {
+        let message = match read.map(|version| version.unwrap_or(known)) {
             Some(read) if read < known && tries < STALE => {
                 format!("the answer is stale: it is of version {read}, and {known} was seen before")
             }
@@ -83,7 +67,7 @@ mod tests {
 
     fn is_refused(known: u64, is_there: bool, read: Option<u64>, tries: u32) -> bool {
         let seen = Seen { version: ResourceVersion(known), is_there };
-        seen.require_newer("get node", read.map(ResourceVersion), tries).is_err()
+        seen.check("get node", read.map(|version| Some(ResourceVersion(version))), tries).is_err()
     }
 
     #[test]

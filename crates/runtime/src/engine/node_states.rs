@@ -1,30 +1,31 @@
 //! How Nodes stand: which of them are not as they should be, and since when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use label_storage::RecordKey;
 use label_storage::node_state::NodeState;
+use tokio::sync::watch;
 
 use crate::api_source::Resource;
 use crate::cache::{Cache, Count, Entry};
 use crate::informer::Informers;
-use crate::metrics::node_gauges::{ShardGauges, Snapshot};
+use crate::metrics::node_gauges::Snapshot;
 use crate::work_queue::WorkQueue;
 
 /// This many failures in a row are more than bad luck.
 const FAILING: u32 = 5;
 
-/// How often the node_gauges is told, at most. Counting a hundred thousand entries takes a millisecond.
+/// The least time after which the gauges are set again. Counting a hundred thousand entries takes a millisecond.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// The Nodes that are not settled: few, unless much has just happened.
 pub(super) struct NodeStates {
     exceptions: HashMap<RecordKey, Exception>,
-    seat: ShardGauges,
-    /// When the node_gauges is to be told; `None` where it knows.
-    tell_at: Option<Instant>,
-    told_at: Option<Instant>,
+    gauges: watch::Sender<Snapshot>,
+    /// True if something has changed since the gauges were set. They may be set again from `set_from` on.
+    is_changed: bool,
+    set_from: Instant,
 }
 
 struct Exception {
@@ -34,24 +35,18 @@ struct Exception {
 }
 
 impl NodeStates {
-    pub(super) fn new(seat: ShardGauges) -> Self {
-        Self { exceptions: HashMap::new(), seat, tell_at: None, told_at: None }
+    pub(super) fn new(gauges: watch::Sender<Snapshot>) -> Self {
+        Self { exceptions: HashMap::new(), gauges, is_changed: false, set_from: Instant::now() }
     }
 
     /// Takes note of how a Node stands now.
     pub(super) fn note(&mut self, entry: &Entry<'_>, state: NodeState) {
-        self.changed();
-        let (name, is_there) = (entry.key(), entry.node().is_some());
-        if state == NodeState::Settled {
-            self.exceptions.remove(name);
-            return;
-        }
-        match self.exceptions.get_mut(name) {
-            Some(known) if known.state == state => known.is_there = is_there,
-            _ => {
-                let exception = Exception { state, since: Instant::now(), is_there };
-                self.exceptions.insert(name.clone(), exception);
-            }
+        self.is_changed = true;
+        let known = self.exceptions.remove(entry.key()).filter(|known| known.state == state);
+        if state != NodeState::Settled {
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            let exception = Exception { state, since, is_there: entry.node().is_some() };
+            self.exceptions.insert(entry.key().clone(), exception);
         }
     }
 
@@ -61,12 +56,9 @@ impl NodeStates {
         exception.map(|known| known.since)
     }
 
-    /// Something has changed that the node_gauges is to be told of.
+    /// The gauges have to be set again.
     pub(super) fn changed(&mut self) {
-        if self.tell_at.is_none() {
-            let earliest = self.told_at.map(|at| at + TELL_EVERY);
-            self.tell_at = earliest.or_else(|| Some(Instant::now()));
-        }
+        self.is_changed = true;
     }
 
     /// Forgets about all Nodes that are of no concern any more.
@@ -74,12 +66,12 @@ impl NodeStates {
         self.exceptions.retain(|name, _| concerns(name));
     }
 
-    /// When the node_gauges is to be told next.
+    /// The time at which the gauges have to be set.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.tell_at
+        self.is_changed.then_some(self.set_from)
     }
 
-    /// Tells the node_gauges, if that is due.
+    /// Sets the gauges, if that is due.
     pub(super) fn tell_if_due(
         &mut self,
         cache: &Cache,
@@ -87,17 +79,13 @@ impl NodeStates {
         informers: &Informers<'_>,
         now: Instant,
     ) {
-        if self.tell_at.is_some_and(|at| at <= now) {
-            (self.tell_at, self.told_at) = (None, Some(now));
-            self.seat.tell(self.snapshot(cache, queue, informers));
+        if self.due().is_none_or(|due| due > now) {
+            return;
         }
-    }
-
-    fn snapshot(&self, cache: &Cache, queue: &WorkQueue, informers: &Informers<'_>) -> Snapshot {
+        (self.is_changed, self.set_from) = (false, now + TELL_EVERY);
         let Count { nodes, records, unreadable } = cache.count();
-        let queued = queue.len();
-        let mut snapshot = Snapshot { nodes, records, unreadable, queued, ..Snapshot::default() };
-        let mut skipped = BTreeMap::new();
+        let mut snapshot =
+            Snapshot { nodes, records, unreadable, queued: queue.len(), ..Snapshot::default() };
         for Exception { state, since, is_there } in self.exceptions.values() {
             let is_behind = match state {
                 NodeState::Settled => false,
@@ -107,7 +95,7 @@ impl NodeStates {
                     true
                 }
                 NodeState::Skipped(skip) => {
-                    *skipped.entry(skip.as_str()).or_default() += 1;
+                    *snapshot.skipped.entry(skip.as_str()).or_default() += 1;
                     skip.is_behind()
                 }
             };
@@ -117,9 +105,8 @@ impl NodeStates {
             snapshot.failing += usize::from(failures >= FAILING);
             snapshot.most_failures = snapshot.most_failures.max(failures);
         }
-        let watched =
-            [Resource::Nodes, Resource::Records].into_iter().filter(|kind| informers.is_watching(*kind));
-        let watching = watched.map(|kind| (kind.resource(), 1)).collect();
-        Snapshot { skipped, watching, ..snapshot }
+        let watched = Resource::ALL.into_iter().filter(|kind| informers.is_watching(*kind));
+        snapshot.watching = watched.map(|kind| (kind.resource(), 1)).collect();
+        self.gauges.send_replace(snapshot);
     }
 }

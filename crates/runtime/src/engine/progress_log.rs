@@ -25,11 +25,14 @@ impl ProgressLog {
     }
 
     pub(super) fn count(&mut self, outcome: &Result<Done, Error>, took: Duration) {
-        self.metrics.reconciled(outcome.as_ref().map(|done| done.outcome), took);
         let word = match outcome {
-            Ok(Done { outcome, .. }) => *outcome,
-            Err(_) => Some("failed"),
+            Ok(done) => done.outcome,
+            Err(error) => {
+                self.metrics.failed(error);
+                Some("failed")
+            }
         };
+        self.metrics.reconciled(word.unwrap_or("nothing"), took);
         if let Some(word) = word {
             if self.counts.is_empty() {
                 self.since = Instant::now();

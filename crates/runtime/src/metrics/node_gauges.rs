@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use label_storage::node_state::Skip;
@@ -10,6 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::watch;
 
 use crate::api_source::Resource;
 
@@ -62,34 +63,26 @@ impl Snapshot {
 
 /// The latest snapshot of each shard.
 #[derive(Debug, Default)]
-pub struct NodeGauges(Mutex<Vec<Weak<Mutex<Snapshot>>>>);
+pub struct NodeGauges(Mutex<Vec<watch::Receiver<Snapshot>>>);
 
 impl NodeGauges {
     pub fn total(&self) -> Snapshot {
         let mut total = Snapshot::default();
-        lock(&self.0).iter().filter_map(Weak::upgrade).for_each(|shard| total.add(&lock(&shard)));
+        self.shards().iter().for_each(|shard| total.add(&shard.borrow()));
         total
     }
 
     /// Adds a shard, until the returned value is dropped.
-    pub(crate) fn seat(&self) -> ShardGauges {
-        let shard = Arc::default();
-        let mut shards = lock(&self.0);
-        shards.retain(|shard| shard.strong_count() > 0);
-        shards.push(Arc::downgrade(&shard));
-        ShardGauges(shard)
+    pub(crate) fn seat(&self) -> watch::Sender<Snapshot> {
+        let shard = watch::Sender::default();
+        self.shards().push(shard.subscribe());
+        shard
     }
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) struct ShardGauges(Arc<Mutex<Snapshot>>);
-
-impl ShardGauges {
-    pub(crate) fn tell(&self, snapshot: Snapshot) {
-        *lock(&self.0) = snapshot;
+    fn shards(&self) -> MutexGuard<'_, Vec<watch::Receiver<Snapshot>>> {
+        let mut shards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shards.retain(|shard| shard.has_changed().is_ok());
+        shards
     }
 }
 
@@ -150,9 +143,9 @@ mod tests {
             skipped: [("awaiting-restore", nodes)].into(),
             ..Snapshot::default()
         };
-        one.tell(snapshot(3, None, 7));
-        one.tell(snapshot(4, None, 2));
-        other.tell(snapshot(5, Some(early), 1));
+        one.send_replace(snapshot(3, None, 7));
+        one.send_replace(snapshot(4, None, 2));
+        other.send_replace(snapshot(5, Some(early), 1));
         let total = node_gauges.total();
         assert_eq!((total.nodes, total.due, total.most_failures), (9, 2, 2));
         assert_eq!((total.due_since, total.skipped), (Some(early), [("awaiting-restore", 9)].into()));

@@ -15,12 +15,16 @@ use super::*;
 const UID: &str = "189fb836-0000-4000-8000-0123456789ab";
 
 /// Receives recorded Events instead of writing them.
-pub(crate) struct Overheard(mpsc::Receiver<Option<Queued>>);
+pub(crate) struct Overheard {
+    _sender: mpsc::Sender<Queued>,
+    queue: mpsc::Receiver<Queued>,
+}
 
 impl Overheard {
     pub(crate) fn events() -> (EventRecorder, Self) {
         let (sender, queue) = mpsc::channel(QUEUE);
-        (EventRecorder { queue: Some(sender), metrics: Arc::default() }, Self(queue))
+        let events = EventRecorder { queue: Some(sender.downgrade()), metrics: Arc::default() };
+        (events, Self { _sender: sender, queue })
     }
 
     /// The reason, the Node, its uid and the note of each Event since the last call.
@@ -28,7 +32,7 @@ impl Overheard {
         let strings = |Queued { kind, node, note }: Queued| {
             (kind.1, node.name.unwrap_or_default(), node.uid.unwrap_or_default(), note)
         };
-        std::iter::from_fn(|| self.0.try_recv().ok()?).map(strings).collect()
+        std::iter::from_fn(|| self.queue.try_recv().ok()).map(strings).collect()
     }
 }
 

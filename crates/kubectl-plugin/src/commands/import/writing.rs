@@ -116,7 +116,7 @@ pub(super) async fn write_all(
         if in_flight.is_empty() && is_over {
             break;
         }
-        let resumes = limiter.paused_until().filter(|until| !is_over && *until > now);
+        let resumes = limiter.paused_until.filter(|until| !is_over && *until > now);
         let (turn, began, outcome) = tokio::select! {
             Some(done) = in_flight.next() => done,
             () = sleep_until(resumes) => continue,
