@@ -11,17 +11,6 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use crate::args::{Level, LogFormat};
 
 pub(crate) fn init(level: Level, format: LogFormat) -> Result<(), TryInitError> {
-    let registry = tracing_subscriber::registry().with(targets(level));
-    let layer = layer().with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => {
-            registry.with(layer.with_target(false).with_ansi(std::io::stderr().is_terminal())).try_init()
-        }
-        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
-    }
-}
-
-fn targets(level: Level) -> Targets {
     let level = match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
@@ -31,6 +20,15 @@ fn targets(level: Level) -> Targets {
     };
     // The client logs every failed request as an error, refused writes included.
     let others = if level == LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
-    let libraries = ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"];
-    Targets::new().with_default(level).with_targets(libraries.map(|library| (library, others)))
+    let libraries =
+        ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"].map(|name| (name, others));
+    let registry =
+        tracing_subscriber::registry().with(Targets::new().with_default(level).with_targets(libraries));
+    let layer = layer().with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => {
+            registry.with(layer.with_target(false).with_ansi(std::io::stderr().is_terminal())).try_init()
+        }
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+    }
 }
