@@ -167,22 +167,3 @@ async fn a_position_is_read_as_it_was_written() {
         assert_eq!(Seen::new(lease).claim.position, expected, "{text} {pending}");
     }
 }
-
-#[test]
-fn leases_are_told_apart_by_their_names() {
-    let read = |name: &str| {
-        let mut lease = Lease::default();
-        lease.metadata.name = Some(name.to_owned());
-        Held::new(lease).map(|held| (held.daemon, held.index, held.replicas.get(), held.scope))
-    };
-    let held = |daemon: &str, index, replicas, scope: &str| {
-        Some((daemon.to_owned(), index, replicas, scope.to_owned()))
-    };
-    assert_eq!(read("label-storage.storer.0-of-3"), held("storer", 0, 3, ""));
-    assert_eq!(read("label-storage.restorer.2-of-3.0abc1234"), held("restorer", 2, 3, "0abc1234"));
-    for name in
-        ["", "label-storage.storer", "label-storage.storer.x-of-3", "label-storage.storer.0-of-0", "other"]
-    {
-        assert_eq!(read(name), None, "{name}");
-    }
-}
