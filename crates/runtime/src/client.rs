@@ -23,7 +23,7 @@ use crate::server_clock::ServerClock;
 
 /// Connects to the current kubeconfig context or, without a kubeconfig, to the pod's own cluster. Returns the URL, too.
 pub(crate) async fn connect(
-    metrics: &Arc<Metrics>,
+    metrics: Arc<Metrics>,
     clock: Arc<ServerClock>,
 ) -> anyhow::Result<(Client, String)> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
@@ -47,7 +47,7 @@ pub(crate) async fn connect(
             response
         }))
         .with_layer(&MapResultLayer::new(notice_throttling))
-        .with_layer(&CountLayer(Arc::clone(metrics)))
+        .with_layer(&CountLayer(metrics))
         .build();
     Ok((client, url))
 }

@@ -42,8 +42,6 @@ struct ShardManager {
     me: Me,
     /// The number of shards now.
     shards: watch::Receiver<NonZeroU32>,
-    /// True if a holder resumes the watch where the holder before it stopped.
-    resumes: bool,
     starter: mpsc::UnboundedSender<ShardContext>,
     api: Leases,
     /// The leases as last listed or written.
@@ -72,7 +70,6 @@ pub(crate) async fn run(
     daemon: &str,
     identity: String,
     shards: watch::Receiver<NonZeroU32>,
-    resumes: bool,
     work: impl AsyncFn(ShardContext),
 ) {
     let (starter, started) = mpsc::unbounded();
@@ -83,7 +80,6 @@ pub(crate) async fn run(
         context,
         me: Me { identity, home: Shard { index, replicas } },
         shards,
-        resumes,
         starter,
         leases: All::new(),
         tracker: LeaseTracker::default(),
@@ -239,7 +235,7 @@ impl ShardManager {
         let claim = Claim {
             holder: holder.map(str::to_owned),
             home: Some(self.me.home.index),
-            position: position.filter(|_| self.resumes),
+            position: position.filter(|_| self.context.args.watch),
             renewed_at: Some(self.context.clock.now()),
         };
         self.api.write(shard, self.leases.get(&shard), &claim).await
@@ -275,7 +271,7 @@ impl ShardManager {
     }
 
     fn start(&mut self, shard: Shard, began: Instant, renew_at: Instant) {
-        let resume = if self.resumes { lease::positions(&self.leases, shard) } else { Vec::new() };
+        let resume = if self.context.args.watch { lease::positions(&self.leases, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
         let (index, of, former) = (shard.index, shard.replicas, self.holder(shard));
         if shard == self.me.home {
@@ -305,7 +301,8 @@ impl ShardManager {
             Some(held) => held.context.position.borrow().is_some(),
             None => self.leases.get(&shard).is_some_and(|seen| seen.claim.position.is_some()),
         };
-        let is_taken = |shard| self.is_covered(shard, now) && (!self.resumes || has_position(shard));
+        let is_taken =
+            |shard| self.is_covered(shard, now) && (!self.context.args.watch || has_position(shard));
         if former.is_empty() || !self.shards().all(is_taken) {
             return;
         }

@@ -12,7 +12,8 @@ const DRAIN: Duration = Duration::from_secs(4);
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     stop: CancellationToken,
-    abort: CancellationToken,
+    /// Cancelled by the second signal.
+    pub abort: CancellationToken,
 }
 
 impl Shutdown {
@@ -48,11 +49,6 @@ impl Shutdown {
 
     pub async fn requested(&self) {
         self.stop.cancelled().await;
-    }
-
-    /// Resolves at the second signal.
-    pub async fn aborted(&self) {
-        self.abort.cancelled().await;
     }
 
     /// Resolves when the time limit for attempts in flight is over.

@@ -121,7 +121,7 @@ pub(super) async fn write_all(
             Some(done) = in_flight.next() => done,
             () = sleep_until(resumes) => continue,
             () = shutdown.requested(), if may_begin => continue,
-            () = shutdown.aborted() => break,
+            () = shutdown.abort.cancelled() => break,
         };
         let Some(outcome) = outcome else {
             again.push_front(turn);
