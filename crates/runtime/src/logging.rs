@@ -8,16 +8,9 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use crate::args::{Level, LogFormat};
+use crate::args::LogFormat;
 
-pub(crate) fn init(level: Level, format: LogFormat) -> Result<(), TryInitError> {
-    let level = match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
+pub(crate) fn init(level: LevelFilter, format: LogFormat) -> Result<(), TryInitError> {
     // The client logs every failed request as an error, refused writes included.
     let others = if level == LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
     let libraries =
