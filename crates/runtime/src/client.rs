@@ -30,7 +30,7 @@ pub(crate) async fn connect(
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
     let mut config = if is_set || default.is_some_and(|path| path.exists()) {
-        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(|error| bad_config(&error))?
+        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(bad_config)?
     } else {
         Config::incluster().map_err(|error| {
             let error = in_one_line(&error);
@@ -41,7 +41,7 @@ pub(crate) async fn connect(
     config.connect_timeout = Some(Duration::from_secs(5));
     let url = config.cluster_url.to_string();
     let client = ClientBuilder::try_from(config)
-        .map_err(|error| bad_config(&error))?
+        .map_err(bad_config)?
         .with_layer(&MapResponseLayer::new(move |response| {
             clock.read(&response);
             response
@@ -55,12 +55,12 @@ pub(crate) async fn connect(
 /// A client without retries, for the plugin. Its calls are not counted.
 pub fn without_retries(mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).map_err(|error| bad_config(&error))?;
+    let builder = ClientBuilder::try_from(config).map_err(bad_config)?;
     Ok(builder.with_layer(&MapResultLayer::new(notice_throttling)).build())
 }
 
-fn bad_config(error: &(dyn std::error::Error + 'static)) -> anyhow::Error {
-    let error = in_one_line(error);
+fn bad_config(error: impl std::error::Error + 'static) -> anyhow::Error {
+    let error = in_one_line(&error);
     anyhow!("the kubeconfig can't be used: {error}: correct it, or set KUBECONFIG to another")
 }
 

@@ -40,7 +40,6 @@ pub trait Daemon: Parser {
     async fn run(&self, context: ShardContext, own: Arc<Self::Own>);
 }
 
-const FAILURE: u8 = 1;
 /// Bad usage, as clap and most tools have it.
 const USAGE: u8 = 2;
 /// The code that a shell reports for a process that Ctrl-C ended.
@@ -58,7 +57,7 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             let error = error.to_string();
             let words: Vec<_> = error.split("\n\n").take(1).flat_map(str::split_whitespace).collect();
-            return fail(USAGE, &format!("{} (see {name} --help)", words.join(" ")));
+            return misused(&format!("{} (see {name} --help)", words.join(" ")));
         }
     };
     let (surroundings, common) = (Surroundings::from_env(), daemon.common());
@@ -66,7 +65,7 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         || anyhow::Ok((common.share(&surroundings)?, rules_file::load(common.config.as_deref())?));
     let (share, rules) = match configure() {
         Ok(configured) => configured,
-        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
+        Err(error) => return misused(&format!("error: {error:#}")),
     };
     let start = || {
         logging::init(common.log_level, common.log_format).context("can't log")?;
@@ -82,12 +81,12 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         runtime.shutdown_background();
         ended
     };
-    start().unwrap_or_else(|error| match common.log_format {
-        LogFormat::Text => fail(FAILURE, &format!("error: {error:#}")),
-        LogFormat::Json => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+    start().unwrap_or_else(|error| {
+        match common.log_format {
+            LogFormat::Text => eprintln!("error: {error:#}"),
+            LogFormat::Json => tracing::error!("{error:#}"),
         }
+        ExitCode::FAILURE
     })
 }
 
@@ -101,7 +100,8 @@ async fn run<D: Daemon>(
 ) -> anyhow::Result<()> {
     let common = daemon.common();
     let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
-    let (health, own) = (Arc::new(Health::new(shutdown.clone())), Arc::new(D::Own::default()));
+    let health = Arc::new(Health::new(shutdown.clone(), !common.dry_run));
+    let own = Arc::new(D::Own::default());
     if let Some(address) = common.admin_address {
         let metrics = Exposition::new(name, &metrics, &*own, share.index);
         admin::serve(address, Arc::clone(&health), metrics).await?;
@@ -127,7 +127,7 @@ async fn run<D: Daemon>(
     };
     let (client, url, namespace, set) = tokio::select! {
         prepared = prepared => prepared?,
-        () = shutdown.requested() => return Ok(()),
+        () = shutdown.stop.cancelled() => return Ok(()),
     };
     metrics.shards.set(share.replicas.get().into());
     tracing::info!(
@@ -171,8 +171,7 @@ async fn run<D: Daemon>(
     Ok(())
 }
 
-/// Prints one line for the person at the terminal, before or without a log.
-fn fail(code: u8, line: &str) -> ExitCode {
+fn misused(line: &str) -> ExitCode {
     eprintln!("{line}");
-    ExitCode::from(code)
+    ExitCode::from(USAGE)
 }

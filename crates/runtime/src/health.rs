@@ -20,6 +20,8 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     shutdown: Shutdown,
+    /// False in a dry run.
+    keeps_leases: bool,
     state: watch::Sender<State>,
 }
 
@@ -28,35 +30,28 @@ struct State {
     /// The loops, by name, and the last turn of each. The channel of one that has ended is closed.
     loops: Vec<(String, watch::Receiver<Instant>)>,
     has_listed: bool,
-    /// False in a dry run.
-    keeps_leases: bool,
     /// The last time that all leases were read and written, and how many were held.
     kept: Option<(Instant, usize)>,
 }
 
 impl Health {
-    pub(crate) fn new(shutdown: Shutdown) -> Self {
-        Self { shutdown, ..Self::default() }
+    pub(crate) fn new(shutdown: Shutdown, keeps_leases: bool) -> Self {
+        Self { shutdown, keeps_leases, ..Self::default() }
     }
 
-    /// Registers a loop until the pulse is dropped.
-    pub(crate) fn pulse(&self, name: impl Into<String>) -> Pulse {
+    /// Registers a loop, which sends the time of each turn, until the sender is dropped.
+    pub(crate) fn pulse(&self, name: impl Into<String>) -> watch::Sender<Instant> {
         let (pulse, last) = watch::channel(Instant::now());
         self.state.send_modify(|state| {
             state.loops.retain(|(_, last)| last.has_changed().is_ok());
             state.loops.push((name.into(), last));
         });
-        Pulse(pulse)
+        pulse
     }
 
     /// All Nodes and records of a shard have been listed.
     pub(crate) fn listed(&self) {
         self.state.send_modify(|state| state.has_listed = true);
-    }
-
-    /// There are leases to be kept.
-    pub(crate) fn keeps_leases(&self) {
-        self.state.send_modify(|state| state.keeps_leases = true);
     }
 
     pub(crate) fn kept_leases(&self, held: usize) {
@@ -78,11 +73,11 @@ impl Health {
     pub(crate) fn what_is_not_ready(&self, now: Instant) -> Vec<String> {
         let mut reasons = self.what_is_dead(now);
         let state = self.state.borrow();
-        if self.shutdown.is_requested() {
+        if self.shutdown.stop.is_cancelled() {
             reasons.push("it is about to end".to_owned());
         }
         match state.kept.map(|(at, held)| (now.saturating_duration_since(at), held)) {
-            _ if !state.keeps_leases => (),
+            _ if !self.keeps_leases => (),
             None => reasons.push("no lease was read yet".to_owned()),
             Some((since, _)) if since > LIFETIME => {
                 reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
@@ -94,16 +89,6 @@ impl Health {
             reasons.push("nodes and records have not been listed yet".to_owned());
         }
         reasons
-    }
-}
-
-/// A running loop.
-#[derive(Debug)]
-pub(crate) struct Pulse(watch::Sender<Instant>);
-
-impl Pulse {
-    pub(crate) fn beat(&self) {
-        self.0.send_replace(Instant::now());
     }
 }
 
@@ -134,15 +119,15 @@ mod tests {
         assert_eq!(why(&health, now), "nodes and records have not been listed yet");
         health.listed();
         assert_eq!(why(&health, now), "", "a dry run has no leases");
-        health.keeps_leases();
+        let health = Health::new(Shutdown::default(), true);
+        health.listed();
         assert_eq!(why(&health, now), "no lease was read yet");
         health.kept_leases(0);
         assert_eq!(why(&health, now), "no shard is held yet");
         health.kept_leases(1);
-        health.keeps_leases();
         assert_eq!(why(&health, now), "");
         assert_eq!(why(&health, LIFETIME * 2), "leases can't be kept, for 30 s now");
-        health.shutdown.request();
+        health.shutdown.stop.cancel();
         assert_eq!(why(&health, now), "it is about to end");
     }
 }

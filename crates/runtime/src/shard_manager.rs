@@ -49,8 +49,8 @@ struct ShardManager {
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
     list_at: Instant,
-    /// Lists and writes that failed in a row.
-    failures: u32,
+    /// True if the last list or write failed.
+    is_failing: bool,
     /// True if another process was started for the same shard and holds its lease.
     is_doubled: bool,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn run(
         tracker: LeaseTracker::default(),
         held: BTreeMap::new(),
         list_at: Instant::now(),
-        failures: 0,
+        is_failing: false,
         is_doubled: false,
     };
     let engines = started.for_each_concurrent(None, |context| work(context));
@@ -95,16 +95,15 @@ pub(crate) async fn run(
 impl ShardManager {
     async fn keep_leases(mut self) {
         let shutdown = self.context.shutdown.clone();
-        self.context.health.keeps_leases();
         let pulse = self.context.health.pulse("the keeper of the leases");
-        while !shutdown.is_requested() {
-            pulse.beat();
+        while !shutdown.stop.is_cancelled() {
+            pulse.send_replace(Instant::now());
             self.turn().await;
             let latest = self.list_at.min(Instant::now() + HEARTBEAT);
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => (),
-                () = shutdown.requested() => (),
+                () = shutdown.stop.cancelled() => (),
             }
         }
         self.leave().await;
@@ -115,43 +114,43 @@ impl ShardManager {
         if Instant::now() >= self.list_at {
             self.list().await;
         }
-        if self.tracker.is_new() {
+        if self.tracker.last.is_none() {
             return;
         }
         let now = Instant::now();
         // While shards of a former number are held, those of the new one can wait for their homes to start.
         let absence = if self.former().is_empty() { ABSENCE } else { LIFETIME };
-        let (mut due, mut lost) = (Vec::new(), Vec::new());
+        let mut due = Vec::new();
         for shard in self.shards().chain(self.former()) {
             let unchanged_for = self.tracker.unchanged_for(shard, now);
             match decide(&self.me, shard, self.leases.get(&shard), unchanged_for, absence) {
                 LeaseAction::Renew if self.held.get(&shard).is_some_and(|held| now < held.renew_at) => (),
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
-                LeaseAction::Leave => lost.push(shard),
+                LeaseAction::Leave => self.hand_over(shard),
             }
         }
-        let began = Instant::now();
         let holder = Some(self.me.identity.as_str());
         let outcomes = join_all(due.iter().map(|shard| self.write(*shard, holder))).await;
         for (shard, outcome) in due.into_iter().zip(outcomes) {
             match outcome {
-                Ok(seen) => self.claimed(shard, began, seen),
+                Ok(seen) => self.claimed(shard, now, seen),
                 Err(error) => self.refused(shard, &error),
-            }
-        }
-        for shard in lost {
-            if let Some(held) = self.held.remove(&shard) {
-                let holder = self.holder(shard);
-                tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
-                held.context.shutdown.request();
             }
         }
         self.give_up_former().await;
         let covered = self.shards().filter(|shard| self.is_covered(*shard, now)).count();
         self.context.metrics.shards_held.set(self.held.len() as i64);
         self.context.metrics.shards_covered.set(covered as i64);
-        if self.failures == 0 {
+        if !self.is_failing {
             self.context.health.kept_leases(self.held.len());
+        }
+    }
+
+    fn hand_over(&mut self, shard: Shard) {
+        if let Some(held) = self.held.remove(&shard) {
+            let holder = self.holder(shard);
+            tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
+            held.context.shutdown.stop.cancel();
         }
     }
 
@@ -195,30 +194,27 @@ impl ShardManager {
     }
 
     fn warn_of_double(&mut self) {
-        let Shard { index, .. } = self.me.home;
-        let home = self.leases.get(&self.me.home);
-        let double = home.filter(|seen| seen.claim.home == Some(index) && self.me.is_anothers(seen));
-        if let Some(holder) = double.map(|seen| seen.claim.holder.as_deref())
-            && !self.is_doubled
-        {
+        let Me { home, .. } = self.me;
+        let is_double = |seen: &Seen| seen.claim.home == Some(home.index) && self.me.is_anothers(seen);
+        let is_doubled = self.leases.get(&home).is_some_and(is_double);
+        if is_doubled && !self.is_doubled {
+            let (shard, holder) = (home.index, self.holder(home));
             tracing::warn!(
-                shard = index,
+                shard,
                 holder,
                 "another replica was started for the same shard: waiting until it ends"
             );
         }
-        self.is_doubled = double.is_some();
+        self.is_doubled = is_doubled;
     }
 
     /// Deletes the leases of other numbers of shards that nobody renews any more.
     async fn retire(&self) {
-        let now = Instant::now();
-        let is_over = |shard: Shard| {
-            shard.replicas != self.me.home.replicas
-                && !self.held.contains_key(&shard)
-                && self.tracker.unchanged_for(shard, now) >= self.context.args.lease_retirement
-        };
-        for (shard, seen) in self.leases.iter().filter(|(shard, _)| is_over(**shard)) {
+        let (now, limit) = (Instant::now(), self.context.args.lease_retirement);
+        let is_old =
+            |shard: &Shard| shard.replicas != self.me.home.replicas && !self.held.contains_key(shard);
+        let is_over = |shard: &Shard| is_old(shard) && self.tracker.unchanged_for(*shard, now) >= limit;
+        for (shard, seen) in self.leases.iter().filter(|(shard, _)| is_over(shard)) {
             match self.api.delete(*shard, seen).await {
                 Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
                 Err(error) => tracing::debug!(%error, "an old lease stays"),
@@ -309,7 +305,7 @@ impl ShardManager {
         self.release(&former).await;
         for shard in former {
             tracing::info!(shard = shard.index, of = shard.replicas, "gave up a shard of the former number");
-            self.held.remove(&shard).inspect(|held| held.context.shutdown.request());
+            self.held.remove(&shard).inspect(|held| held.context.shutdown.stop.cancel());
         }
     }
 
@@ -331,7 +327,7 @@ impl ShardManager {
             }
         }
         for held in self.held.values() {
-            held.context.shutdown.request();
+            held.context.shutdown.stop.cancel();
         }
     }
 
@@ -375,19 +371,17 @@ impl ShardManager {
     }
 
     fn failed(&mut self, error: &Error) {
-        self.failures = self.failures.saturating_add(1);
         self.context.metrics.lease_errors.inc();
-        if self.failures == 1 {
-            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
+        if std::mem::replace(&mut self.is_failing, true) {
+            tracing::debug!(%error, "leases can't be kept");
         } else {
-            tracing::debug!(%error, failures = self.failures, "leases can't be kept");
+            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
         }
     }
 
     fn recovered(&mut self) {
-        if self.failures > 0 {
-            tracing::info!(failures = self.failures, "leases can be kept again");
-            self.failures = 0;
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!("leases can be kept again");
         }
     }
 }

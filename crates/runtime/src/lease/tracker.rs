@@ -60,7 +60,8 @@ pub(crate) fn decide(
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
-    last: Option<Instant>,
+    /// The time of the last look.
+    pub(crate) last: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,11 +95,6 @@ impl LeaseTracker {
                 *seen = Unchanged { version, since: now, has_changed: true };
             }
         }
-    }
-
-    /// True before the first look.
-    pub(crate) fn is_new(&self) -> bool {
-        self.last.is_none()
     }
 
     /// The time for which a lease has had the same version, or been missing.
