@@ -125,10 +125,8 @@ async fn run<D: Daemon>(
         }
         anyhow::Ok((client, url, namespace, set))
     };
-    let (client, url, namespace, set) = tokio::select! {
-        prepared = prepared => prepared?,
-        () = shutdown.stop.cancelled() => return Ok(()),
-    };
+    let Some(prepared) = shutdown.stop.run_until_cancelled(prepared).await else { return Ok(()) };
+    let (client, url, namespace, set) = prepared?;
     metrics.shards.set(share.replicas.get().into());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

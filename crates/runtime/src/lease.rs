@@ -147,13 +147,14 @@ impl Leases {
         self.fill(&mut lease, shard, claim);
         let field_manager = Some(format!("label-storage-{}", self.daemon));
         let params = PostParams { field_manager, ..PostParams::default() };
-        let written = if over.is_some() {
-            let name = self.name(shard);
-            call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await?
-        } else {
-            call::limited(LIMIT, "create the lease", self.api.create(&params, &lease)).await?
+        let name = self.name(shard);
+        let written = match over {
+            Some(_) => {
+                call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await
+            }
+            None => call::limited(LIMIT, "create the lease", self.api.create(&params, &lease)).await,
         };
-        Ok(Seen::new(written))
+        written.map(Seen::new)
     }
 
     fn fill(&self, lease: &mut Lease, shard: Shard, claim: &Claim) {
@@ -188,8 +189,7 @@ impl Leases {
         let ObjectMeta { resource_version, uid, .. } = seen.lease.metadata.clone();
         let preconditions = Some(Preconditions { resource_version, uid });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await?;
-        Ok(())
+        call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await.map(drop)
     }
 }
 

@@ -24,9 +24,6 @@ pub const WATCHES: [Right; 2] = [("watch", "nodes"), ("watch", "configmaps")];
 pub const LEASES: [Right; 4] =
     [("list", "leases"), ("create", "leases"), ("update", "leases"), ("delete", "leases")];
 
-/// Optional: in the namespace `default`, for Events about Nodes.
-pub const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
-
 fn is_namespaced(resource: &str) -> bool {
     resource != "nodes"
 }
@@ -61,19 +58,14 @@ pub(crate) async fn check(
     namespace: &str,
     rights: &[Right],
 ) -> anyhow::Result<()> {
-    let failed = |error: call::Error| {
-        let message = error.message;
-        match error.kind {
-            FailureKind::Refused => anyhow!(
-                "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
-            ),
-            FailureKind::Busy(_) => {
-                anyhow!("the API server at {url} is too busy: {message}: try again later")
-            }
-            FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => anyhow!(
-                "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
-            ),
-        }
+    let failed = |call::Error { kind, message, .. }| match kind {
+        FailureKind::Refused => anyhow!(
+            "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
+        ),
+        FailureKind::Busy(_) => anyhow!("the API server at {url} is too busy: {message}: try again later"),
+        FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => anyhow!(
+            "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
+        ),
     };
     let mut missing = Vec::new();
     for right in rights {

@@ -101,10 +101,7 @@ impl ShardManager {
             self.turn().await;
             let latest = self.list_at.min(Instant::now() + HEARTBEAT);
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
-            tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => (),
-                () = shutdown.stop.cancelled() => (),
-            }
+            shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())).await;
         }
         self.leave().await;
     }
@@ -198,12 +195,8 @@ impl ShardManager {
         let is_double = |seen: &Seen| seen.claim.home == Some(home.index) && self.me.is_anothers(seen);
         let is_doubled = self.leases.get(&home).is_some_and(is_double);
         if is_doubled && !self.is_doubled {
-            let (shard, holder) = (home.index, self.holder(home));
-            tracing::warn!(
-                shard,
-                holder,
-                "another replica was started for the same shard: waiting until it ends"
-            );
+            let holder = self.holder(home);
+            tracing::warn!(holder, "another replica was started for the same shard: waiting until it ends");
         }
         self.is_doubled = is_doubled;
     }
@@ -211,10 +204,10 @@ impl ShardManager {
     /// Deletes the leases of other numbers of shards that nobody renews any more.
     async fn retire(&self) {
         let (now, limit) = (Instant::now(), self.context.args.lease_retirement);
-        let is_old =
-            |shard: &Shard| shard.replicas != self.me.home.replicas && !self.held.contains_key(shard);
-        let is_over = |shard: &Shard| is_old(shard) && self.tracker.unchanged_for(*shard, now) >= limit;
-        for (shard, seen) in self.leases.iter().filter(|(shard, _)| is_over(shard)) {
+        let is_over =
+            |shard| self.tracker.unchanged_for(shard, now) >= limit && !self.held.contains_key(&shard);
+        let former = self.leases.iter().filter(|(shard, _)| shard.replicas != self.me.home.replicas);
+        for (shard, seen) in former.filter(|(shard, _)| is_over(**shard)) {
             match self.api.delete(*shard, seen).await {
                 Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
                 Err(error) => tracing::debug!(%error, "an old lease stays"),
@@ -313,12 +306,11 @@ impl ShardManager {
     async fn leave(self) {
         let has_others = self.leases.values().any(|seen| self.me.is_anothers(seen));
         let began = Instant::now();
-        let held: Vec<_> = self.held.keys().copied().collect();
-        self.release(&held).await;
+        self.release(self.held.keys()).await;
         while has_others && began.elapsed() < LINGER {
             let is_taken = |all: &All, shard| all.get(shard).is_some_and(|seen| self.me.is_anothers(seen));
             match self.api.list().await {
-                Ok(all) if held.iter().all(|shard| is_taken(&all, shard)) => break,
+                Ok(all) if self.held.keys().all(|shard| is_taken(&all, shard)) => break,
                 Ok(_) => tokio::time::sleep(LIST_EVERY_LINGERING).await,
                 Err(error) => {
                     tracing::debug!(%error, "nobody can tell whether the shards are taken");
@@ -331,8 +323,8 @@ impl ShardManager {
         }
     }
 
-    async fn release(&self, shards: &[Shard]) {
-        let known = shards.iter().filter(|shard| self.leases.contains_key(shard));
+    async fn release(&self, shards: impl IntoIterator<Item = &Shard>) {
+        let known = shards.into_iter().filter(|shard| self.leases.contains_key(shard));
         let released = join_all(known.map(|shard| self.write(*shard, None))).await;
         for error in released.into_iter().filter_map(Result::err) {
             tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");

@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 use label_storage_runtime::Daemon;
-use label_storage_runtime::preflight::{EVENTS, LEASES, READS, Right, WATCHES, attributes, in_words};
+use label_storage_runtime::preflight::{LEASES, READS, Right, WATCHES, attributes, in_words};
 
 use super::{Checked, Finding, Look, sets, why};
 
@@ -18,6 +18,9 @@ const AT_ONCE: usize = 8;
 
 /// Where Events about what is in no namespace are.
 const DEFAULT: &str = "default";
+
+/// What the daemons may lack: in the namespace `default`, for Events about Nodes.
+const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
 
 /// What tells who works on which shard.
 const SHARDS: [Right; 1] = [("list", "leases")];
