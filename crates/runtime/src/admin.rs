@@ -17,21 +17,17 @@ use crate::metrics::Exposition;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until the process ends. The log has the address: port 0 stands for any free port.
-pub(crate) async fn serve(
-    address: SocketAddr,
-    health: Arc<Health>,
-    metrics: Exposition,
-) -> anyhow::Result<()> {
+pub(crate) async fn serve(address: SocketAddr, router: Router) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("can't listen on {address}: choose another --admin-address"))?;
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(%address, "serving health and metrics");
-    tokio::spawn(axum::serve(listener, router(health, metrics)).into_future());
+    tokio::spawn(axum::serve(listener, router).into_future());
     Ok(())
 }
 
-fn router(health: Arc<Health>, metrics: Exposition) -> Router {
+pub(crate) fn router(health: Arc<Health>, metrics: Exposition) -> Router {
     let (ready, metrics) = (Arc::clone(&health), Arc::new(metrics));
     Router::new()
         .route("/livez", get(async move || probe(&health.what_is_dead(Instant::now()))))

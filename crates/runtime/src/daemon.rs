@@ -104,7 +104,7 @@ async fn run<D: Daemon>(
     let own = Arc::new(D::Own::default());
     if let Some(address) = common.admin_address {
         let metrics = Exposition::new(name, &metrics, &*own, share.index);
-        admin::serve(address, Arc::clone(&health), metrics).await?;
+        admin::serve(address, admin::router(Arc::clone(&health), metrics)).await?;
     }
     let prepared = async {
         // On a thread of its own: a credential plugin that hangs must not keep this one from receiving signals.

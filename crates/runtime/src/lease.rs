@@ -137,12 +137,7 @@ impl Leases {
     }
 
     /// Replaces a lease if it is still as it was read, or creates it if there was none.
-    pub(crate) async fn write(
-        &self,
-        shard: Shard,
-        over: Option<&Seen>,
-        claim: &Claim,
-    ) -> Result<Seen, Error> {
+    pub(crate) async fn write(&self, shard: Shard, over: Option<&Seen>, claim: Claim) -> Result<Seen, Error> {
         let mut lease = over.map(|seen| seen.lease.clone()).unwrap_or_default();
         self.fill(&mut lease, shard, claim);
         let field_manager = Some(format!("label-storage-{}", self.daemon));
@@ -157,7 +152,7 @@ impl Leases {
         written.map(Seen::new)
     }
 
-    fn fill(&self, lease: &mut Lease, shard: Shard, claim: &Claim) {
+    fn fill(&self, lease: &mut Lease, shard: Shard, claim: Claim) {
         let ObjectMeta { name, labels, annotations, .. } = &mut lease.metadata;
         *name = Some(self.name(shard));
         let labels = labels.get_or_insert_default();
@@ -179,7 +174,7 @@ impl Leases {
             spec.acquire_time.clone_from(&renewed_at);
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
         }
-        spec.holder_identity.clone_from(&claim.holder);
+        spec.holder_identity = claim.holder;
         spec.renew_time = renewed_at;
         spec.lease_duration_seconds = Some(LIFETIME.as_secs() as i32);
     }

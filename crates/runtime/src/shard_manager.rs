@@ -227,7 +227,7 @@ impl ShardManager {
             position: position.filter(|_| self.context.args.watch),
             renewed_at: Some(self.context.clock.now()),
         };
-        self.api.write(shard, self.leases.get(&shard), &claim).await
+        self.api.write(shard, self.leases.get(&shard), claim).await
     }
 
     fn refused(&mut self, shard: Shard, error: &Error) {

@@ -153,7 +153,7 @@ async fn a_position_is_read_as_it_was_written() {
         let claim =
             Claim { holder: Some("a".to_owned()), home: Some(0), position: Some(position), renewed_at: None };
         let mut lease = Lease::default();
-        leases.fill(&mut lease, shard(0, 2), &claim);
+        leases.fill(&mut lease, shard(0, 2), claim.clone());
         assert_eq!(Seen::new(lease).claim, claim);
     }
     // Somebody has written this.
