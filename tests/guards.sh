@@ -27,7 +27,7 @@ guards=(
     'an answer that still has a deleted node is old|storer|apply::|crates/label-storage/src/store.rs|s/is_believed\.then_some\(Sighting::Live\(live\)\)/Some(Sighting::Live(live)).filter(|_| is_believed || true)/'
     'a node that was re-created meanwhile is decided upon again|storer|apply::|crates/storer/src/apply.rs|s/&& plan\.reason\.takes_over\(\)/&& !plan.reason.takes_over()/'
     'a write without an answer is followed by another|storer|apply::|crates/storer/src/apply.rs|s/in_doubt: self\.metrics\.in_doubt\.holds\(key, version\)/in_doubt: self.metrics.in_doubt.holds(key, version) \&\& false/'
-    'a write is in doubt until it is answered|storer|apply::|crates/storer/src/in_doubt.rs|s/=> Answer::Unknown/=> Answer::Refused/'
+    'a write is in doubt until it is answered|storer|apply::|crates/storer/src/in_doubt.rs|s/=> WriteAnswer::Unknown/=> WriteAnswer::Refused/'
     'a record that is being deleted is not written to|storer|apply::|crates/storer/src/apply.rs|s/deletion_timestamp\.is_some\(\)/deletion_timestamp.is_some() && false/'
     'final labels are kept while a write is under way (storer)|storer|planner::|crates/label-storage/src/store.rs|s/is_unsettled \|\| is_worth_keeping/false \&\& is_unsettled || is_worth_keeping/'
     'final labels are kept while a write is in doubt|storer|planner::|crates/storer/src/planner.rs|s/is_in_doubt: self\.metrics\.in_doubt\.contains\(key\), \.\.writes/..writes/'

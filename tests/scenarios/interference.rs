@@ -141,7 +141,7 @@ pub async fn alongside_with_clock<D: Daemon>(
     (replica.clock, replica.shutdown) = (clock, shutdown.clone());
     let test = async {
         let result = test().await;
-        shutdown.request();
+        shutdown.stop.cancel();
         result
     };
     tokio::join!(daemon.run(replica, Arc::default()), test).1

@@ -22,6 +22,7 @@ mod cluster;
 mod commands;
 mod confirm;
 mod find;
+mod leases;
 mod liveness;
 pub mod manual;
 mod node_patch;

@@ -10,8 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use label_storage::ResourceVersion;
 use label_storage_runtime::call::Error;
-use label_storage_runtime::lease::{Claim, Held, LIFETIME, all_held};
+use label_storage_runtime::lease::{Claim, LIFETIME};
 use tokio::time::Instant;
+
+use crate::leases::{Held, all_held};
 
 /// So far may a clock be ahead of ours before we doubt both.
 const AHEAD: SignedDuration = SignedDuration::from_secs(5);

@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 impl Daemon for Args {
-    const WRITES: &[Right] = &[Right::new("patch", "nodes")];
+    const WRITES: &[Right] = &[("patch", "nodes")];
 
     const DETAIL: Detail = Detail::WhatIsThere;
 

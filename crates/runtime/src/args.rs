@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::ArgAction;
-use clap::builder::styling::Styles;
+use clap::builder::{PossibleValue, PossibleValuesParser, Styles, TypedValueParser};
 use globset::{Glob, GlobMatcher};
 use label_storage::rules::units;
 use label_storage::shard;
+use tracing::level_filters::LevelFilter;
 
 use crate::record_key::Filed;
 
@@ -58,8 +59,8 @@ pub struct Common {
     pub concurrency: NonZeroUsize,
 
     /// What to log: debug explains each decision
-    #[arg(long, env = "LABEL_STORAGE_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
-    pub log_level: Level,
+    #[arg(long, env = "LABEL_STORAGE_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = level())]
+    pub log_level: LevelFilter,
 
     /// How to log
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
@@ -83,21 +84,19 @@ pub struct Common {
     pub config: Option<PathBuf>,
 }
 
-// The comments on the variants are part of the help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Level {
-    /// What a person must look at.
-    Error,
-    /// And what may get better by itself.
-    Warn,
-    /// And every label set that was stored or restored.
-    Info,
-    /// And every decision.
-    Debug,
-    /// And every call.
-    Trace,
+fn level() -> impl TypedValueParser<Value = LevelFilter> {
+    let levels = [
+        ("error", "What a person must look at"),
+        ("warn", "And what may get better by itself"),
+        ("info", "And every label set that was stored or restored"),
+        ("debug", "And every decision"),
+        ("trace", "And every call"),
+    ];
+    let levels = levels.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(levels).try_map(|level| level.parse())
 }
 
+// The comments on the variants are part of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people.
@@ -141,29 +140,31 @@ impl Surroundings {
         Self { pod, namespace: var("POD_NAMESPACE") }
     }
 
+    /// The StatefulSet and the ordinal in the name of the pod.
+    fn set_and_ordinal(&self) -> Option<(&str, u32)> {
+        let (set, ordinal) = self.pod.as_ref()?.rsplit_once('-')?;
+        Some((set, ordinal.parse().ok()?))
+    }
+
     /// The holder in a lease. It outlives the process: after a restart a replica still holds its leases.
     pub(crate) fn identity(&self, index: u32) -> String {
-        match &self.pod {
-            Some(pod) => pod.clone(),
-            None => format!("{}-{index}", rustix::system::uname().nodename().to_string_lossy()),
-        }
+        let host = || format!("{}-{index}", rustix::system::uname().nodename().to_string_lossy());
+        self.pod.clone().unwrap_or_else(host)
     }
 }
 
 impl Common {
     /// The StatefulSet whose `spec.replicas` is the number of shards; `None` if a flag has the number.
     pub fn stateful_set<'a>(&self, surroundings: &'a Surroundings) -> Option<&'a str> {
-        let pod = surroundings.pod.as_deref().filter(|_| self.replicas.is_none())?;
-        split(pod).map(|(set, _)| set)
+        surroundings.set_and_ordinal().filter(|_| self.replicas.is_none()).map(|(set, _)| set)
     }
 
     /// The share of this replica. In a StatefulSet any index is possible: a pod may outlive a larger number for a while.
     pub fn share(&self, surroundings: &Surroundings) -> anyhow::Result<Share> {
         let replicas = self.replicas.unwrap_or(NonZeroU32::MIN);
-        let pod = surroundings.pod.as_deref();
-        let ordinal = pod.and_then(split).map(|(_, ordinal)| ordinal);
+        let ordinal = surroundings.set_and_ordinal().map(|(_, ordinal)| ordinal);
         let is_following = self.stateful_set(surroundings).is_some();
-        let index = match (self.replica_index.or(ordinal), pod) {
+        let index = match (self.replica_index.or(ordinal), &surroundings.pod) {
             (Some(index), _) if index < replicas.get() || is_following => index,
             (Some(index), Some(pod)) if self.replica_index.is_none() => bail!(
                 "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, \
@@ -183,12 +184,6 @@ impl Common {
         };
         Ok(Share { index, replicas, nodes: self.nodes.clone() })
     }
-}
-
-/// The StatefulSet and the ordinal in the name of a pod.
-fn split(pod: &str) -> Option<(&str, u32)> {
-    let (set, ordinal) = pod.rsplit_once('-')?;
-    Some((set, ordinal.parse().ok()?))
 }
 
 pub fn glob(text: &str) -> Result<GlobMatcher, String> {

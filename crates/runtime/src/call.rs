@@ -209,7 +209,7 @@ pub async fn settle<T>(
         tracing::debug!(%error, tries, ?pause, "trying again");
         tokio::select! {
             () = tokio::time::sleep(pause) => (),
-            () = shutdown.requested() => return Err(error),
+            () = shutdown.stop.cancelled() => return Err(error),
         }
     }
 }
@@ -295,7 +295,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_shutdown_ends_the_trying_but_not_a_try() {
         let shutdown = Shutdown::default();
-        shutdown.request();
+        shutdown.stop.cancel();
         let attempt = async |_| Err::<(), _>(Error::unclear("try", "lost"));
         assert_eq!(settle(&shutdown, attempt).await.expect_err("given up").to_string(), "can't try: lost");
     }

@@ -24,14 +24,14 @@ use crate::server_clock::ServerClock;
 
 /// Connects to the current kubeconfig context or, without a kubeconfig, to the pod's own cluster. Returns the URL, too.
 pub(crate) async fn connect(
-    metrics: &Arc<Metrics>,
+    metrics: Arc<Metrics>,
     clock: Arc<ServerClock>,
 ) -> anyhow::Result<(Client, String)> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
     let mut config = if is_set || default.is_some_and(|path| path.exists()) {
-        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(|error| bad_config(&error))?
+        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(bad_config)?
     } else {
         Config::incluster().map_err(|error| {
             let error = in_one_line(&error);
@@ -42,13 +42,13 @@ pub(crate) async fn connect(
     config.connect_timeout = Some(Duration::from_secs(5));
     let url = config.cluster_url.to_string();
     let client = ClientBuilder::try_from(config)
-        .map_err(|error| bad_config(&error))?
+        .map_err(bad_config)?
         .with_layer(&MapResponseLayer::new(move |response| {
             clock.read(&response);
             response
         }))
         .with_layer(&MapResultLayer::new(notice_throttling))
-        .with_layer(&layer_fn(|inner| Counted { inner, metrics: Arc::clone(metrics) }))
+        .with_layer(&layer_fn(|inner| Counted { inner, metrics: Arc::clone(&metrics) }))
         .build();
     Ok((client, url))
 }
@@ -56,12 +56,12 @@ pub(crate) async fn connect(
 /// A client without retries, for the plugin. Its calls are not counted.
 pub fn without_retries(mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).map_err(|error| bad_config(&error))?;
+    let builder = ClientBuilder::try_from(config).map_err(bad_config)?;
     Ok(builder.with_layer(&MapResultLayer::new(notice_throttling)).build())
 }
 
-fn bad_config(error: &(dyn std::error::Error + 'static)) -> anyhow::Error {
-    let error = in_one_line(error);
+fn bad_config(error: impl std::error::Error + 'static) -> anyhow::Error {
+    let error = in_one_line(&error);
     anyhow!("the kubeconfig can't be used: {error}: correct it, or set KUBECONFIG to another")
 }
 

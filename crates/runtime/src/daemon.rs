@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Parser;
-use clap::error::ErrorKind;
-use kube::Client;
 use label_storage::Rules;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
-use crate::admin::{self, Admin};
 use crate::args::{Common, LogFormat, Share, Surroundings};
 use crate::health::Health;
 use crate::metrics::{Exposition, Metrics, Own};
@@ -21,7 +21,7 @@ use crate::server_clock::ServerClock;
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 use crate::stateful_set::OwnSet;
-use crate::{client, logging, rules_file, shard_manager};
+use crate::{admin, client, logging, rules_file, shard_manager};
 
 /// The part of a daemon that the other does not share.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
@@ -40,7 +40,6 @@ pub trait Daemon: Parser {
     async fn run(&self, context: ShardContext, own: Arc<Self::Own>);
 }
 
-const FAILURE: u8 = 1;
 /// Bad usage, as clap and most tools have it.
 const USAGE: u8 = 2;
 /// The code that a shell reports for a process that Ctrl-C ended.
@@ -52,13 +51,13 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = D::command().get_name().to_owned();
     let daemon = match D::try_parse_from(args) {
         Ok(daemon) => daemon,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error) if !error.use_stderr() => {
             return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Err(error) => {
             let error = error.to_string();
             let words: Vec<_> = error.split("\n\n").take(1).flat_map(str::split_whitespace).collect();
-            return fail(USAGE, &format!("{} (see {name} --help)", words.join(" ")));
+            return misused(&format!("{} (see {name} --help)", words.join(" ")));
         }
     };
     let (surroundings, common) = (Surroundings::from_env(), daemon.common());
@@ -66,30 +65,28 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         || anyhow::Ok((common.share(&surroundings)?, rules_file::load(common.config.as_deref())?));
     let (share, rules) = match configure() {
         Ok(configured) => configured,
-        Err(error) => return fail(USAGE, &format!("error: {error:#}")),
+        Err(error) => return misused(&format!("error: {error:#}")),
     };
-    if let Err(error) = logging::init(common.log_level, common.log_format) {
-        return fail(FAILURE, &format!("error: can't log: {error}"));
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(FAILURE, &format!("error: can't start: {error}")),
+    let start = || {
+        logging::init(common.log_level, common.log_format).context("can't log")?;
+        let runtime = Builder::new_multi_thread().enable_all().build().context("can't start")?;
+        let ended = runtime.block_on(async {
+            let shutdown = Shutdown::on_signals()?;
+            tokio::select! {
+                ended = run(&daemon, &name, share, rules, &surroundings, &shutdown) => ended.map(|()| ExitCode::SUCCESS),
+                () = shutdown.abort.cancelled() => Ok(ExitCode::from(INTERRUPTED)),
+            }
+        });
+        // Tasks that are left now must not hold up the end.
+        runtime.shutdown_background();
+        ended
     };
-    let ended = runtime.block_on(async {
-        let shutdown = Shutdown::on_signals()?;
-        tokio::select! {
-            ended = run(&daemon, &name, share, rules, &surroundings, &shutdown) => ended.map(|()| ExitCode::SUCCESS),
-            () = shutdown.aborted() => Ok(ExitCode::from(INTERRUPTED)),
+    start().unwrap_or_else(|error| {
+        match common.log_format {
+            LogFormat::Text => eprintln!("error: {error:#}"),
+            LogFormat::Json => tracing::error!("{error:#}"),
         }
-    });
-    // Tasks that are left now must not hold up the end.
-    runtime.shutdown_background();
-    ended.unwrap_or_else(|error| match common.log_format {
-        LogFormat::Text => fail(FAILURE, &format!("error: {error:#}")),
-        LogFormat::Json => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
+        ExitCode::FAILURE
     })
 }
 
@@ -103,15 +100,22 @@ async fn run<D: Daemon>(
 ) -> anyhow::Result<()> {
     let common = daemon.common();
     let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
-    let (health, own) = (Arc::new(Health::default()), Arc::new(D::Own::default()));
+    let health = Arc::new(Health::new(shutdown.clone(), !common.dry_run));
+    let own = Arc::new(D::Own::default());
     if let Some(address) = common.admin_address {
         let metrics = Exposition::new(name, &metrics, &*own, share.index);
-        admin::serve(address, Admin { health: Arc::clone(&health), metrics }).await?;
+        admin::serve(address, admin::router(Arc::clone(&health), metrics)).await?;
     }
     let prepared = async {
-        let (client, url) = connect(&metrics, &clock).await?;
+        // On a thread of its own: a credential plugin that hangs must not keep this one from receiving signals.
+        let connecting = client::connect(Arc::clone(&metrics), Arc::clone(&clock));
+        let handle = Handle::current();
+        let (client, url) = spawn_blocking(move || handle.block_on(connecting)).await??;
         let namespace = common.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        preflight::check(&client, &url, &namespace, &rights::<D>(common)).await?;
+        let watches = common.watch.then_some(preflight::WATCHES).into_iter().flatten();
+        let writes = D::WRITES.iter().copied().chain(preflight::LEASES).filter(|_| !common.dry_run);
+        let rights: Vec<_> = preflight::READS.into_iter().chain(watches).chain(writes).collect();
+        preflight::check(&client, &url, &namespace, &rights).await?;
         let set = common.stateful_set(surroundings).map(|set| {
             let namespace = surroundings.namespace.as_ref().unwrap_or(&namespace);
             OwnSet::new(client.clone(), namespace, set)
@@ -121,10 +125,8 @@ async fn run<D: Daemon>(
         }
         anyhow::Ok((client, url, namespace, set))
     };
-    let (client, url, namespace, set) = tokio::select! {
-        prepared = prepared => prepared?,
-        () = shutdown.requested() => return Ok(()),
-    };
+    let Some(prepared) = shutdown.stop.run_until_cancelled(prepared).await else { return Ok(()) };
+    let (client, url, namespace, set) = prepared?;
     metrics.shards.set(share.replicas.get().into());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -137,20 +139,17 @@ async fn run<D: Daemon>(
         "{name} started"
     );
     let identity = surroundings.identity(share.index);
-    let (events, publishing) = if common.events && !common.dry_run {
-        let (events, publishing) = EventRecorder::start(client.clone(), name, &identity, &metrics);
-        (events, Some(publishing))
-    } else {
-        (EventRecorder::default(), None)
-    };
+    let (events, publishing) = (common.events && !common.dry_run)
+        .then(|| EventRecorder::start(client.clone(), name, &identity, &metrics))
+        .unzip();
     let (sender, shards) = watch::channel(share.replicas);
     let projection = Projection { rules: Arc::new(rules), detail: D::DETAIL };
     let context = ShardContext {
         shutdown: shutdown.clone(),
         clock,
         metrics,
-        health: Arc::clone(&health),
-        events,
+        health,
+        events: events.unwrap_or_default(),
         ..ShardContext::new(common.clone(), share, client, &namespace, projection)
     };
     let work = async |context| daemon.run(context, Arc::clone(&own)).await;
@@ -161,11 +160,7 @@ async fn run<D: Daemon>(
         if let Some(set) = set {
             tokio::spawn(set.follow(sender));
         }
-        let ending = async {
-            shutdown.requested().await;
-            health.ending();
-        };
-        tokio::join!(shard_manager::run(context, name, identity, shards, common.watch, work), ending);
+        shard_manager::run(context, name, identity, shards, work).await;
     }
     if let Some(publishing) = publishing {
         publishing.close().await;
@@ -174,28 +169,7 @@ async fn run<D: Daemon>(
     Ok(())
 }
 
-/// Connects on a thread of its own: a credential plugin that hangs must not keep this one from receiving signals.
-async fn connect(metrics: &Arc<Metrics>, clock: &Arc<ServerClock>) -> anyhow::Result<(Client, String)> {
-    let handle = tokio::runtime::Handle::current();
-    let (metrics, clock) = (Arc::clone(metrics), Arc::clone(clock));
-    tokio::task::spawn_blocking(move || handle.block_on(client::connect(&metrics, clock))).await?
-}
-
-/// The permissions that a daemon needs with these flags.
-fn rights<D: Daemon>(common: &Common) -> Vec<Right> {
-    let mut rights = preflight::READS.to_vec();
-    if common.watch {
-        rights.extend(preflight::WATCHES);
-    }
-    if !common.dry_run {
-        rights.extend(D::WRITES);
-        rights.extend(preflight::LEASES);
-    }
-    rights
-}
-
-/// Prints one line for the person at the terminal, before or without a log.
-fn fail(code: u8, line: &str) -> ExitCode {
+fn misused(line: &str) -> ExitCode {
     eprintln!("{line}");
-    ExitCode::from(code)
+    ExitCode::from(USAGE)
 }

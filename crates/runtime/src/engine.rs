@@ -61,8 +61,8 @@ pub async fn run<P: Planner>(
     let mut is_ending = false;
     let pulse = replica.health.pulse(format!("the loop of shard {}", replica.share.index));
     loop {
-        pulse.beat();
-        if !is_ending && shutdown.is_requested() {
+        pulse.send_replace(Instant::now());
+        if !is_ending && shutdown.stop.is_cancelled() {
             is_ending = true;
             while let Ok(observed) = observed.try_recv() {
                 engine.observe(observed);
@@ -99,7 +99,7 @@ pub async fn run<P: Planner>(
             Some((ticket, began, outcome)) = in_flight.next() => engine.finish(ticket, began, outcome),
             () = tokio::time::sleep_until(engine.wake_at(now).into()), if !is_ending => (),
             () = deadline.renewed(), if !deadline.holds() => (),
-            () = shutdown.requested(), if !is_ending => (),
+            () = shutdown.stop.cancelled(), if !is_ending => (),
             () = &mut drained => {
                 tracing::warn!("leaving unfinished what did not end in time");
                 return;

@@ -4,10 +4,12 @@
 //!   reason: a restart would make things worse.
 //! - *Not ready* means that this replica does not do its work yet, or can't: it holds up a rolling update.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use crate::lease::LIFETIME;
+use crate::shutdown::Shutdown;
 
 /// A loop that has not turned for this long stands still.
 const STANDSTILL: Duration = Duration::from_secs(60);
@@ -16,55 +18,52 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<State>);
+pub(crate) struct Health {
+    shutdown: Shutdown,
+    /// False in a dry run.
+    keeps_leases: bool,
+    state: watch::Sender<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    /// The running loops, by name, and the last turn of each.
-    loops: Vec<(String, Weak<Mutex<Instant>>)>,
+    /// The loops, by name, and the last turn of each. The channel of one that has ended is closed.
+    loops: Vec<(String, watch::Receiver<Instant>)>,
     has_listed: bool,
-    is_ending: bool,
-    /// False in a dry run.
-    keeps_leases: bool,
-    /// The last time that all leases were read and written.
-    kept_at: Option<Instant>,
-    shards_held: usize,
+    /// The last time that all leases were read and written, and how many were held.
+    kept: Option<(Instant, usize)>,
 }
 
 impl Health {
-    /// Registers a loop until the pulse is dropped.
-    pub(crate) fn pulse(&self, name: impl Into<String>) -> Pulse {
-        let last = Arc::new(Mutex::new(Instant::now()));
-        let loops = &mut lock(&self.0).loops;
-        loops.retain(|(_, last)| last.strong_count() > 0);
-        loops.push((name.into(), Arc::downgrade(&last)));
-        Pulse(last)
+    pub(crate) fn new(shutdown: Shutdown, keeps_leases: bool) -> Self {
+        Self { shutdown, keeps_leases, ..Self::default() }
+    }
+
+    /// Registers a loop, which sends the time of each turn, until the sender is dropped.
+    pub(crate) fn pulse(&self, name: impl Into<String>) -> watch::Sender<Instant> {
+        let (pulse, last) = watch::channel(Instant::now());
+        self.state.send_modify(|state| {
+            state.loops.retain(|(_, last)| last.has_changed().is_ok());
+            state.loops.push((name.into(), last));
+        });
+        pulse
     }
 
     /// All Nodes and records of a shard have been listed.
     pub(crate) fn listed(&self) {
-        lock(&self.0).has_listed = true;
-    }
-
-    pub(crate) fn ending(&self) {
-        lock(&self.0).is_ending = true;
-    }
-
-    /// There are leases to be kept.
-    pub(crate) fn keeps_leases(&self) {
-        lock(&self.0).keeps_leases = true;
+        self.state.send_modify(|state| state.has_listed = true);
     }
 
     pub(crate) fn kept_leases(&self, held: usize) {
-        let mut state = lock(&self.0);
-        (state.kept_at, state.shards_held) = (Some(Instant::now()), held);
+        self.state.send_modify(|state| state.kept = Some((Instant::now(), held)));
     }
 
     /// The reasons why it is not alive.
     pub(crate) fn what_is_dead(&self, now: Instant) -> Vec<String> {
-        let state = lock(&self.0);
-        let dead = state.loops.iter().filter_map(|(name, last)| {
-            let still = now.saturating_duration_since(*lock(&*last.upgrade()?));
+        let state = self.state.borrow();
+        let running = state.loops.iter().filter(|(_, last)| last.has_changed().is_ok());
+        let dead = running.filter_map(|(name, last)| {
+            let still = now.saturating_duration_since(*last.borrow());
             (still > STANDSTILL).then(|| format!("{name} has stood still for {} s", still.as_secs()))
         });
         dead.collect()
@@ -73,19 +72,18 @@ impl Health {
     /// The reasons why it is not ready.
     pub(crate) fn what_is_not_ready(&self, now: Instant) -> Vec<String> {
         let mut reasons = self.what_is_dead(now);
-        let state = lock(&self.0);
-        if state.is_ending {
+        let state = self.state.borrow();
+        if self.shutdown.stop.is_cancelled() {
             reasons.push("it is about to end".to_owned());
         }
-        if state.keeps_leases {
-            match state.kept_at.map(|at| now.saturating_duration_since(at)) {
-                None => reasons.push("no lease was read yet".to_owned()),
-                Some(since) if since > LIFETIME => {
-                    reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
-                }
-                Some(_) if state.shards_held == 0 => reasons.push("no shard is held yet".to_owned()),
-                Some(_) => (),
+        match state.kept.map(|(at, held)| (now.saturating_duration_since(at), held)) {
+            _ if !self.keeps_leases => (),
+            None => reasons.push("no lease was read yet".to_owned()),
+            Some((since, _)) if since > LIFETIME => {
+                reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
             }
+            Some((_, 0)) => reasons.push("no shard is held yet".to_owned()),
+            Some(_) => (),
         }
         if !state.has_listed {
             reasons.push("nodes and records have not been listed yet".to_owned());
@@ -94,27 +92,13 @@ impl Health {
     }
 }
 
-/// A running loop.
-#[derive(Debug)]
-pub(crate) struct Pulse(Arc<Mutex<Instant>>);
-
-impl Pulse {
-    pub(crate) fn beat(&self) {
-        *lock(&self.0) = Instant::now();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_loop_that_stands_still_is_dead_and_one_that_has_ended_is_not() {
-        let health = Arc::new(Health::default());
+        let health = Health::default();
         let (keeper, engine) = (health.pulse("the keeper"), health.pulse("shard 3"));
         let later = Instant::now() + STANDSTILL + Duration::from_secs(5);
         assert_eq!(health.what_is_dead(Instant::now()), Vec::<String>::new());
@@ -128,22 +112,22 @@ mod tests {
 
     #[test]
     fn ready_is_who_has_listed_and_keeps_leases() {
-        let health = Arc::new(Health::default());
+        let health = Health::default();
         let why =
             |health: &Health, later: Duration| health.what_is_not_ready(Instant::now() + later).join(", ");
         let now = Duration::ZERO;
         assert_eq!(why(&health, now), "nodes and records have not been listed yet");
         health.listed();
         assert_eq!(why(&health, now), "", "a dry run has no leases");
-        health.keeps_leases();
+        let health = Health::new(Shutdown::default(), true);
+        health.listed();
         assert_eq!(why(&health, now), "no lease was read yet");
         health.kept_leases(0);
         assert_eq!(why(&health, now), "no shard is held yet");
         health.kept_leases(1);
-        health.keeps_leases();
         assert_eq!(why(&health, now), "");
         assert_eq!(why(&health, LIFETIME * 2), "leases can't be kept, for 30 s now");
-        health.ending();
+        health.shutdown.stop.cancel();
         assert_eq!(why(&health, now), "it is about to end");
     }
 }

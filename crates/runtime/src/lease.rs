@@ -51,9 +51,9 @@ const POSITION: &str = "label-storage/position";
 const PENDING: &str = "label-storage/pending";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shard {
-    pub(crate) index: u32,
-    pub(crate) replicas: NonZeroU32,
+pub struct Shard {
+    pub index: u32,
+    pub replicas: NonZeroU32,
 }
 
 /// The content of a lease.
@@ -70,14 +70,14 @@ pub struct Claim {
 
 /// A lease as it was read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
-    pub(crate) claim: Claim,
+pub struct SeenLease {
+    pub claim: Claim,
     /// As the API server sent it: a write keeps the fields that it does not know.
     lease: Lease,
 }
 
-impl Seen {
-    fn new(lease: Lease) -> Self {
+impl SeenLease {
+    pub fn new(lease: Lease) -> Self {
         let annotation = |key| lease.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let position = annotation(POSITION).and_then(|version| {
             // Without a readable list of pending deletions, no deletion is known to be stored.
@@ -95,7 +95,7 @@ impl Seen {
     }
 
     /// The version of the lease itself: every renewal changes it.
-    pub(crate) fn version(&self) -> Option<ResourceVersion> {
+    pub fn version(&self) -> Option<ResourceVersion> {
         self.lease.metadata.resource_version.as_deref()?.parse().ok()
     }
 }
@@ -109,7 +109,7 @@ pub(crate) struct Leases {
 }
 
 /// All leases of a daemon, of every number of shards.
-pub(crate) type All = BTreeMap<Shard, Seen>;
+pub(crate) type All = BTreeMap<Shard, SeenLease>;
 
 impl Leases {
     pub(crate) fn new(client: Client, namespace: &str, daemon: &str, share: &Share) -> Self {
@@ -132,7 +132,8 @@ impl Leases {
         let selector = format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon);
         let params = ListParams::default().labels(&selector).match_any();
         let list = call::limited(LIMIT, "list leases", self.api.list(&params)).await?;
-        let of_shard = |lease: Lease| Some((self.shard(lease.metadata.name.as_deref()?)?, Seen::new(lease)));
+        let of_shard =
+            |lease: Lease| Some((self.shard(lease.metadata.name.as_deref()?)?, SeenLease::new(lease)));
         Ok(list.items.into_iter().filter_map(of_shard).collect())
     }
 
@@ -140,56 +141,56 @@ impl Leases {
     pub(crate) async fn write(
         &self,
         shard: Shard,
-        over: Option<&Seen>,
-        claim: &Claim,
-    ) -> Result<Seen, Error> {
+        over: Option<&SeenLease>,
+        claim: Claim,
+    ) -> Result<SeenLease, Error> {
         let mut lease = over.map(|seen| seen.lease.clone()).unwrap_or_default();
         self.fill(&mut lease, shard, claim);
         let field_manager = Some(format!("label-storage-{}", self.daemon));
         let params = PostParams { field_manager, ..PostParams::default() };
-        let written = if over.is_some() {
-            let name = self.name(shard);
-            call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await?
-        } else {
-            call::limited(LIMIT, "create the lease", self.api.create(&params, &lease)).await?
+        let name = self.name(shard);
+        let written = match over {
+            Some(_) => {
+                call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await
+            }
+            None => call::limited(LIMIT, "create the lease", self.api.create(&params, &lease)).await,
         };
-        Ok(Seen::new(written))
+        written.map(SeenLease::new)
     }
 
-    fn fill(&self, lease: &mut Lease, shard: Shard, claim: &Claim) {
+    fn fill(&self, lease: &mut Lease, shard: Shard, claim: Claim) {
         let ObjectMeta { name, labels, annotations, .. } = &mut lease.metadata;
         *name = Some(self.name(shard));
         let labels = labels.get_or_insert_default();
         labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
         labels.insert(DAEMON.to_owned(), self.daemon.clone());
-        let annotations = annotations.get_or_insert_default();
-        let mut annotate = |key: &str, value: Option<String>| match value {
-            Some(value) => _ = annotations.insert(key.to_owned(), value),
-            None => _ = annotations.remove(key),
-        };
-        annotate(HOME, claim.home.map(|home| home.to_string()));
         let position = claim.position.as_ref();
         let pending = position.map(|position| &position.pending).filter(|pending| !pending.is_empty());
-        annotate(POSITION, position.map(|position| position.version.to_string()));
-        annotate(PENDING, pending.and_then(|pending| serde_json::to_string(pending).ok()));
+        let values = [
+            (HOME, claim.home.map(|home| home.to_string())),
+            (POSITION, position.map(|position| position.version.to_string())),
+            (PENDING, pending.and_then(|pending| serde_json::to_string(pending).ok())),
+        ];
+        let annotations = annotations.get_or_insert_default();
+        annotations.retain(|key, _| values.iter().all(|(ours, _)| key != ours));
+        annotations.extend(values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         let renewed_at = claim.renewed_at.map(MicroTime);
         if spec.holder_identity != claim.holder {
             spec.acquire_time.clone_from(&renewed_at);
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
         }
-        spec.holder_identity.clone_from(&claim.holder);
+        spec.holder_identity = claim.holder;
         spec.renew_time = renewed_at;
         spec.lease_duration_seconds = Some(LIFETIME.as_secs() as i32);
     }
 
     /// Deletes a lease if it is still as it was read.
-    pub(crate) async fn delete(&self, shard: Shard, seen: &Seen) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, shard: Shard, seen: &SeenLease) -> Result<(), Error> {
         let ObjectMeta { resource_version, uid, .. } = seen.lease.metadata.clone();
         let preconditions = Some(Preconditions { resource_version, uid });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await?;
-        Ok(())
+        call::limited(LIMIT, "delete a lease", self.api.delete(&self.name(shard), &params)).await.map(drop)
     }
 }
 
@@ -199,47 +200,11 @@ pub fn scope(nodes: &GlobMatcher) -> String {
 }
 
 /// The daemon, the shard and the scope in the name of a lease.
-fn parse_name(name: &str) -> Option<(&str, Shard, &str)> {
+pub fn parse_name(name: &str) -> Option<(&str, Shard, &str)> {
     let (daemon, rest) = name.strip_prefix("label-storage.")?.split_once('.')?;
     let (index, rest) = rest.split_once("-of-")?;
     let (replicas, scope) = rest.split_once('.').unwrap_or((rest, ""));
     Some((daemon, Shard { index: index.parse().ok()?, replicas: replicas.parse().ok()? }, scope))
-}
-
-/// A lease of any daemon, for the plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
-    pub name: String,
-    pub daemon: String,
-    pub index: u32,
-    pub replicas: NonZeroU32,
-    /// Empty for daemons without `--nodes`.
-    pub scope: String,
-    pub claim: Claim,
-    /// By the API server's clock.
-    pub acquired_at: Option<Timestamp>,
-    /// The version of the lease itself: every renewal changes it.
-    pub version: Option<ResourceVersion>,
-}
-
-impl Held {
-    fn new(lease: Lease) -> Option<Self> {
-        let name = lease.metadata.name.clone()?;
-        let (daemon, Shard { index, replicas }, scope) = parse_name(&name)?;
-        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
-        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
-        let seen = Seen::new(lease);
-        let version = seen.version();
-        Some(Self { name, daemon, index, replicas, scope, claim: seen.claim, acquired_at, version })
-    }
-}
-
-/// Lists all leases in a namespace, of both daemons and of every number of shards.
-pub async fn all_held(client: Client, namespace: &str) -> Result<Vec<Held>, Error> {
-    let api: Api<Lease> = Api::namespaced(client, namespace);
-    let params = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let list = call::one("list leases", api.list(&params)).await?;
-    Ok(list.items.into_iter().filter_map(Held::new).collect())
 }
 
 /// The positions from which a shard can be resumed, the newest first: the position in its own lease and, for each N with a

@@ -8,10 +8,15 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use crate::args::{Level, LogFormat};
+use crate::args::LogFormat;
 
-pub(crate) fn init(level: Level, format: LogFormat) -> Result<(), TryInitError> {
-    let registry = tracing_subscriber::registry().with(targets(level));
+pub(crate) fn init(level: LevelFilter, format: LogFormat) -> Result<(), TryInitError> {
+    // The client logs every failed request as an error, refused writes included.
+    let others = if level == LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
+    let libraries =
+        ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"].map(|name| (name, others));
+    let registry =
+        tracing_subscriber::registry().with(Targets::new().with_default(level).with_targets(libraries));
     let layer = layer().with_writer(std::io::stderr);
     match format {
         LogFormat::Text => {
@@ -19,18 +24,4 @@ pub(crate) fn init(level: Level, format: LogFormat) -> Result<(), TryInitError> 
         }
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     }
-}
-
-fn targets(level: Level) -> Targets {
-    let level = match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
-    // The client logs every failed request as an error, refused writes included.
-    let others = if level == LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
-    let libraries = ["kube_client", "hyper", "hyper_util", "rustls", "tower", "h2"];
-    Targets::new().with_default(level).with_targets(libraries.map(|library| (library, others)))
 }

@@ -13,59 +13,43 @@ use tokio::time::Instant;
 
 use crate::call::{self, FailureKind};
 
-/// A permission, in the words of RBAC.
-#[derive(Debug, Clone, Copy)]
-pub struct Right {
-    pub verb: &'static str,
-    pub resource: &'static str,
+/// A permission in the words of RBAC: a verb and a resource.
+pub type Right = (&'static str, &'static str);
+
+pub const READS: [Right; 4] =
+    [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
+
+pub const WATCHES: [Right; 2] = [("watch", "nodes"), ("watch", "configmaps")];
+
+pub const LEASES: [Right; 4] =
+    [("list", "leases"), ("create", "leases"), ("update", "leases"), ("delete", "leases")];
+
+fn is_namespaced(resource: &str) -> bool {
+    resource != "nodes"
 }
 
-impl Right {
-    pub const fn new(verb: &'static str, resource: &'static str) -> Self {
-        Self { verb, resource }
-    }
-
-    pub fn is_namespaced(self) -> bool {
-        self.resource != "nodes"
-    }
-
-    /// The attributes for an access review.
-    pub fn attributes(self, namespace: &str) -> ResourceAttributes {
-        let group = match self.resource {
-            "leases" => Some("coordination.k8s.io"),
-            "events" => Some("events.k8s.io"),
-            // There is no such resource: it stands for the permission to write records (docs/security.md).
-            "records" => Some("label-storage"),
-            _ => None,
-        };
-        ResourceAttributes {
-            verb: Some(self.verb.to_owned()),
-            group: group.map(str::to_owned),
-            resource: Some(self.resource.to_owned()),
-            namespace: self.is_namespaced().then(|| namespace.to_owned()),
-            ..ResourceAttributes::default()
-        }
-    }
+pub fn in_words((verb, resource): Right, namespace: &str) -> String {
+    let place = is_namespaced(resource).then(|| format!(" in namespace {namespace}"));
+    format!("{verb} {resource}{}", place.unwrap_or_default())
 }
 
-pub const READS: [Right; 4] = [
-    Right::new("list", "nodes"),
-    Right::new("get", "nodes"),
-    Right::new("list", "configmaps"),
-    Right::new("get", "configmaps"),
-];
-
-pub const WATCHES: [Right; 2] = [Right::new("watch", "nodes"), Right::new("watch", "configmaps")];
-
-pub const LEASES: [Right; 4] = [
-    Right::new("list", "leases"),
-    Right::new("create", "leases"),
-    Right::new("update", "leases"),
-    Right::new("delete", "leases"),
-];
-
-/// Optional: in the namespace `default`, for Events about Nodes.
-pub const EVENTS: [Right; 2] = [Right::new("create", "events"), Right::new("patch", "events")];
+/// The attributes for an access review.
+pub fn attributes((verb, resource): Right, namespace: &str) -> ResourceAttributes {
+    let group = match resource {
+        "leases" => Some("coordination.k8s.io"),
+        "events" => Some("events.k8s.io"),
+        // There is no such resource: it stands for the permission to write records (docs/security.md).
+        "records" => Some("label-storage"),
+        _ => None,
+    };
+    ResourceAttributes {
+        verb: Some(verb.to_owned()),
+        group: group.map(str::to_owned),
+        resource: Some(resource.to_owned()),
+        namespace: is_namespaced(resource).then(|| namespace.to_owned()),
+        ..ResourceAttributes::default()
+    }
+}
 
 /// Checks that the server answers, that the namespace exists and that the account has these permissions.
 pub(crate) async fn check(
@@ -74,25 +58,19 @@ pub(crate) async fn check(
     namespace: &str,
     rights: &[Right],
 ) -> anyhow::Result<()> {
-    let failed = |error: call::Error| {
-        let message = error.message;
-        match error.kind {
-            FailureKind::Refused => anyhow!(
-                "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
-            ),
-            FailureKind::Busy(_) => {
-                anyhow!("the API server at {url} is too busy: {message}: try again later")
-            }
-            FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => anyhow!(
-                "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
-            ),
-        }
+    let failed = |call::Error { kind, message, .. }| match kind {
+        FailureKind::Refused => anyhow!(
+            "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
+        ),
+        FailureKind::Busy(_) => anyhow!("the API server at {url} is too busy: {message}: try again later"),
+        FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => anyhow!(
+            "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
+        ),
     };
     let mut missing = Vec::new();
     for right in rights {
         if !patiently(async || is_allowed(client, namespace, *right).await).await.map_err(failed)? {
-            let place = right.is_namespaced().then(|| format!(" in namespace {namespace}"));
-            missing.push(format!("{} {}{}", right.verb, right.resource, place.unwrap_or_default()));
+            missing.push(in_words(*right, namespace));
         }
     }
     if !missing.is_empty() {
@@ -130,11 +108,10 @@ pub(crate) async fn patiently<T>(
 }
 
 async fn is_allowed(client: &Client, namespace: &str, right: Right) -> Result<bool, call::Error> {
-    let resource_attributes = Some(right.attributes(namespace));
+    let resource_attributes = Some(attributes(right, namespace));
     let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
     let review = SelfSubjectAccessReview { spec, ..Default::default() };
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let params = PostParams::default();
+    let (reviews, params) = (Api::all(client.clone()), PostParams::default());
     let answer = call::one("check the account's rights", reviews.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }

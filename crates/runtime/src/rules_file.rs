@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use label_storage::Rules;
-use label_storage::rules::Refused;
 
 /// A ConfigMap can't hold more.
 const MAX_BYTES: u64 = 1 << 20;
@@ -15,24 +14,17 @@ const MAX_BYTES: u64 = 1 << 20;
 pub fn load(file: Option<&Path>) -> anyhow::Result<Rules> {
     let Some(file) = file else { return Ok(Rules::default()) };
     let (name, mut bytes) = (file.display(), Vec::new());
-    // One byte more than is allowed, so that `parse` notices a file that is too large.
     File::open(file)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| anyhow!("can't read the rules in {name}: {error}"))?;
-    parse(&bytes).map_err(|refused| anyhow!("{name}: {refused}"))
-}
-
-fn parse(bytes: &[u8]) -> Result<Rules, Refused> {
     if bytes.len() as u64 > MAX_BYTES {
-        let reason = "there is more than 1 MiB in it: rules are a few lines".to_owned();
-        return Err(Refused { line: None, reason });
+        bail!("{name}: there is more than 1 MiB in it: rules are a few lines");
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = &bytes[..error.valid_up_to()];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
-        Refused { line: Some(line), reason: "this is no text: write it in UTF-8".to_owned() }
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let lines = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        anyhow!("{name}: line {}: this is no text: write it in UTF-8", lines + 1)
     })?;
-    Rules::from_yaml(text)
+    Rules::from_yaml(text).map_err(|refused| anyhow!("{name}: {refused}"))
 }
 
 #[cfg(test)]

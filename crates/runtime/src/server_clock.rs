@@ -2,18 +2,18 @@
 //!
 //! A retention lasts for weeks, so it is measured by the time of day, and the clocks of machines differ.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use http::Response;
 use http::header::DATE;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use tokio::sync::watch;
 
 /// Counts on from the last `Date` header. Before the first one, it is this machine's clock.
 #[derive(Debug)]
 pub struct ServerClock {
-    last: Mutex<Option<(Timestamp, Instant)>>,
+    last: watch::Sender<Option<(Timestamp, Instant)>>,
     machine: fn() -> Timestamp,
 }
 
@@ -25,19 +25,18 @@ impl Default for ServerClock {
 
 impl ServerClock {
     pub fn new(machine: fn() -> Timestamp) -> Self {
-        Self { last: Mutex::new(None), machine }
+        Self { last: watch::Sender::default(), machine }
     }
 
     pub fn read<B>(&self, response: &Response<B>) {
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| rfc2822::parse(date).ok()) {
-            let last = Some((date.timestamp(), Instant::now()));
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+            self.last.send_replace(Some((date.timestamp(), Instant::now())));
         }
     }
 
     pub fn now(&self) -> Timestamp {
-        match *self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *self.last.borrow() {
             Some((date, read_at)) => date.checked_add(read_at.elapsed()).unwrap_or(date),
             None => (self.machine)(),
         }

@@ -55,7 +55,7 @@ impl ShardContext {
             events: EventRecorder::default(),
             metrics: Arc::default(),
             health: Arc::default(),
-            deadline: LeaseDeadline::unlimited(),
+            deadline: LeaseDeadline::default(),
             resume: Vec::new(),
             position: watch::Sender::default(),
         }

@@ -24,7 +24,7 @@ use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
-use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, Seen, Shard};
+use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, SeenLease, Shard};
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
@@ -42,8 +42,6 @@ struct ShardManager {
     me: Me,
     /// The number of shards now.
     shards: watch::Receiver<NonZeroU32>,
-    /// True if a holder resumes the watch where the holder before it stopped.
-    resumes: bool,
     starter: mpsc::UnboundedSender<ShardContext>,
     api: Leases,
     /// The leases as last listed or written.
@@ -51,8 +49,8 @@ struct ShardManager {
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
     list_at: Instant,
-    /// Lists and writes that failed in a row.
-    failures: u32,
+    /// True if the last list or write failed.
+    is_failing: bool,
     /// True if another process was started for the same shard and holds its lease.
     is_doubled: bool,
 }
@@ -72,7 +70,6 @@ pub(crate) async fn run(
     daemon: &str,
     identity: String,
     shards: watch::Receiver<NonZeroU32>,
-    resumes: bool,
     work: impl AsyncFn(ShardContext),
 ) {
     let (starter, started) = mpsc::unbounded();
@@ -83,13 +80,12 @@ pub(crate) async fn run(
         context,
         me: Me { identity, home: Shard { index, replicas } },
         shards,
-        resumes,
         starter,
         leases: All::new(),
         tracker: LeaseTracker::default(),
         held: BTreeMap::new(),
         list_at: Instant::now(),
-        failures: 0,
+        is_failing: false,
         is_doubled: false,
     };
     let engines = started.for_each_concurrent(None, |context| work(context));
@@ -99,17 +95,13 @@ pub(crate) async fn run(
 impl ShardManager {
     async fn keep_leases(mut self) {
         let shutdown = self.context.shutdown.clone();
-        self.context.health.keeps_leases();
         let pulse = self.context.health.pulse("the keeper of the leases");
-        while !shutdown.is_requested() {
-            pulse.beat();
+        while !shutdown.stop.is_cancelled() {
+            pulse.send_replace(Instant::now());
             self.turn().await;
             let latest = self.list_at.min(Instant::now() + HEARTBEAT);
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
-            tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => (),
-                () = shutdown.requested() => (),
-            }
+            shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())).await;
         }
         self.leave().await;
     }
@@ -119,43 +111,43 @@ impl ShardManager {
         if Instant::now() >= self.list_at {
             self.list().await;
         }
-        if self.tracker.is_new() {
+        if self.tracker.last.is_none() {
             return;
         }
         let now = Instant::now();
         // While shards of a former number are held, those of the new one can wait for their homes to start.
         let absence = if self.former().is_empty() { ABSENCE } else { LIFETIME };
-        let (mut due, mut lost) = (Vec::new(), Vec::new());
+        let mut due = Vec::new();
         for shard in self.shards().chain(self.former()) {
             let unchanged_for = self.tracker.unchanged_for(shard, now);
             match decide(&self.me, shard, self.leases.get(&shard), unchanged_for, absence) {
                 LeaseAction::Renew if self.held.get(&shard).is_some_and(|held| now < held.renew_at) => (),
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
-                LeaseAction::Leave => lost.push(shard),
+                LeaseAction::Leave => self.hand_over(shard),
             }
         }
-        let began = Instant::now();
         let holder = Some(self.me.identity.as_str());
         let outcomes = join_all(due.iter().map(|shard| self.write(*shard, holder))).await;
         for (shard, outcome) in due.into_iter().zip(outcomes) {
             match outcome {
-                Ok(seen) => self.claimed(shard, began, seen),
+                Ok(seen) => self.claimed(shard, now, seen),
                 Err(error) => self.refused(shard, &error),
-            }
-        }
-        for shard in lost {
-            if let Some(held) = self.held.remove(&shard) {
-                let holder = self.holder(shard);
-                tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
-                held.context.shutdown.request();
             }
         }
         self.give_up_former().await;
         let covered = self.shards().filter(|shard| self.is_covered(*shard, now)).count();
         self.context.metrics.shards_held.set(self.held.len() as i64);
         self.context.metrics.shards_covered.set(covered as i64);
-        if self.failures == 0 {
+        if !self.is_failing {
             self.context.health.kept_leases(self.held.len());
+        }
+    }
+
+    fn hand_over(&mut self, shard: Shard) {
+        if let Some(held) = self.held.remove(&shard) {
+            let holder = self.holder(shard);
+            tracing::info!(shard = shard.index, of = shard.replicas, holder, "handed a shard over");
+            held.context.shutdown.stop.cancel();
         }
     }
 
@@ -199,30 +191,23 @@ impl ShardManager {
     }
 
     fn warn_of_double(&mut self) {
-        let Shard { index, .. } = self.me.home;
-        let home = self.leases.get(&self.me.home);
-        let double = home.filter(|seen| seen.claim.home == Some(index) && self.me.is_anothers(seen));
-        if let Some(holder) = double.map(|seen| seen.claim.holder.as_deref())
-            && !self.is_doubled
-        {
-            tracing::warn!(
-                shard = index,
-                holder,
-                "another replica was started for the same shard: waiting until it ends"
-            );
+        let Me { home, .. } = self.me;
+        let is_double = |seen: &SeenLease| seen.claim.home == Some(home.index) && self.me.is_anothers(seen);
+        let is_doubled = self.leases.get(&home).is_some_and(is_double);
+        if is_doubled && !self.is_doubled {
+            let holder = self.holder(home);
+            tracing::warn!(holder, "another replica was started for the same shard: waiting until it ends");
         }
-        self.is_doubled = double.is_some();
+        self.is_doubled = is_doubled;
     }
 
     /// Deletes the leases of other numbers of shards that nobody renews any more.
     async fn retire(&self) {
-        let now = Instant::now();
-        let is_over = |shard: Shard| {
-            shard.replicas != self.me.home.replicas
-                && !self.held.contains_key(&shard)
-                && self.tracker.unchanged_for(shard, now) >= self.context.args.lease_retirement
-        };
-        for (shard, seen) in self.leases.iter().filter(|(shard, _)| is_over(**shard)) {
+        let (now, limit) = (Instant::now(), self.context.args.lease_retirement);
+        let is_over =
+            |shard| self.tracker.unchanged_for(shard, now) >= limit && !self.held.contains_key(&shard);
+        let former = self.leases.iter().filter(|(shard, _)| shard.replicas != self.me.home.replicas);
+        for (shard, seen) in former.filter(|(shard, _)| is_over(**shard)) {
             match self.api.delete(*shard, seen).await {
                 Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
                 Err(error) => tracing::debug!(%error, "an old lease stays"),
@@ -231,7 +216,7 @@ impl ShardManager {
     }
 
     /// Writes a lease that this process holds or takes, or releases if `holder` is `None`.
-    async fn write(&self, shard: Shard, holder: Option<&str>) -> Result<Seen, Error> {
+    async fn write(&self, shard: Shard, holder: Option<&str>) -> Result<SeenLease, Error> {
         let position = match self.held.get(&shard) {
             Some(held) => held.context.position.borrow().clone(),
             None => lease::positions(&self.leases, shard).into_iter().next(),
@@ -239,10 +224,10 @@ impl ShardManager {
         let claim = Claim {
             holder: holder.map(str::to_owned),
             home: Some(self.me.home.index),
-            position: position.filter(|_| self.resumes),
+            position: position.filter(|_| self.context.args.watch),
             renewed_at: Some(self.context.clock.now()),
         };
-        self.api.write(shard, self.leases.get(&shard), &claim).await
+        self.api.write(shard, self.leases.get(&shard), claim).await
     }
 
     fn refused(&mut self, shard: Shard, error: &Error) {
@@ -260,7 +245,7 @@ impl ShardManager {
     }
 
     /// Notes that a call that began at `began` has renewed or taken a lease.
-    fn claimed(&mut self, shard: Shard, began: Instant, seen: Seen) {
+    fn claimed(&mut self, shard: Shard, began: Instant, seen: SeenLease) {
         self.recovered();
         let renew_at = began + backoff::around(RENEWAL);
         match self.held.get_mut(&shard) {
@@ -275,7 +260,7 @@ impl ShardManager {
     }
 
     fn start(&mut self, shard: Shard, began: Instant, renew_at: Instant) {
-        let resume = if self.resumes { lease::positions(&self.leases, shard) } else { Vec::new() };
+        let resume = if self.context.args.watch { lease::positions(&self.leases, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
         let (index, of, former) = (shard.index, shard.replicas, self.holder(shard));
         if shard == self.me.home {
@@ -305,14 +290,15 @@ impl ShardManager {
             Some(held) => held.context.position.borrow().is_some(),
             None => self.leases.get(&shard).is_some_and(|seen| seen.claim.position.is_some()),
         };
-        let is_taken = |shard| self.is_covered(shard, now) && (!self.resumes || has_position(shard));
+        let is_taken =
+            |shard| self.is_covered(shard, now) && (!self.context.args.watch || has_position(shard));
         if former.is_empty() || !self.shards().all(is_taken) {
             return;
         }
         self.release(&former).await;
         for shard in former {
             tracing::info!(shard = shard.index, of = shard.replicas, "gave up a shard of the former number");
-            self.held.remove(&shard).inspect(|held| held.context.shutdown.request());
+            self.held.remove(&shard).inspect(|held| held.context.shutdown.stop.cancel());
         }
     }
 
@@ -320,12 +306,11 @@ impl ShardManager {
     async fn leave(self) {
         let has_others = self.leases.values().any(|seen| self.me.is_anothers(seen));
         let began = Instant::now();
-        let held: Vec<_> = self.held.keys().copied().collect();
-        self.release(&held).await;
+        self.release(self.held.keys()).await;
         while has_others && began.elapsed() < LINGER {
             let is_taken = |all: &All, shard| all.get(shard).is_some_and(|seen| self.me.is_anothers(seen));
             match self.api.list().await {
-                Ok(all) if held.iter().all(|shard| is_taken(&all, shard)) => break,
+                Ok(all) if self.held.keys().all(|shard| is_taken(&all, shard)) => break,
                 Ok(_) => tokio::time::sleep(LIST_EVERY_LINGERING).await,
                 Err(error) => {
                     tracing::debug!(%error, "nobody can tell whether the shards are taken");
@@ -334,12 +319,12 @@ impl ShardManager {
             }
         }
         for held in self.held.values() {
-            held.context.shutdown.request();
+            held.context.shutdown.stop.cancel();
         }
     }
 
-    async fn release(&self, shards: &[Shard]) {
-        let known = shards.iter().filter(|shard| self.leases.contains_key(shard));
+    async fn release(&self, shards: impl IntoIterator<Item = &Shard>) {
+        let known = shards.into_iter().filter(|shard| self.leases.contains_key(shard));
         let released = join_all(known.map(|shard| self.write(*shard, None))).await;
         for error in released.into_iter().filter_map(Result::err) {
             tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");
@@ -378,19 +363,17 @@ impl ShardManager {
     }
 
     fn failed(&mut self, error: &Error) {
-        self.failures = self.failures.saturating_add(1);
         self.context.metrics.lease_errors.inc();
-        if self.failures == 1 {
-            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
+        if std::mem::replace(&mut self.is_failing, true) {
+            tracing::debug!(%error, "leases can't be kept");
         } else {
-            tracing::debug!(%error, failures = self.failures, "leases can't be kept");
+            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
         }
     }
 
     fn recovered(&mut self) {
-        if self.failures > 0 {
-            tracing::info!(failures = self.failures, "leases can be kept again");
-            self.failures = 0;
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!("leases can be kept again");
         }
     }
 }

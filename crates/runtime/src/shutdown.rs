@@ -11,8 +11,10 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// All clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
-    stop: CancellationToken,
-    abort: CancellationToken,
+    /// Cancelled by the first signal.
+    pub stop: CancellationToken,
+    /// Cancelled by the second signal.
+    pub abort: CancellationToken,
 }
 
 impl Shutdown {
@@ -35,24 +37,6 @@ impl Shutdown {
             }
         });
         Ok(shutdown)
-    }
-
-    /// Has the effect of the first signal.
-    pub fn request(&self) {
-        self.stop.cancel();
-    }
-
-    pub fn is_requested(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    pub async fn requested(&self) {
-        self.stop.cancelled().await;
-    }
-
-    /// Resolves at the second signal.
-    pub async fn aborted(&self) {
-        self.abort.cancelled().await;
     }
 
     /// Resolves when the time limit for attempts in flight is over.

@@ -12,7 +12,7 @@ use crate::{backoff, call, preflight};
 const READ_EVERY: Duration = Duration::from_secs(5);
 
 /// As in the chart. A replica adopts every shard that nobody takes, so a mistaken number must not be followed.
-const MAX_REPLICAS: u32 = 1000;
+const MAX_REPLICAS: i32 = 1000;
 
 pub(crate) struct OwnSet {
     api: Api<StatefulSet>,
@@ -50,15 +50,14 @@ impl OwnSet {
                     if std::mem::take(&mut is_failing) {
                         tracing::info!("the StatefulSet can be read again");
                     }
-                    if let Some(replicas) = replicas {
-                        shards.send_replace(replicas);
-                    }
+                    replicas.map(|replicas| shards.send_replace(replicas));
                 }
-                Err(error) if !is_failing => {
-                    is_failing = true;
+                Err(error) if std::mem::replace(&mut is_failing, true) => {
+                    tracing::debug!(%error, "keeping the number of shards");
+                }
+                Err(error) => {
                     tracing::warn!(%error, shards = *shards.borrow(), "keeping the number of shards");
                 }
-                Err(error) => tracing::debug!(%error, "keeping the number of shards"),
             }
         }
     }
@@ -68,13 +67,12 @@ impl OwnSet {
     async fn read(&self) -> Result<Option<NonZeroU32>, call::Error> {
         const WHAT: &str = "read the StatefulSet";
         let set = call::one(WHAT, self.api.get(&self.name)).await?;
-        let replicas = set.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-        let replicas = u32::try_from(replicas).unwrap_or_default();
-        if replicas > MAX_REPLICAS {
-            let message = format!("{replicas} replicas are more than {MAX_REPLICAS}");
-            return Err(call::Error::refused(WHAT, message));
+        match set.spec.and_then(|spec| spec.replicas).unwrap_or(1) {
+            many if many > MAX_REPLICAS => {
+                Err(call::Error::refused(WHAT, format!("{many} replicas are more than {MAX_REPLICAS}")))
+            }
+            replicas => Ok(u32::try_from(replicas).ok().and_then(NonZeroU32::new)),
         }
-        Ok(NonZeroU32::new(replicas))
     }
 }
 

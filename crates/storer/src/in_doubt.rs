@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use label_storage::store::InDoubt;
-use label_storage::store::in_doubt::Answer;
+use label_storage::store::in_doubt::WriteAnswer;
 use label_storage::{RecordKey, ResourceVersion};
 use label_storage_runtime::call::Error;
 
@@ -42,9 +42,9 @@ impl WritesInDoubt {
         let before = self.writes().insert(key.clone(), sent);
         let result = write.await;
         let answer = match &result {
-            Ok(_) => Answer::Done,
-            Err(error) if error.may_have_effect() => Answer::Unknown,
-            Err(_) => Answer::Refused,
+            Ok(_) => WriteAnswer::Done,
+            Err(error) if error.may_have_effect() => WriteAnswer::Unknown,
+            Err(_) => WriteAnswer::Refused,
         };
         match InDoubt::after(before, sent, answer) {
             Some(write) => _ = self.writes().insert(key.clone(), write),

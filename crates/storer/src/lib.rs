@@ -29,11 +29,7 @@ pub struct Args {
 }
 
 impl Daemon for Args {
-    const WRITES: &[Right] = &[
-        Right::new("create", "configmaps"),
-        Right::new("update", "configmaps"),
-        Right::new("delete", "configmaps"),
-    ];
+    const WRITES: &[Right] = &[("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")];
 
     const DETAIL: Detail = Detail::WhatIsKept;
 

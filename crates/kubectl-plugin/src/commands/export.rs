@@ -77,7 +77,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     });
     tokio::select! {
         listed = list => { listed?; }
-        () = shutdown.requested() => bail!("interrupted: nothing was written"),
+        () = shutdown.stop.cancelled() => bail!("interrupted: nothing was written"),
     }
     let mut export = export.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = export.failed.take() {

@@ -9,7 +9,7 @@ pub struct InDoubt<V> {
 
 /// The answer to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum WriteAnswer {
     /// It was carried out.
     Done,
     /// It was refused, and is not carried out.
@@ -26,11 +26,11 @@ impl<V: PartialEq> InDoubt<V> {
 
     /// The write in doubt after `sent` was answered, if `before` was in doubt until then. A write that was carried out changed the record, so
     /// that none from before can be carried out any more.
-    pub fn after(before: Option<Self>, sent: Self, answer: Answer) -> Option<Self> {
+    pub fn after(before: Option<Self>, sent: Self, answer: WriteAnswer) -> Option<Self> {
         match answer {
-            Answer::Done => None,
-            Answer::Refused => before,
-            Answer::Unknown => Some(sent),
+            WriteAnswer::Done => None,
+            WriteAnswer::Refused => before,
+            WriteAnswer::Unknown => Some(sent),
         }
     }
 }
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn a_refused_write_tells_nothing_about_one_from_before() {
-        assert_eq!(InDoubt::after(Some(OLD), NEW, Answer::Done), None);
-        assert_eq!(InDoubt::after(Some(OLD), NEW, Answer::Refused), Some(OLD));
-        assert_eq!(InDoubt::after(Some(OLD), NEW, Answer::Unknown), Some(NEW));
+        assert_eq!(InDoubt::after(Some(OLD), NEW, WriteAnswer::Done), None);
+        assert_eq!(InDoubt::after(Some(OLD), NEW, WriteAnswer::Refused), Some(OLD));
+        assert_eq!(InDoubt::after(Some(OLD), NEW, WriteAnswer::Unknown), Some(NEW));
     }
 }

@@ -1,6 +1,6 @@
 //! The steps of a storer: its watch reports deletions; it reads, plans and writes; it is killed.
 
-use label_storage::store::in_doubt::Answer;
+use label_storage::store::in_doubt::WriteAnswer;
 use label_storage::store::{InDoubt, Writes};
 
 use crate::guard::Guard;
@@ -154,7 +154,7 @@ impl Model {
             if is_applied {
                 self.write_done(&mut answered.names[at], at, who, &write);
             } else {
-                answered.names[at].storers[who].write_failed(&write, Answer::Refused);
+                answered.names[at].storers[who].write_failed(&write, WriteAnswer::Refused);
             }
             (is_applied, answered)
         });
@@ -169,7 +169,7 @@ impl Model {
         if world.left.lose > 0 {
             let mut lost = *world;
             lost.left.lose -= 1;
-            lost.names[at].storers[who].write_failed(&write, Answer::Unknown);
+            lost.names[at].storers[who].write_failed(&write, WriteAnswer::Unknown);
             push("loses its write on the way", Ok(lost));
             if is_applied {
                 let mut unanswered = lost;
@@ -180,7 +180,7 @@ impl Model {
         if world.left.late > 0 && world.names[at].late_write.is_none() {
             let mut late = *world;
             late.left.late -= 1;
-            late.names[at].storers[who].write_failed(&write, Answer::Unknown);
+            late.names[at].storers[who].write_failed(&write, WriteAnswer::Unknown);
             late.names[at].late_write = Some(write);
             push("gives up on its write, which is still on its way", Ok(late));
             if is_applied {
@@ -197,7 +197,7 @@ impl Model {
 
     /// A write was carried out, and its sender was told so.
     fn write_done(&mut self, name: &mut Name, at: usize, who: usize, write: &Write) {
-        name.storers[who].answered(write, Answer::Done);
+        name.storers[who].answered(write, WriteAnswer::Done);
         self.storing_done(name, at, who, write.has_final_labels, true);
     }
 
@@ -280,7 +280,7 @@ impl Model {
             if let Storing::Sent(write) = storer.job
                 && is_hopeless(&write)
             {
-                storer.write_failed(&write, Answer::Refused);
+                storer.write_failed(&write, WriteAnswer::Refused);
             }
         }
         name.late_write = name.late_write.filter(|write| !is_hopeless(write));
@@ -377,12 +377,12 @@ impl Storer {
         (self.job, self.has_failed) = (Storing::Idle, true);
     }
 
-    fn write_failed(&mut self, write: &Write, answer: Answer) {
+    fn write_failed(&mut self, write: &Write, answer: WriteAnswer) {
         self.answered(write, answer);
         self.storing_failed();
     }
 
-    fn answered(&mut self, write: &Write, answer: Answer) {
+    fn answered(&mut self, write: &Write, answer: WriteAnswer) {
         let is_create = matches!(write.action, Action::Create(_));
         let sent = InDoubt { expected: (!is_create).then_some(write.is_current) };
         self.doubt = InDoubt::after(self.doubt, sent, answer);

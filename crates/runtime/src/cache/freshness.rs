@@ -12,12 +12,12 @@ use crate::call::{Error, FailureKind};
 /// The state of a Node and its record in the cache, before they are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    pub node: Seen,
-    pub record: Seen,
+    pub node: KnownVersion,
+    pub record: KnownVersion,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct KnownVersion {
     pub version: ResourceVersion,
     pub is_there: bool,
 }
@@ -32,13 +32,16 @@ impl Entry<'_> {
     /// The versions that an answer must not be older than.
     pub fn known(&self) -> Known {
         Known {
-            node: Seen { version: self.node_version(), is_there: self.node().is_some() },
-            record: Seen { version: self.record_version(), is_there: self.stored() != Stored::Nothing },
+            node: KnownVersion { version: self.node_version(), is_there: self.node().is_some() },
+            record: KnownVersion {
+                version: self.record_version(),
+                is_there: self.stored() != Stored::Nothing,
+            },
         }
     }
 }
 
-impl Seen {
+impl KnownVersion {
     /// Refuses an answer that is older than the cache. One without a version can't be compared, nor written. `tries` counts the failures in a
     /// row before it.
     pub fn check(
@@ -66,7 +69,7 @@ mod tests {
     use super::*;
 
     fn is_refused(known: u64, is_there: bool, read: Option<u64>, tries: u32) -> bool {
-        let seen = Seen { version: ResourceVersion(known), is_there };
+        let seen = KnownVersion { version: ResourceVersion(known), is_there };
         seen.check("get node", read.map(|version| Some(ResourceVersion(version))), tries).is_err()
     }
 

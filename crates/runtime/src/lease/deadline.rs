@@ -1,24 +1,20 @@
 //! Ends the work on a shard before its lease can be adopted.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::task::Poll;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use tokio::time::timeout_at;
+use tokio::time::sleep_until;
 
 use super::RENEW_DEADLINE;
 
 /// The end of a lease, which every renewal moves. A process that was suspended or cut off needs no message to notice it.
-#[derive(Debug, Clone)]
+/// Without a lease, which is the default, there is no deadline.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LeaseDeadline(watch::Sender<Option<Instant>>);
 
 impl LeaseDeadline {
-    /// Without a lease there is no deadline.
-    pub(crate) fn unlimited() -> Self {
-        Self(watch::Sender::new(None))
-    }
-
     /// The deadline of a lease that was taken by a call that began at `began`.
     pub(crate) fn new(began: Instant) -> Self {
         Self(watch::Sender::new(Some(began + RENEW_DEADLINE)))
@@ -45,13 +41,10 @@ impl LeaseDeadline {
     }
 
     async fn ended(&self) {
-        let mut renewals = self.0.subscribe();
-        loop {
-            let until = *renewals.borrow_and_update();
-            let Some(until) = until else { return std::future::pending().await };
-            if timeout_at(until.into(), renewals.changed()).await.is_err() {
-                return;
-            }
+        while self.holds() {
+            let until = *self.0.borrow();
+            let Some(until) = until else { return pending().await };
+            sleep_until(until.into()).await;
         }
     }
 
@@ -84,9 +77,9 @@ mod tests {
 
     #[test]
     fn without_a_lease_it_never_ends() {
-        assert!(LeaseDeadline::unlimited().holds());
-        assert_eq!(LeaseDeadline::unlimited().ended().now_or_never(), None);
-        assert_eq!(LeaseDeadline::unlimited().within(async { 1 }).now_or_never(), Some(Some(1)));
+        assert!(LeaseDeadline::default().holds());
+        assert_eq!(LeaseDeadline::default().ended().now_or_never(), None);
+        assert_eq!(LeaseDeadline::default().within(async { 1 }).now_or_never(), Some(Some(1)));
     }
 
     #[tokio::test]

@@ -15,12 +15,12 @@ fn me() -> Me {
     Me { identity: "storer-1".to_owned(), home: shard(1, 3) }
 }
 
-fn held_by(holder: Option<&str>, home: u32, version: u64) -> Seen {
+fn held_by(holder: Option<&str>, home: u32, version: u64) -> SeenLease {
     let mut lease = Lease::default();
     lease.metadata.resource_version = Some(version.to_string());
     lease.metadata.annotations = Some([(HOME.to_owned(), home.to_string())].into());
     lease.spec = Some(LeaseSpec { holder_identity: holder.map(str::to_owned), ..LeaseSpec::default() });
-    Seen::new(lease)
+    SeenLease::new(lease)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_shard_is_followed_from_where_all_deletions_have_been_dealt_with() {
         seen.claim.position = version.map(|version| position(version, &[]));
         (shard(index, replicas), seen)
     };
-    let versions = |all: &[(Shard, Seen)]| -> Vec<u64> {
+    let versions = |all: &[(Shard, SeenLease)]| -> Vec<u64> {
         let positions = positions(&all.iter().cloned().collect(), shard(0, 2));
         positions.iter().map(|position| position.version.0).collect()
     };
@@ -153,8 +153,8 @@ async fn a_position_is_read_as_it_was_written() {
         let claim =
             Claim { holder: Some("a".to_owned()), home: Some(0), position: Some(position), renewed_at: None };
         let mut lease = Lease::default();
-        leases.fill(&mut lease, shard(0, 2), &claim);
-        assert_eq!(Seen::new(lease).claim, claim);
+        leases.fill(&mut lease, shard(0, 2), claim.clone());
+        assert_eq!(SeenLease::new(lease).claim, claim);
     }
     // Somebody has written this.
     for (text, pending) in [("99999999999999999999", "{}"), ("-1", "{}"), ("", "{}"), ("4", "["), ("5", "{}")]
@@ -164,25 +164,6 @@ async fn a_position_is_read_as_it_was_written() {
         lease.metadata.annotations =
             Some(annotations.map(|(key, text)| (key.to_owned(), text.to_owned())).into());
         let expected = (text == "5").then(|| position(5, &[]));
-        assert_eq!(Seen::new(lease).claim.position, expected, "{text} {pending}");
-    }
-}
-
-#[test]
-fn leases_are_told_apart_by_their_names() {
-    let read = |name: &str| {
-        let mut lease = Lease::default();
-        lease.metadata.name = Some(name.to_owned());
-        Held::new(lease).map(|held| (held.daemon, held.index, held.replicas.get(), held.scope))
-    };
-    let held = |daemon: &str, index, replicas, scope: &str| {
-        Some((daemon.to_owned(), index, replicas, scope.to_owned()))
-    };
-    assert_eq!(read("label-storage.storer.0-of-3"), held("storer", 0, 3, ""));
-    assert_eq!(read("label-storage.restorer.2-of-3.0abc1234"), held("restorer", 2, 3, "0abc1234"));
-    for name in
-        ["", "label-storage.storer", "label-storage.storer.x-of-3", "label-storage.storer.0-of-0", "other"]
-    {
-        assert_eq!(read(name), None, "{name}");
+        assert_eq!(SeenLease::new(lease).claim.position, expected, "{text} {pending}");
     }
 }

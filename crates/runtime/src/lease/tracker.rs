@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
 
-use super::{All, LIFETIME, Seen, Shard};
+use super::{All, LIFETIME, SeenLease, Shard};
 
 /// A missing lease is left to its home for this long: when all replicas start together, there are no leases.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ pub(crate) struct Me {
 }
 
 impl Me {
-    pub(crate) fn is_anothers(&self, seen: &Seen) -> bool {
+    pub(crate) fn is_anothers(&self, seen: &SeenLease) -> bool {
         seen.claim.holder.as_ref().is_some_and(|holder| *holder != self.identity)
     }
 }
@@ -39,7 +39,7 @@ pub(crate) enum LeaseAction {
 pub(crate) fn decide(
     me: &Me,
     shard: Shard,
-    seen: Option<&Seen>,
+    seen: Option<&SeenLease>,
     unchanged_for: Duration,
     absence: Duration,
 ) -> LeaseAction {
@@ -60,7 +60,8 @@ pub(crate) fn decide(
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
-    last: Option<Instant>,
+    /// The time of the last look.
+    pub(crate) last: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,11 +95,6 @@ impl LeaseTracker {
                 *seen = Unchanged { version, since: now, has_changed: true };
             }
         }
-    }
-
-    /// True before the first look.
-    pub(crate) fn is_new(&self) -> bool {
-        self.last.is_none()
     }
 
     /// The time for which a lease has had the same version, or been missing.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use label_storage_runtime::call::Error;
-use label_storage_runtime::lease::{self, Held, LIFETIME};
+use label_storage_runtime::lease::{self, LIFETIME};
 
 use super::{Checked, Finding, Look, sets};
+use crate::leases::Held;
 use crate::liveness::Vigil;
 use crate::server_time::ServerTime;
 

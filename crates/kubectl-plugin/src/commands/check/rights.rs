@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 use label_storage_runtime::Daemon;
-use label_storage_runtime::preflight::{EVENTS, LEASES, READS, Right, WATCHES};
+use label_storage_runtime::preflight::{LEASES, READS, Right, WATCHES, attributes, in_words};
 
 use super::{Checked, Finding, Look, sets, why};
 
@@ -19,20 +19,23 @@ const AT_ONCE: usize = 8;
 /// Where Events about what is in no namespace are.
 const DEFAULT: &str = "default";
 
+/// What the daemons may lack: in the namespace `default`, for Events about Nodes.
+const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
+
 /// What tells who works on which shard.
-const SHARDS: [Right; 1] = [Right::new("list", "leases")];
+const SHARDS: [Right; 1] = [("list", "leases")];
 
 /// What changes Nodes.
-const NODES: [Right; 1] = [Right::new("patch", "nodes")];
+const NODES: [Right; 1] = [("patch", "nodes")];
 
 /// What changes records: RBAC's rights on ConfigMaps, and those that an admission policy asks for.
 const RECORDS: [Right; 6] = [
-    Right::new("create", "configmaps"),
-    Right::new("update", "configmaps"),
-    Right::new("delete", "configmaps"),
-    Right::new("create", "records"),
-    Right::new("update", "records"),
-    Right::new("delete", "records"),
+    ("create", "configmaps"),
+    ("update", "configmaps"),
+    ("delete", "configmaps"),
+    ("create", "records"),
+    ("update", "records"),
+    ("delete", "records"),
 ];
 
 /// Which commands do what to records.
@@ -44,15 +47,6 @@ const WRITERS: [(&str, &[&str]); 5] = [
     ("import", &["create", "update"]),
 ];
 
-/// A right in a namespace, in words.
-fn named(right: Right, namespace: &str) -> String {
-    let Right { verb, resource } = right;
-    match right.is_namespaced() {
-        true => format!("{verb} {resource} in namespace {namespace}"),
-        false => format!("{verb} {resource}"),
-    }
-}
-
 /// Of these rights, those that somebody lacks.
 async fn missing(
     rights: &[(Right, &str)],
@@ -61,7 +55,7 @@ async fn missing(
     let answers = stream::iter(rights.iter().copied())
         .map(|(right, namespace)| {
             let asked = is_allowed(right, namespace);
-            async move { asked.await.map(|allowed| (!allowed).then(|| (right, named(right, namespace)))) }
+            async move { asked.await.map(|allowed| (!allowed).then(|| (right, in_words(right, namespace)))) }
         })
         .buffered(AT_ONCE);
     let answers: Vec<_> = answers.collect().await;
@@ -99,7 +93,7 @@ async fn of_daemon(look: &Look, sets: &sets::Sets, daemon: &str, writes: &[Right
         let spec = SubjectAccessReviewSpec {
             user: Some(user.clone()),
             groups: Some(groups.clone()),
-            resource_attributes: Some(right.attributes(namespace)),
+            resource_attributes: Some(attributes(right, namespace)),
             ..SubjectAccessReviewSpec::default()
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
@@ -145,14 +139,14 @@ pub(super) async fn of_person(look: &Look, has_policy: Option<bool>) -> Checked 
     let reviews: Api<SelfSubjectAccessReview> = Api::all(look.client.clone());
     let is_allowed = async |right: Right, namespace: &str| {
         let spec = SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(right.attributes(namespace)),
+            resource_attributes: Some(attributes(right, namespace)),
             ..SelfSubjectAccessReviewSpec::default()
         };
         let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
         let answer = reviews.create(&PostParams::default(), &review).await?;
         Ok(is_granted(answer.status))
     };
-    let counts = |right: &&Right| right.resource != "records" || has_policy != Some(false);
+    let counts = |(_, resource): &&Right| *resource != "records" || has_policy != Some(false);
     let asked = async |rights: &[Right]| {
         let rights: Vec<_> = rights.iter().filter(counts).map(|right| (*right, namespace)).collect();
         missing(&rights, &is_allowed).await
@@ -189,7 +183,7 @@ pub(super) async fn of_person(look: &Look, has_policy: Option<bool>) -> Checked 
         findings.push(Finding::note(message).mend(grant_nodes(look, &user)));
     }
     if !records.is_empty() {
-        let lacks = |verb: &&str| records.iter().any(|(right, _)| right.verb == *verb);
+        let lacks = |verb: &&str| records.iter().any(|((lacked, _), _)| lacked == verb);
         let commands = WRITERS.iter().filter(|(_, verbs)| verbs.iter().any(lacks));
         let commands: Vec<_> = commands.map(|(command, _)| *command).collect();
         let message = format!("you can't use {}: you may not {}", commands.join(", "), listed(&records));

@@ -7,10 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use label_storage::shard;
 use label_storage_runtime::call::Error;
-use label_storage_runtime::lease::Held;
 
 use crate::advice::Advice;
 use crate::cluster::Cluster;
+use crate::leases::Held;
 use crate::liveness::Vigil;
 use crate::output::age;
 

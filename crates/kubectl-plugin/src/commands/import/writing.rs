@@ -104,7 +104,7 @@ pub(super) async fn write_all(
     let mut in_flight = FuturesUnordered::new();
     let mut progressed_at = Instant::now();
     loop {
-        let may_begin = written.stopped.is_none() && !shutdown.is_requested();
+        let may_begin = written.stopped.is_none() && !shutdown.stop.is_cancelled();
         // Read once: between two looks at the clock a pause may end, and then nobody would wait for its end, nor for anything else.
         let now = Instant::now();
         while may_begin && limiter.has_room(in_flight.len(), now) {
@@ -120,8 +120,8 @@ pub(super) async fn write_all(
         let (turn, began, outcome) = tokio::select! {
             Some(done) = in_flight.next() => done,
             () = sleep_until(resumes) => continue,
-            () = shutdown.requested(), if may_begin => continue,
-            () = shutdown.aborted() => break,
+            () = shutdown.stop.cancelled(), if may_begin => continue,
+            () = shutdown.abort.cancelled() => break,
         };
         let Some(outcome) = outcome else {
             again.push_front(turn);
@@ -162,7 +162,7 @@ pub(super) async fn write_all(
         }
     }
     written.unwritten = again.len() + fresh.len() + in_flight.len();
-    if shutdown.is_requested() && written.unwritten > 0 {
+    if shutdown.stop.is_cancelled() && written.unwritten > 0 {
         written.stopped.get_or_insert("interrupted".to_owned());
     }
     written
@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
             let pause = backoff::exponential(Duration::from_millis(50), turn.tries, Duration::from_secs(5));
             tokio::select! {
                 () = tokio::time::sleep(pause) => (),
-                () = self.shutdown.requested() => return (turn, Instant::now(), None),
+                () = self.shutdown.stop.cancelled() => return (turn, Instant::now(), None),
             }
         }
         let began = Instant::now();

@@ -13,7 +13,6 @@ use label_storage::record::Decoded;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage_runtime::call::Error;
-use label_storage_runtime::lease::{self, Held};
 use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::records::Found;
 use label_storage_wire::Object;
@@ -21,6 +20,7 @@ use serde::Serialize;
 
 use super::judge::{Standing, judge};
 use crate::cluster::Cluster;
+use crate::leases::{Held, all_held};
 
 /// So many are named of each kind.
 pub(super) const NAMED: usize = 10;
@@ -249,7 +249,7 @@ impl Look {
         let (nodes, records, leases) = tokio::join!(
             nodes(cluster, only, now),
             records(cluster, only),
-            lease::all_held(cluster.client.clone(), &cluster.namespace),
+            all_held(cluster.client.clone(), &cluster.namespace),
         );
         let mut look = Self { at: now, ..Self::default() };
         let there = Some(cluster.namespace.clone());

@@ -352,7 +352,7 @@ impl Findings<'_> {
         is_due && is_sure
     }
 
-    fn shards(&mut self, leases: &[label_storage_runtime::lease::Held], scope: Scope<'_>) -> Vec<Shard> {
+    fn shards(&mut self, leases: &[crate::leases::Held], scope: Scope<'_>) -> Vec<Shard> {
         let (memory, instant) = (&mut *self.memory, self.instant);
         let note = |subject, sight| memory.note(subject, sight, instant);
         let shards = shards(leases, scope, self.now, self.limits.patience, note);

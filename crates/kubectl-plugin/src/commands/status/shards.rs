@@ -7,10 +7,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use label_storage_runtime::lease::{Held, LIFETIME};
+use label_storage_runtime::lease::LIFETIME;
 use serde::Serialize;
 
 use super::memory::{Noted, Sight, Subject};
+use crate::leases::Held;
 use crate::liveness::is_recent;
 
 /// The daemons that there should be.
