@@ -49,7 +49,7 @@ guards=(
     'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/tracker.rs|s/has_changed: false/has_changed: true/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'
-    'what is stored is not pending any more|label-storage-runtime|engine::|crates/runtime/src/position.rs|s/pending <= MANY \|\| self\.last/self.last/'
+    'what is stored is not pending any more|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/final_labels\.len\(\) <= MANY \|\| self\.published_at/self.published_at/'
     'nothing is decided before all nodes are known that may have the same identity|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/entry\.key\(\)\.is_identity\(\) && !self\.informers\.has_listed\(Resource::Nodes\)/false/'
     'a forgotten deletion costs no later ones|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/self\.progress\.give_up_pending\(\)/None::<label_storage::position::Pending>/'
     'final labels of another history are still stored|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/keys\.iter\(\)\.for_each\(\|key\| _ = self\.record\(key\)\);/let _ = keys;/'

@@ -43,7 +43,6 @@ impl Refused {
     }
 }
 
-/// The input of an attempt.
 pub(crate) struct RestoreTask {
     pub(crate) node: String,
     /// The incarnation, if several Nodes claim the key: then only the start-up taint is removed.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use label_storage::decision::{Decision, Urgency, When};
 use label_storage::restore::{StartupTaints, View, awaits, decide_contested, will_await};
@@ -12,7 +12,6 @@ use label_storage::watch_lag::WatchLag;
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
-use tokio::time::Instant;
 
 use crate::apply::{FENCED, Refused, RestoreTask};
 
@@ -30,7 +29,7 @@ pub(crate) struct RestorePlanner {
     rules: Arc<Rules>,
     watch_lag: WatchLag,
     /// Nodes that wait to be restored, as they were seen, and when.
-    views: HashMap<RecordKey, (Node, Instant)>,
+    views: HashMap<RecordKey, (Node, tokio::time::Instant)>,
     /// Keys whose records may have changed unseen, until they are read.
     unsure: HashSet<RecordKey>,
     /// Nodes that are other machines than their records', and are not restored.
@@ -53,23 +52,25 @@ impl RestorePlanner {
     /// How long a Node may still have the start-up taint; `None` if it has none.
     fn taint_left(&self, entry: &Entry<'_>) -> Option<Duration> {
         let node = entry.node().filter(|node| node.traits.has_startup_taint)?;
-        self.taints.left(entry.node_name(), node.uid, now())
+        self.taints.left(entry.node_name(), node.uid, Instant::now())
     }
 
     /// Several Nodes have this key, so it is not known what to restore.
     fn decide_contested(&mut self, entry: &Entry<'_>) -> Decision {
         self.views.remove(entry.key());
         for (name, uid) in entry.tainted_claimants() {
-            self.taints.note(name, Some(uid), now());
+            self.taints.note(name, Some(uid), Instant::now());
         }
-        let left =
-            entry.tainted_claimants().filter_map(|(name, uid)| self.taints.left(name, uid, now())).min();
+        let left = entry
+            .tainted_claimants()
+            .filter_map(|(name, uid)| self.taints.left(name, uid, Instant::now()))
+            .min();
         decide_contested(left)
     }
 
     fn contested_task(&self, entry: &Entry<'_>) -> Option<RestoreTask> {
         let is_overdue = |(name, uid): &(&NodeName, UidDigest)| {
-            self.taints.left(name, *uid, now()) == Some(Duration::ZERO)
+            self.taints.left(name, *uid, Instant::now()) == Some(Duration::ZERO)
         };
         let (name, uid) = entry.tainted_claimants().find(is_overdue)?;
         Some(RestoreTask {
@@ -86,9 +87,9 @@ impl RestorePlanner {
     /// come to the Node first.
     fn is_too_early(&mut self, look: &Look<'_>) -> bool {
         let entry = look.entry;
-        let is_ahead = entry
-            .node()
-            .is_some_and(|node| self.watch_lag.must_wait(entry.key(), node.version, look.heard, now()));
+        let is_ahead = entry.node().is_some_and(|node| {
+            self.watch_lag.must_wait(entry.key(), node.version, look.heard, Instant::now())
+        });
         is_ahead || entry.awaited_labels().is_some_and(|last| awaits(&last.summary(), entry.stored()))
     }
 }
@@ -102,7 +103,7 @@ impl Planner for RestorePlanner {
             return self.decide_contested(entry);
         }
         let tainted = entry.node().filter(|node| node.traits.has_startup_taint);
-        self.taints.note(entry.node_name(), tainted.map(|node| node.uid), now());
+        self.taints.note(entry.node_name(), tainted.map(|node| node.uid), Instant::now());
         if look.is_unsure {
             self.unsure.insert(key.clone());
         }
@@ -118,7 +119,7 @@ impl Planner for RestorePlanner {
             (When::Now(Urgency::Soon), None) => (),
             (When::Now(Urgency::Soon), Some(node)) => {
                 if self.views.len() < MOST_VIEWS || self.views.contains_key(key) {
-                    self.views.insert(key.clone(), (node.clone(), Instant::now()));
+                    self.views.insert(key.clone(), (node.clone(), tokio::time::Instant::now()));
                 }
             }
             _ => drop(self.views.remove(key)),
@@ -140,7 +141,7 @@ impl Planner for RestorePlanner {
         let is_awaited = will_await(last.summary(), stored) && !was_fenced;
         tracing::debug!(node = &**key, is_awaited, "deleted");
         if is_awaited {
-            cache.final_labels.push(key, last, now());
+            cache.final_labels.push(key, last, Instant::now());
         }
     }
 
@@ -185,13 +186,9 @@ impl Planner for RestorePlanner {
         self.unsure.retain(|key| is_there(key));
         self.watch_lag.retain(is_there);
         self.fenced.retain(|key, _| is_there(key));
-        self.taints.forget_old(now());
+        self.taints.forget_old(Instant::now());
         true
     }
-}
-
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 #[cfg(test)]

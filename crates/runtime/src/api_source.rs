@@ -40,7 +40,6 @@ const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// All Nodes of the cluster.
     Nodes,
     /// The ConfigMaps of a namespace that are records.
     Records,
@@ -102,7 +101,6 @@ impl ApiSource {
         Self { projection, ..self }
     }
 
-    /// Sets the time limit for lists.
     pub fn allowing(self, list_limit: Duration) -> Self {
         Self { list_limit, ..self }
     }
@@ -161,7 +159,6 @@ impl ApiSource {
         .await
     }
 
-    /// Reads one Node.
     pub async fn get_node(&self, name: &str) -> Result<Option<Node>, Error> {
         let node = self.get(name).await?.map(|object| self.projection.node(object));
         node.transpose().map_err(|error| Error::refused("get node", error))
@@ -183,7 +180,6 @@ impl ApiSource {
         Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
-    /// The content of lists and watches.
     fn content(&self) -> Content {
         match self.kind {
             Resource::Nodes if self.projection.needs_whole_nodes() => Content::Node,
@@ -228,7 +224,6 @@ impl ApiSource {
 
 type Reader = StreamReader<Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>, Bytes>;
 
-/// An open watch.
 pub struct Watch {
     what: &'static str,
     frames: FramedRead<Reader, LengthDelimitedCodec>,

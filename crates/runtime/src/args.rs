@@ -125,7 +125,6 @@ impl Share {
     }
 }
 
-/// The pod that the process runs in, if any.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     pub pod: Option<String>,
@@ -190,7 +189,6 @@ pub fn glob(text: &str) -> Result<GlobMatcher, String> {
     Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
 
-/// Reads the time between two lists.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     if interval < Duration::from_millis(100) || interval > Duration::from_secs(3600) {

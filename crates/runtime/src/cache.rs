@@ -31,7 +31,6 @@ pub struct Cache {
     identities: HashMap<RecordKey, Identity>,
     /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
     left: Vec<RecordKey>,
-    /// The number of the last list.
     lists: u32,
     /// Times are kept in seconds since then.
     epoch: Instant,
@@ -79,30 +78,17 @@ struct CachedRecord {
 /// A key that is not a Node's name.
 #[derive(Debug, Default)]
 struct Identity {
-    /// The Nodes that have it, or had it last, in the order in which they got it.
-    nodes: Vec<(NodeName, Since)>,
+    /// The Nodes that have it, or had it last, in the order in which they got it, and the version at which each was first seen with it.
+    nodes: Vec<(NodeName, ResourceVersion)>,
     /// The Node that the record was made from.
     recorded: Option<NodeName>,
 }
-
-/// The version at which an incarnation was first seen with its key.
-type Since = ResourceVersion;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub nodes: usize,
     pub records: usize,
-    /// Records that can't be read.
     pub unreadable: usize,
-}
-
-/// Nodes that a list lacked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Missing {
-    /// Nodes with a record that is not departed, whose deletion nothing has reported.
-    pub nodes: usize,
-    /// All Nodes with such a record.
-    pub known: usize,
 }
 
 impl Default for Cache {
@@ -218,13 +204,11 @@ impl Cache {
         }
     }
 
-    /// A Node and its name.
     fn node(&mut self, name: &str) -> (NodeName, &mut CachedNode) {
         let Slot { name, node, .. } = self.slots.slot(name);
         (name.clone(), node)
     }
 
-    /// The record of a key.
     fn record(&mut self, key: &str) -> &mut CachedRecord {
         let record = &mut self.slots.slot(key).record;
         record.is_known = true;
@@ -232,7 +216,7 @@ impl Cache {
     }
 
     /// Gives a Node another key.
-    fn give_key(&mut self, name: &NodeName, key: &str, was_live: bool, since: Since) {
+    fn give_key(&mut self, name: &NodeName, key: &str, was_live: bool, since: ResourceVersion) {
         self.take_key(name, was_live);
         if &**name != key {
             let key = RecordKey::from(&self.slots.slot(key).name);
@@ -364,16 +348,15 @@ impl Cache {
         count
     }
 
-    /// The Nodes that lists lacked, of those with such a key.
-    pub fn missing(&self, concerns: impl Fn(&RecordKey) -> bool) -> Missing {
-        let mut missing = Missing { nodes: 0, known: 0 };
-        for slot in
-            self.slots.iter().filter(|slot| slot.record.expects_node() && concerns(&(&slot.name).into()))
-        {
-            missing.known += 1;
-            missing.nodes += usize::from(self.get(&slot.name).is_some_and(|entry| entry.is_missing()));
-        }
-        missing
+    /// The number of Nodes that lists lacked and nothing has reported, and of all that should be there: they have such a key, and a record that
+    /// is not departed.
+    pub fn missing(&self, concerns: impl Fn(&RecordKey) -> bool) -> (usize, usize) {
+        let expects = |slot: &&Slot| slot.record.expects_node() && concerns(&(&slot.name).into());
+        let is_missing = |entry: Entry<'_>| entry.node().is_none() && !entry.is_surely_gone();
+        let expecting = self.slots.iter().filter(expects);
+        expecting.fold((0, 0), |(missing, all), slot| {
+            (missing + usize::from(self.get(&slot.name).is_some_and(is_missing)), all + 1)
+        })
     }
 }
 

@@ -22,14 +22,12 @@ pub(crate) const ONE: Duration = Duration::from_secs(5);
 /// The time limit for a list of all objects of a kind.
 pub(crate) const ALL: Duration = Duration::from_secs(60);
 
-/// A failed call.
 #[derive(Debug, thiserror::Error)]
 #[error("can't {what}: {message}")]
 pub struct Error {
     /// The name of the call, as in "list nodes".
     pub what: &'static str,
     pub kind: FailureKind,
-    /// The HTTP status, if the server answered.
     pub code: Option<u16>,
     pub message: String,
 }
@@ -39,11 +37,9 @@ pub struct Error {
 pub enum FailureKind {
     /// The object has changed or is gone: read again, decide again.
     Moved,
-    /// The server asks for a pause.
     Busy(Duration),
     /// The call may have had an effect: read again, a little later.
     Unclear,
-    /// There was no connection.
     NotConnected,
     /// The call will fail until a person fixes something.
     Refused,
@@ -81,7 +77,6 @@ impl Error {
         Self { what, kind: FailureKind::Unclear, code: None, message: message.to_string() }
     }
 
-    /// The server answered with an error status.
     pub(crate) fn answered(what: &'static str, code: u16, message: &str, retry_after: Option<u32>) -> Self {
         let kind = match code {
             404 | 409 | 410 => FailureKind::Moved,
@@ -120,7 +115,6 @@ impl Error {
         matches!(self.kind, FailureKind::Unclear | FailureKind::NotConnected) || self.code == Some(503)
     }
 
-    /// The pause that the server asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         if let FailureKind::Busy(pause) = self.kind { Some(pause) } else { None }
     }
@@ -153,7 +147,6 @@ pub fn in_one_line(error: &(dyn std::error::Error + 'static)) -> String {
     line.replace('\n', " ")
 }
 
-/// Makes a call for one object.
 pub async fn one<T>(what: &'static str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     limited(ONE, what, call).await
 }

@@ -31,7 +31,6 @@ pub trait Daemon: Parser {
 
     const DETAIL: Detail;
 
-    /// Its own metrics.
     type Own: Own;
 
     fn common(&self) -> &Common;

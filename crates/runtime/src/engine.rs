@@ -190,7 +190,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
 
     fn observe(&mut self, observed: Observed) {
         match observed {
-            Observed::Listed { list, items } => items.into_iter().for_each(|item| self.list(list, item)),
+            Observed::Listed { list, items } => items.into_iter().for_each(|item| self.see(Some(list), item)),
             Observed::ListEnded { kind, list, outcome, took } => {
                 match self.informers.require_newer(kind, outcome) {
                     Ok(listed) => self.listed(kind, list, &listed, took),
@@ -198,20 +198,8 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                     Err(error) => self.informers.list_failed(kind, &error, took),
                 }
             }
-            Observed::Changed(Update::Node(node)) => {
-                self.informers.advance(Resource::Nodes, node.version, &self.cache.final_labels);
-                self.see_node(None, &node);
-            }
-            Observed::Changed(Update::Elsewhere { name, version })
-            | Observed::Deleted(Update::Elsewhere { name, version }) => {
-                self.informers.advance(Resource::Nodes, version, &self.cache.final_labels);
-                self.cache.see_elsewhere(None, &name, version, self.informers.is_listing());
-            }
-            Observed::Changed(Update::Record(record)) => {
-                if self.cache.see_record(None, record.filed(), record.version, record.stored) {
-                    self.reports.record(&record);
-                    self.consider(&record.filed_under, None, true, false);
-                }
+            Observed::Changed(update) | Observed::Deleted(update @ Update::Elsewhere { .. }) => {
+                self.see(None, update);
             }
             Observed::Deleted(Update::Node(last)) => self.deleted(last),
             Observed::Deleted(Update::Record(record)) => {
@@ -235,34 +223,42 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         self.consider_left();
     }
 
-    fn list(&mut self, list: u32, item: Update) {
-        match item {
-            Update::Node(node) => self.see_node(Some(list), &node),
+    /// Sees an object, in a list or in an event.
+    fn see(&mut self, list: Option<u32>, update: Update) {
+        let is_event = list.is_none();
+        if let (true, Update::Node(Node { version, .. }) | Update::Elsewhere { version, .. }) =
+            (is_event, &update)
+        {
+            self.informers.advance(Resource::Nodes, *version, &self.cache.final_labels);
+        }
+        match update {
+            Update::Node(node) => {
+                let summary = node.summary();
+                let known = self.cache.get(node.filed_under()).and_then(|entry| entry.node());
+                let is_new = known.is_none_or(|known| known.uid != summary.uid);
+                let is_first = !is_event && !self.informers.has_listed(Resource::Nodes);
+                let is_unsure = is_new && !is_first && !self.informers.is_watching(Resource::Records);
+                if self.cache.see_node(list, &node, summary) {
+                    self.consider(node.filed_under(), Some(&node), is_event, is_unsure);
+                }
+            }
             Update::Elsewhere { name, version } => {
-                self.cache.see_elsewhere(Some(list), &name, version, false);
+                let may_be_listed = is_event && self.informers.is_listing();
+                self.cache.see_elsewhere(list, &name, version, may_be_listed);
             }
             Update::Record(record) => {
-                if self.cache.see_record(Some(list), record.filed(), record.version, record.stored) {
+                let filed = Filed { under: &record.filed_under, name: &record.node };
+                if self.cache.see_record(list, filed, record.version, record.stored) {
                     self.reports.record(&record);
+                    // Each Node of the list that follows is decided upon.
+                    if is_event {
+                        self.consider(&record.filed_under, None, true, false);
+                    }
                 }
             }
         }
-        self.consider_left();
     }
 
-    /// Sees a Node, in a list or in an event.
-    fn see_node(&mut self, list: Option<u32>, node: &Node) {
-        let summary = node.summary();
-        let known = self.cache.get(node.filed_under()).and_then(|entry| entry.node());
-        let is_new = known.is_none_or(|known| known.uid != summary.uid);
-        let knows_record = self.informers.is_watching(Resource::Records)
-            || list.is_some() && !self.informers.has_listed(Resource::Nodes);
-        if self.cache.see_node(list, node, summary) {
-            self.consider(node.filed_under(), Some(node), list.is_none(), is_new && !knows_record);
-        }
-    }
-
-    /// A list is complete.
     fn listed(&mut self, kind: Resource, list: u32, listed: &Listed, took: Duration) {
         let lacked = match kind {
             Resource::Records => self.cache.end_list_of_records(list, listed.version),

@@ -49,7 +49,6 @@ impl Health {
         pulse
     }
 
-    /// All Nodes and records of a shard have been listed.
     pub(crate) fn listed(&self) {
         self.state.send_modify(|state| state.has_listed = true);
     }
@@ -58,7 +57,6 @@ impl Health {
         self.state.send_modify(|state| state.kept = Some((Instant::now(), held)));
     }
 
-    /// The reasons why it is not alive.
     pub(crate) fn what_is_dead(&self, now: Instant) -> Vec<String> {
         let state = self.state.borrow();
         let running = state.loops.iter().filter(|(_, last)| last.has_changed().is_ok());
@@ -69,7 +67,6 @@ impl Health {
         dead.collect()
     }
 
-    /// The reasons why it is not ready.
     pub(crate) fn what_is_not_ready(&self, now: Instant) -> Vec<String> {
         let mut reasons = self.what_is_dead(now);
         let state = self.state.borrow();

@@ -15,7 +15,6 @@ use crate::backoff::{self, Pace};
 use crate::cache::{Cache, Count};
 use crate::call::{self, Error};
 use crate::list_watch::{self, Audience};
-use crate::position::Publisher;
 use crate::shard_context::ShardContext;
 
 /// The lists and watches of one shard. They end when it is dropped.
@@ -23,11 +22,10 @@ pub(crate) struct Informers<'a> {
     replica: &'a ShardContext,
     audience: Audience,
     tasks: JoinSet<()>,
-    /// By resource.
     informers: [Informer; 2],
     /// How far the watch of Nodes has come.
     progress: WatchProgress,
-    publisher: Publisher,
+    published_at: Option<Instant>,
     /// While a list runs, the time that the lists of this round took so far.
     listing: Option<Duration>,
     due: Instant,
@@ -42,21 +40,17 @@ pub(crate) struct Informers<'a> {
     failures: u32,
 }
 
-/// The state of one resource.
 #[derive(Debug)]
 struct Informer {
     watching: Watching,
     /// Ends the watch.
     watch: Option<AbortHandle>,
-    /// The version of the last list.
     latest: ResourceVersion,
     /// Lists in a row that were older than one before.
     older: u32,
-    /// The end of the last list.
     listed_at: Option<Instant>,
 }
 
-/// The state of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watching {
     /// A list has to come first.
@@ -79,7 +73,7 @@ impl<'a> Informers<'a> {
             tasks: JoinSet::new(),
             informers: [Informer::NEW; 2],
             progress: WatchProgress::new(&replica.resume),
-            publisher: Publisher::new(&replica.position),
+            published_at: None,
             listing: None,
             due: Instant::now(),
             not_before: None,
@@ -105,12 +99,10 @@ impl<'a> Informers<'a> {
         self.listing.is_some()
     }
 
-    /// True once a list of this resource is complete.
     pub(crate) fn has_listed(&self, kind: Resource) -> bool {
         self.informers[kind as usize].listed_at.is_some()
     }
 
-    /// True if the watch of this resource works.
     pub(crate) fn is_watching(&self, kind: Resource) -> bool {
         self.informers[kind as usize].watching == Watching::On
     }
@@ -277,9 +269,14 @@ impl<'a> Informers<'a> {
 
     /// Publishes the resume position: just before the oldest deletion that is neither stored nor named.
     pub(crate) fn publish_position(&mut self, final_labels: &FinalLabels) {
-        if self.publisher.is_due(final_labels.len()) {
-            let pending = final_labels.unstored().map(|(key, version)| (&**key, version));
-            self.progress.position(pending).into_iter().for_each(|position| self.publisher.publish(position));
+        // A position with many pending deletions is costly.
+        const MANY: usize = 64;
+        const EVERY: Duration = Duration::from_millis(250);
+        let is_due = final_labels.len() <= MANY || self.published_at.is_none_or(|at| at.elapsed() >= EVERY);
+        let pending = final_labels.unstored().map(|(key, version)| (&**key, version));
+        if is_due && let Some(position) = self.progress.position(pending) {
+            self.published_at = Some(Instant::now());
+            self.replica.position.send_replace(Some(position));
         }
     }
 
@@ -312,7 +309,6 @@ impl<'a> Informers<'a> {
         self.watch_from(kind, version);
     }
 
-    /// The watch of a resource was answered.
     pub(crate) fn watching(&mut self, kind: Resource) {
         if kind == Resource::Nodes {
             self.progress.watching();

@@ -40,7 +40,6 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(2);
 /// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The label with the daemon's name.
 const DAEMON: &str = "app.kubernetes.io/name";
 
 /// The annotation with the index of the holder's own shard, its home.
@@ -56,7 +55,6 @@ pub struct Shard {
     pub replicas: NonZeroU32,
 }
 
-/// The content of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// `None` if the lease was released.
@@ -68,7 +66,6 @@ pub struct Claim {
     pub renewed_at: Option<Timestamp>,
 }
 
-/// A lease as it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeenLease {
     pub claim: Claim,
@@ -100,7 +97,6 @@ impl SeenLease {
     }
 }
 
-/// The leases of one daemon in one namespace.
 pub(crate) struct Leases {
     api: Api<Lease>,
     daemon: String,
@@ -121,7 +117,6 @@ impl Leases {
         format!("label-storage.{}.{}-of-{}{}", self.daemon, shard.index, shard.replicas, self.scope)
     }
 
-    /// The shard of a lease of this name, if it is one of these.
     fn shard(&self, name: &str) -> Option<Shard> {
         let (_, shard, _) = parse_name(name)?;
         (shard.index < shard.replicas.get() && self.name(shard) == name).then_some(shard)
@@ -199,7 +194,6 @@ pub fn scope(nodes: &GlobMatcher) -> String {
     format!("{:08x}", xxh3_64(nodes.glob().glob().as_bytes()) as u32)
 }
 
-/// The daemon, the shard and the scope in the name of a lease.
 pub fn parse_name(name: &str) -> Option<(&str, Shard, &str)> {
     let (daemon, rest) = name.strip_prefix("label-storage.")?.split_once('.')?;
     let (index, rest) = rest.split_once("-of-")?;

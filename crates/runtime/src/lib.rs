@@ -19,7 +19,6 @@ mod list_watch;
 pub mod logging;
 pub mod metrics;
 pub mod patch;
-mod position;
 pub mod preflight;
 pub mod projection;
 pub mod reconciler;
@@ -33,7 +32,7 @@ mod shard_context;
 mod shard_manager;
 pub mod shutdown;
 mod stateful_set;
-pub mod work_queue;
+mod work_queue;
 
 pub use daemon::{Daemon, main};
 pub use shard_context::ShardContext;

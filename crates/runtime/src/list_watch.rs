@@ -14,18 +14,14 @@ use crate::args::Share;
 use crate::backoff;
 use crate::call::Error;
 use crate::projection::Projection;
-use crate::record_key::Filed;
 use crate::records::{self, Found};
 
-/// A message to the engine.
 pub(crate) enum Observed {
-    /// A part of a list.
     Listed {
         list: u32,
         /// Objects of this shard.
         items: Vec<Update>,
     },
-    /// A list has ended.
     ListEnded {
         kind: Resource,
         list: u32,
@@ -33,7 +29,6 @@ pub(crate) enum Observed {
         outcome: Result<Listed, Error>,
         took: Duration,
     },
-    /// An object was created or changed.
     Changed(Update),
     /// An object was deleted, and looked like this just before.
     Deleted(Update),
@@ -62,7 +57,6 @@ pub(crate) enum Update {
 
 /// A ConfigMap that is a record, or should be.
 pub(crate) struct SeenRecord {
-    /// The name of the ConfigMap.
     pub(crate) name: String,
     /// Its key; if it has none, one that no Node has.
     pub(crate) filed_under: String,
@@ -74,18 +68,11 @@ pub(crate) struct SeenRecord {
     pub(crate) complaint: Option<String>,
 }
 
-impl SeenRecord {
-    pub(crate) fn filed(&self) -> Filed<'_> {
-        Filed { under: &self.filed_under, name: &self.node }
-    }
-}
-
 pub(crate) type Audience = mpsc::Sender<Observed>;
 
 /// The number of items in one message. Few messages fit into the channel, so that a list takes little memory.
 const BATCH: usize = 64;
 
-/// Sends the items of a list in batches.
 struct Batches {
     list: u32,
     items: Vec<Update>,
@@ -93,13 +80,6 @@ struct Batches {
 }
 
 impl Batches {
-    fn push(&mut self, item: Update) {
-        self.items.push(item);
-        if self.items.len() >= BATCH {
-            self.tell();
-        }
-    }
-
     fn tell(&mut self) {
         let items = std::mem::take(&mut self.items);
         if !items.is_empty() {
@@ -123,7 +103,10 @@ pub(crate) async fn list(source: Arc<ApiSource>, share: Share, list: u32, audien
     let projection = source.projection.clone();
     let each = move |object| {
         if let Some(item) = item(kind, &share, &projection, object) {
-            batches.push(item);
+            batches.items.push(item);
+            if batches.items.len() >= BATCH {
+                batches.tell();
+            }
         }
     };
     let outcome = source.list(each).await;

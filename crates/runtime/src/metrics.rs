@@ -59,7 +59,7 @@ impl<const LABELS: usize> Default for Durations<LABELS> {
     }
 }
 
-/// The metrics of both daemons. [`Metrics::register`] has their names and meanings.
+/// The metrics of both daemons. `register` has their names and meanings.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub(crate) shards: Gauge,

@@ -33,7 +33,6 @@ pub fn in_words((verb, resource): Right, namespace: &str) -> String {
     format!("{verb} {resource}{}", place.unwrap_or_default())
 }
 
-/// The attributes for an access review.
 pub fn attributes((verb, resource): Right, namespace: &str) -> ResourceAttributes {
     let group = match resource {
         "leases" => Some("coordination.k8s.io"),

@@ -12,7 +12,6 @@ use crate::call::Error;
 
 /// Decides when a key is reconciled, and keeps the state of the daemon that can't be listed.
 pub trait Planner {
-    /// The input of an attempt.
     type Task;
 
     /// Decides about a key from the cache, without a call. If several Nodes have the key, nothing is stored or restored, and the view of the
@@ -25,14 +24,12 @@ pub trait Planner {
     /// Makes the task for a key whose turn has come. `Err`: its turn comes again after this time or, if there is none, when something changes.
     fn begin(&mut self, look: Look<'_>) -> Result<Self::Task, Option<Duration>>;
 
-    /// An attempt has succeeded.
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: Self::Task, done: &Done);
 
     /// A list of all Nodes is complete. Returns false if it is not to be used, and another one is needed soon.
     fn listed(&mut self, cache: &mut Cache) -> bool;
 }
 
-/// Reads fresh, plans and writes.
 #[expect(async_fn_in_trait, reason = "never used behind a pointer, nor sent to another thread")]
 pub trait Worker<Task> {
     /// One attempt at a key. If an object has changed since it was read, another attempt follows at once. `tries` counts the failures in a row
@@ -40,7 +37,6 @@ pub trait Worker<Task> {
     async fn attempt(&self, key: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error>;
 }
 
-/// The input of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Look<'a> {
     pub entry: &'a Entry<'a>,
@@ -55,7 +51,6 @@ pub struct Look<'a> {
     pub heard: Option<ResourceVersion>,
 }
 
-/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     /// The word for metrics and logs; `None` if there was nothing to do.
@@ -65,7 +60,6 @@ pub struct Done {
     pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,
 }
 
-/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading<T> {
     /// It was not read.

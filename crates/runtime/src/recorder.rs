@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use crate::call::{self, Error};
 use crate::metrics::Metrics;
 
-/// The most Events that wait to be written.
 const QUEUE: usize = 256;
 
 /// The most Events written at once, and the time until one more may follow.
@@ -30,7 +29,6 @@ const REFILL: Duration = Duration::from_secs(1);
 /// The time limit for queued Events at shutdown.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// The least time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The API server's limits for a note and for the name of an instance, in bytes.

@@ -109,7 +109,6 @@ pub(crate) fn filed_under(share: &Share, name: &str, found: &Found) -> Option<St
     share.includes(filed).then(|| filed.under.to_owned())
 }
 
-/// Reads the record of a key.
 pub async fn get(records: &Api<ConfigMap>, key: &str) -> Result<Option<Found>, Error> {
     let found = call::one("get configmap", records.get_opt(&record_name(key))).await?;
     Ok(found.map(Found::from))

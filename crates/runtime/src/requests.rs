@@ -11,7 +11,6 @@ use tower::Service;
 
 use crate::metrics::Metrics;
 
-/// A client whose requests are counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted<S> {
     pub(crate) inner: S,

@@ -28,7 +28,6 @@ use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, SeenLease, Shard
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
-/// The time between two lists of the leases.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY_ALONE: Duration = Duration::from_secs(30);
 
@@ -40,7 +39,6 @@ struct ShardManager {
     /// Each engine gets a copy, with its own share, shutdown, deadline and position.
     context: ShardContext,
     me: Me,
-    /// The number of shards now.
     shards: watch::Receiver<NonZeroU32>,
     starter: mpsc::UnboundedSender<ShardContext>,
     api: Leases,
@@ -55,9 +53,7 @@ struct ShardManager {
     is_doubled: bool,
 }
 
-/// A lease that this process holds.
 struct Held {
-    /// The context of its engine.
     context: ShardContext,
     renew_at: Instant,
     /// True after a failed write: the next list counts, even if it is older than the last write.
@@ -338,7 +334,6 @@ impl ShardManager {
         if is_alone { LIST_EVERY_ALONE } else { LIST_EVERY }
     }
 
-    /// All shards of the present number.
     fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
         let replicas = self.me.home.replicas;
         (0..replicas.get()).map(move |index| Shard { index, replicas })

@@ -24,7 +24,6 @@ impl OwnSet {
         Self { api: Api::namespaced(client, namespace), name: name.to_owned() }
     }
 
-    /// Reads the number of shards at start.
     pub(crate) async fn replicas(&self) -> anyhow::Result<NonZeroU32> {
         let replicas = preflight::patiently(async || self.read().await).await.map_err(|error| {
             let advice = match error.code {

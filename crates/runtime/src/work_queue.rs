@@ -32,13 +32,12 @@ const RELEASED: usize = 32;
 
 /// Nodes that wait for an attempt, or have one in flight.
 #[derive(Debug, Default)]
-pub struct WorkQueue {
+pub(crate) struct WorkQueue {
     states: HashMap<RecordKey, State>,
     /// By urgency. An element counts only if `states` agrees.
     ready: [VecDeque<RecordKey>; URGENCIES],
     /// By time. An element counts only if `states` agrees.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
-    /// Failures in a row.
     failures: HashMap<RecordKey, u32>,
     /// True if some Nodes may be held back.
     has_held_back: bool,
@@ -53,10 +52,8 @@ enum State {
     InFlight { urgency: Urgency, is_urgent: bool },
 }
 
-/// Why a Node waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// It is not due yet.
     NotDue,
     /// Back-off after a failure.
     Failed,
@@ -69,7 +66,7 @@ enum Why {
 impl WorkQueue {
     /// Queues a Node, for now or for later. A Node that is queued already keeps the better of both places. A Node that has failed keeps its
     /// back-off, unless final labels are at stake that were not before.
-    pub fn push(&mut self, node: &RecordKey, urgency: Urgency, due: Option<Instant>) {
+    pub(crate) fn push(&mut self, node: &RecordKey, urgency: Urgency, due: Option<Instant>) {
         if let (Some(State::InFlight { is_urgent, .. }), Urgency::Urgent) =
             (self.states.get_mut(node), urgency)
         {
@@ -95,34 +92,32 @@ impl WorkQueue {
     }
 
     /// Takes a Node out, unless an attempt is in flight or has failed: its outcome is not known before the next one.
-    pub fn remove(&mut self, node: &str) {
+    pub(crate) fn remove(&mut self, node: &str) {
         if let Some(State::Ready(_) | State::Waiting { why: Why::NotDue, .. }) = self.states.get(node) {
             self.states.remove(node);
         }
     }
 
-    pub fn contains(&self, node: &str) -> bool {
+    pub(crate) fn contains(&self, node: &str) -> bool {
         self.states.contains_key(node)
     }
 
-    /// The failures of a Node in a row.
-    pub fn failures(&self, node: &str) -> u32 {
+    pub(crate) fn failures(&self, node: &str) -> u32 {
         self.failures.get(node).copied().unwrap_or_default()
     }
 
-    /// The failures in a row of all Nodes that have failed.
-    pub fn all_failures(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn all_failures(&self) -> impl Iterator<Item = u32> {
         self.failures.values().copied()
     }
 
     /// The writes for this key that may be under way.
-    pub fn writes(&self, key: &str) -> Writes {
+    pub(crate) fn writes(&self, key: &str) -> Writes {
         let is_in_flight = matches!(self.states.get(key), Some(State::InFlight { .. }));
         Writes { is_in_flight, has_failed: self.failures.contains_key(key), is_in_doubt: false }
     }
 
     /// A key that is ready waits until then, unless it is urgent.
-    pub fn postpone(&mut self, key: &RecordKey, until: Instant) {
+    pub(crate) fn postpone(&mut self, key: &RecordKey, until: Instant) {
         if let Some(State::Ready(urgency)) = self.states.get(key).copied()
             && urgency != Urgency::Urgent
         {
@@ -141,7 +136,7 @@ impl WorkQueue {
     }
 
     /// The next Node that is due and at least this urgent.
-    pub fn pop(&mut self, least: Urgency, now: Instant) -> Option<RecordKey> {
+    pub(crate) fn pop(&mut self, least: Urgency, now: Instant) -> Option<RecordKey> {
         while let Some((node, urgency)) = self.pop_due(now) {
             self.make_ready(&node, urgency);
         }
@@ -178,13 +173,12 @@ impl WorkQueue {
         }
     }
 
-    /// When the first waiting Node is due.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.waiting.peek().map(|Reverse((due, _))| *due)
     }
 
     /// An attempt has succeeded. If it had failed before, others may succeed now, too.
-    pub fn done(&mut self, node: &RecordKey) {
+    pub(crate) fn done(&mut self, node: &RecordKey) {
         self.land(node);
         if self.failures.remove(node).is_some() {
             self.release();
@@ -207,7 +201,7 @@ impl WorkQueue {
     }
 
     /// An attempt came too early: nothing was tried, and the failures stay. Without a time, the Node is out until it is queued again.
-    pub fn put_back(&mut self, node: &RecordKey, until: Option<Instant>) {
+    pub(crate) fn put_back(&mut self, node: &RecordKey, until: Option<Instant>) {
         self.land(node);
         if let Some(until) = until {
             let why = if self.failures.contains_key(node) { Why::PutBack } else { Why::NotDue };
@@ -216,7 +210,7 @@ impl WorkQueue {
     }
 
     /// An attempt has failed: the Node waits, and longer each time.
-    pub fn failed(&mut self, node: &RecordKey, retry_after: Option<Duration>, now: Instant) {
+    pub(crate) fn failed(&mut self, node: &RecordKey, retry_after: Option<Duration>, now: Instant) {
         // Final labels stay urgent: urgent Nodes are still attempted at shutdown.
         let (urgency, longest) = match self.states.get(node) {
             Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
@@ -243,22 +237,15 @@ impl WorkQueue {
         }
     }
 
-    /// The number of attempts in flight.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// The number of Nodes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.states.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
-    }
-
-    /// Forgets all other Nodes.
-    pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
+    pub(crate) fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
         self.states.retain(|node, state| matches!(state, State::InFlight { .. }) || concerns(node));
     }
@@ -312,7 +299,7 @@ mod tests {
             queue.done(&name(node));
         }
         assert_eq!(pop_all(&mut queue, now + SECOND * 99), Vec::<String>::new());
-        assert!(queue.is_empty());
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]
@@ -426,7 +413,7 @@ mod tests {
         }
         assert!(tries as f64 <= 600.0 * RETRIES_PER_SECOND * 1.2, "{tries} tries in ten minutes");
         // What was broken for all of them is not any more.
-        while !queue.is_empty() {
+        while queue.len() > 0 {
             now += SECOND;
             while let Some(node) = queue.pop(Urgency::Tidy, now) {
                 queue.done(&node);

@@ -24,7 +24,6 @@ const FIELD_MANAGER: &str = "label-storage-storer";
 /// Fails if the labels don't fit into a ConfigMap.
 const ENCODE: &str = "encode the record";
 
-/// The input of an attempt.
 pub(crate) struct StoreTask {
     pub(crate) node: String,
     /// True if several Nodes have the key: then it is only certain that one exists.

@@ -10,7 +10,7 @@ use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
 use label_storage::watch_lag::WatchLag;
 use label_storage::{Node, RecordKey, Rules};
-use label_storage_runtime::cache::{Cache, Missing};
+use label_storage_runtime::cache::Cache;
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
@@ -75,9 +75,7 @@ impl StorePlanner {
             },
         }
     }
-}
 
-impl StorePlanner {
     /// Updates the gauge, which all shards of the process share.
     fn tell_held_back(&mut self) {
         let held_back = self.budget.waiting(Instant::now()) as i64;
@@ -166,14 +164,14 @@ impl Planner for StorePlanner {
         self.watch_lag.retain(|key| cache.get(key).is_some());
         // The record of another identity than the rules ask for has no Node.
         let by_name = self.rules.identity == IdentityBy::Name;
-        let Missing { nodes, known } = cache.missing(|key| key.is_identity() != by_name);
-        let is_accepted = self.absence.accepts(nodes, known);
+        let (missing, known) = cache.missing(|key| key.is_identity() != by_name);
+        let is_accepted = self.absence.accepts(missing, known);
         if is_accepted {
             cache.believe_absence();
         } else {
             self.metrics.brakings.inc();
             tracing::error!(
-                missing = nodes,
+                missing,
                 known,
                 "a large share of the nodes is missing: the list is not used unless the next one agrees"
             );

@@ -73,7 +73,6 @@ impl<'a> Entry<'a> {
         self.record.map_or(Stored::Nothing, |record| record.stored)
     }
 
-    /// The version of the ConfigMap.
     pub fn record_version(&self) -> ResourceVersion {
         self.record.map_or(ResourceVersion(0), |record| record.version)
     }
@@ -82,7 +81,6 @@ impl<'a> Entry<'a> {
         self.node.map_or(ResourceVersion(0), |(_, node)| node.last.version)
     }
 
-    /// The versions of Node and record.
     pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
         (self.node_version(), self.record_version())
     }
@@ -107,17 +105,11 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// True if no Node is known to have this key, and it is not certain that none has it.
-    pub(super) fn is_missing(&self) -> bool {
-        self.node().is_none() && !self.is_surely_gone()
-    }
-
     /// True if several Nodes have this key. Nobody can tell then which of them the record belongs to.
     pub fn is_contested(&self) -> bool {
         self.claimants().nth(1).is_some()
     }
 
-    /// The Nodes that have this key.
     pub fn claimants(&self) -> impl Iterator<Item = (&'a NodeName, NodeSummary)> {
         let live = self.cache.owners(&self.key).filter(|(_, node)| node.presence == Presence::Live);
         live.map(|(name, node)| (name, node.last))

@@ -55,11 +55,11 @@ impl Table {
         at
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Slot> {
         self.slots.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Slot> {
         self.slots.iter_mut()
     }
 

@@ -117,7 +117,7 @@ fn absence_from_a_list_is_no_certainty_and_a_deletion_is() {
     cache.lose_node("deleted", version(3));
     cache.end_list_of_nodes(list, version(4));
     let gone = |cache: &Cache| names.map(|name| cache.get(name).is_some_and(|entry| entry.is_surely_gone()));
-    assert_eq!(cache.missing(|_| true), Missing { nodes: 2, known: 4 });
+    assert_eq!(cache.missing(|_| true), (2, 4));
     assert_eq!(gone(&cache), [false, false, true, false]);
     cache.believe_absence();
     assert_eq!(gone(&cache), [false, true, true, true]);

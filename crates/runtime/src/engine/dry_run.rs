@@ -37,7 +37,6 @@ impl DryRun {
         is_left_alone
     }
 
-    /// The last decision about a key was logged.
     pub(super) fn said(&mut self, entry: &Entry<'_>) {
         self.0.entry(entry.key().clone()).and_modify(|(_, is_said)| *is_said = true);
     }

@@ -39,7 +39,6 @@ impl NodeStates {
         Self { exceptions: HashMap::new(), gauges, is_changed: false, set_from: Instant::now() }
     }
 
-    /// Takes note of how a Node stands now.
     pub(super) fn note(&mut self, entry: &Entry<'_>, state: NodeState) {
         self.is_changed = true;
         let known = self.exceptions.remove(entry.key()).filter(|known| known.state == state);
@@ -50,28 +49,23 @@ impl NodeStates {
         }
     }
 
-    /// Since when a Node has needed work.
     pub(super) fn due_since(&self, name: &str) -> Option<Instant> {
         let exception = self.exceptions.get(name).filter(|known| known.state == NodeState::Due);
         exception.map(|known| known.since)
     }
 
-    /// The gauges have to be set again.
     pub(super) fn changed(&mut self) {
         self.is_changed = true;
     }
 
-    /// Forgets about all Nodes that are of no concern any more.
     pub(super) fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.exceptions.retain(|name, _| concerns(name));
     }
 
-    /// The time at which the gauges have to be set.
     pub(super) fn due(&self) -> Option<Instant> {
         self.is_changed.then_some(self.set_from)
     }
 
-    /// Sets the gauges, if that is due.
     pub(super) fn tell_if_due(
         &mut self,
         cache: &Cache,

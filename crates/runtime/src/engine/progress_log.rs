@@ -9,7 +9,6 @@ use crate::metrics::Metrics;
 use crate::reconciler::Done;
 use crate::work_queue::WorkQueue;
 
-/// Counts what was done, and tells of it once in a while.
 pub(super) struct ProgressLog {
     pub(super) metrics: Arc<Metrics>,
     counts: BTreeMap<&'static str, usize>,

@@ -54,7 +54,6 @@ impl Reports {
         told.is_some()
     }
 
-    /// A record was read.
     pub(super) fn record(&mut self, record: &SeenRecord) {
         let Some(complaint) = &record.complaint else {
             self.unreadable.remove(record.filed_under.as_str());
@@ -66,7 +65,6 @@ impl Reports {
         }
     }
 
-    /// A list of all Nodes is complete.
     pub(super) fn listed(&mut self, cache: &Cache) {
         self.contested.retain(|key, told| {
             let entry = cache.get(key).filter(Entry::is_contested);

@@ -13,7 +13,6 @@ use super::{All, LIFETIME, SeenLease, Shard};
 /// A missing lease is left to its home for this long: when all replicas start together, there are no leases.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 
-/// This process.
 #[derive(Debug, Clone)]
 pub(crate) struct Me {
     /// The holder in its leases.
@@ -60,7 +59,6 @@ pub(crate) fn decide(
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
-    /// The time of the last look.
     pub(crate) last: Option<Instant>,
 }
 

@@ -19,7 +19,6 @@ use crate::api_source::Resource;
 pub struct Snapshot {
     pub nodes: usize,
     pub records: usize,
-    /// Records that can't be read.
     pub unreadable: usize,
     /// Nodes that need work, and the time since the first of them does.
     pub due: usize,
@@ -28,12 +27,10 @@ pub struct Snapshot {
     pub behind: usize,
     /// Nodes that get no work for now, by reason.
     pub skipped: BTreeMap<&'static str, usize>,
-    /// Nodes in the work queue or in progress.
     pub queued: usize,
     /// Nodes that failed often in a row, and the most failures in a row of any Node.
     pub failing: usize,
     pub most_failures: u32,
-    /// Shards with an open watch, by resource.
     pub watching: BTreeMap<&'static str, usize>,
 }
 
