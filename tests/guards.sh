@@ -54,7 +54,7 @@ guards=(
     'a forgotten deletion costs no later ones|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/self\.progress\.give_up_pending\(\)/None::<label_storage::position::Pending>/'
     'final labels of another history are still stored|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/keys\.iter\(\)\.for_each\(\|key\| _ = self\.record\(key\)\);/let _ = keys;/'
     'bad luck does not wait for others|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/if is_bad_luck \{ 0\.0 \} else/if false { 0.0 } else/'
-    'a patch tests what it changes|label-storage-runtime|patch::|crates/runtime/src/patch.rs|s/json!\(\{"op": "test", "path": path, "value": from\}\), //; s/(fn change\([^)]*)from: Value/$1_: Value/'
+    'a patch tests what it changes|label-storage-runtime|patch::|crates/runtime/src/patch.rs|s/json!\(\{"op": "test", "path": path, "value": from\}\), //; s/fn change\([^)]*\Kfrom: Value/_: Value/'
     # The core.
     'a position counts until the watch has come to it|label-storage|watch_progress::|crates/label-storage/src/watch_progress.rs|s/is_confirmed && resumed\.version <= at/is_confirmed/'
     'a resumed watch is confirmed by a list|label-storage|watch_progress::|crates/label-storage/src/watch_progress.rs|s/is_confirmed && resumed\.version <= at/resumed.version <= at/'
