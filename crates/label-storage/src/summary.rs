@@ -18,6 +18,9 @@ pub struct UidDigest {
 }
 
 impl UidDigest {
+    /// Stands for a uid that is not known.
+    pub const UNKNOWN: Self = Self { high: NonZeroU64::MAX, low: u64::MAX };
+
     fn new(bits: u128) -> Self {
         // The upper half of a UUID that is zero is nobody's.
         Self { high: NonZeroU64::new((bits >> 64) as u64).unwrap_or(NonZeroU64::MAX), low: bits as u64 }
@@ -102,7 +105,7 @@ pub struct NodeSummary {
 impl NodeSummary {
     /// A Node of which only the version is known.
     pub fn unknown(version: ResourceVersion) -> Self {
-        let (uid, traits) = (UidDigest { high: NonZeroU64::MAX, low: u64::MAX }, Traits::default());
+        let (uid, traits) = (UidDigest::UNKNOWN, Traits::default());
         Self { uid, version, labels: LabelsDigest::EMPTY, restored_from: None, traits }
     }
 }

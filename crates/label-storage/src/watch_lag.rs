@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::{RecordKey, ResourceVersion};
 
+/// The pause before a key whose turn came too early is looked at again.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// The keys whose Nodes were seen before the watch has come to them.
 #[derive(Debug)]
 pub struct WatchLag {

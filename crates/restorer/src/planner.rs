@@ -8,7 +8,7 @@ use label_storage::decision::{Decision, Urgency, When};
 use label_storage::restore::{StartupTaints, View, awaits, decide_contested, will_await};
 use label_storage::store::{Stored, Writes};
 use label_storage::summary::UidDigest;
-use label_storage::watch_lag::WatchLag;
+use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
@@ -20,8 +20,6 @@ const MOST_VIEWS: usize = 8192;
 /// A Node is not restored before the watch has reported the deletion of the incarnation before, and the storer has stored its final labels:
 /// a label that was restored is never overwritten. The wait ends after this time, a little longer than a replica needs to adopt a shard.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// The pause before a key whose turn came too early is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The restorer's own state: what can't be listed.
 pub(crate) struct RestorePlanner {

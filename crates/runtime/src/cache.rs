@@ -44,10 +44,8 @@ struct CachedNode {
     presence: Presence,
     /// The last list that had it.
     list: u32,
-    /// The Node as it was last seen. Its version is that of the deletion, if one was reported.
+    /// The Node as it was last seen. Its version is that of the deletion, if one was reported, and may be all that is known.
     last: NodeSummary,
-    /// False if only its version is known.
-    is_seen: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +132,7 @@ impl Cache {
         }
         let had_key = was_live && cached.has_key(filed.under, filed.name);
         let is_same = had_key && cached.last.uid == node.uid;
-        (cached.last, cached.presence, cached.is_seen) = (node, Presence::Live, true);
+        (cached.last, cached.presence) = (node, Presence::Live);
         if !had_key {
             self.give_key(&name, filed.under, was_live, node.version);
         } else if let (false, Some(identity)) = (is_same, self.identities.get_mut(filed.under)) {
@@ -363,7 +361,7 @@ impl Cache {
 impl CachedNode {
     fn unknown() -> Self {
         let last = NodeSummary::unknown(ResourceVersion(0));
-        Self { identity: None, presence: Presence::Elsewhere, list: 0, last, is_seen: false }
+        Self { identity: None, presence: Presence::Elsewhere, list: 0, last }
     }
 
     fn is_unknown(&self) -> bool {

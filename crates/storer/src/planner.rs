@@ -8,7 +8,7 @@ use label_storage::mass_absence::MassAbsence;
 use label_storage::rules::IdentityBy;
 use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
-use label_storage::watch_lag::WatchLag;
+use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, RecordKey, Rules};
 use label_storage_runtime::cache::Cache;
 use label_storage_runtime::reconciler::{Done, Look, Planner};
@@ -20,8 +20,6 @@ use crate::metrics::StorerMetrics;
 /// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
 /// their way. The wait ends after this time without progress, because the watch may be broken.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before a key whose turn came too early is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The storer's own state: what can't be listed.
 pub(crate) struct StorePlanner {
@@ -78,7 +76,7 @@ impl StorePlanner {
 
     /// Updates the gauge, which all shards of the process share.
     fn tell_held_back(&mut self) {
-        let held_back = self.budget.waiting(Instant::now()) as i64;
+        let held_back = self.budget.waiting() as i64;
         if self.held_back == 0 && held_back > 0 {
             tracing::info!("the retention of some records is over: they are deleted one after the other");
         }

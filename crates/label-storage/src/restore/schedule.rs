@@ -48,7 +48,7 @@ impl View {
 /// Decides about a key that several Nodes have: only the start-up taint of one of them has to come off in time.
 pub fn decide_contested(taint_left: Option<Duration>) -> Decision {
     let when = taint_left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
-    Decision { reason: "identity-contested", when, state: NodeState::Skipped(Skip::Contested) }
+    Decision { reason: Skip::Contested.as_str(), when, state: NodeState::Skipped(Skip::Contested) }
 }
 
 /// True if the storer is about to store these final labels, and the record does not have them yet. A Node that returns is not restored

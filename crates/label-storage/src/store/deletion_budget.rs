@@ -16,15 +16,17 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct DeletionBudget {
     share: Percentage,
     records: usize,
-    /// The time at which each record may be deleted.
-    turns: HashMap<RecordKey, Instant>,
+    /// The time at which each record may be deleted, and true until that was noticed.
+    turns: HashMap<RecordKey, (Instant, bool)>,
+    /// The turns that are still to come.
+    waiting: usize,
     last: Option<Instant>,
 }
 
 impl DeletionBudget {
     /// Allows this share of all records in an hour.
     pub fn new(share: Percentage) -> Self {
-        Self { share, records: 0, turns: HashMap::new(), last: None }
+        Self { share, records: 0, turns: HashMap::new(), waiting: 0, last: None }
     }
 
     /// The pause before a record may be deleted.
@@ -37,32 +39,38 @@ impl DeletionBudget {
             return Duration::from_secs(1);
         }
         let between = HOUR / u32::try_from(self.share.of(self.records)).unwrap_or(u32::MAX);
-        let turn = *self.turns.entry(key.clone()).or_insert_with(|| {
+        let (turn, is_waiting) = self.turns.entry(key.clone()).or_insert_with(|| {
+            self.waiting += 1;
             let at = self.last.map_or(now, |last| last.max(now)) + between;
-            *self.last.insert(at)
+            (*self.last.insert(at), true)
         });
-        turn.saturating_duration_since(now)
+        let pause = turn.saturating_duration_since(now);
+        if pause.is_zero() {
+            self.waiting -= usize::from(std::mem::take(is_waiting));
+        }
+        pause
     }
 
     /// True if a record may be deleted now.
     pub fn is_its_turn(&self, key: &str, now: Instant) -> bool {
-        self.share.is_whole() || self.turns.get(key).is_some_and(|turn| *turn <= now)
+        self.share.is_whole() || self.turns.get(key).is_some_and(|(turn, _)| *turn <= now)
     }
 
     /// The number of records that have to wait.
-    pub fn waiting(&self, now: Instant) -> usize {
-        self.turns.values().filter(|turn| **turn > now).count()
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// A record was deleted, or is not to be deleted any more.
     pub fn done(&mut self, key: &str) {
-        self.turns.remove(key);
+        self.waiting -= usize::from(self.turns.remove(key).is_some_and(|(_, is_waiting)| is_waiting));
     }
 
     /// All records were counted. Forgets those that are not there.
     pub fn counted(&mut self, records: usize, is_there: impl Fn(&str) -> bool) {
         self.records = records;
         self.turns.retain(|key, _| is_there(key));
+        self.waiting = self.turns.values().filter(|(_, is_waiting)| *is_waiting).count();
     }
 }
 
@@ -86,16 +94,16 @@ mod tests {
             (0..100).filter(|number| budget.pause(&key(*number), at).is_zero()).count()
         };
         assert_eq!(granted(&mut budget, now), 0, "nothing was saved up before");
-        assert_eq!(budget.waiting(now), 100);
+        assert_eq!(budget.waiting(), 100);
         assert_eq!(granted(&mut budget, now + HOUR / 2), 5);
         assert_eq!(granted(&mut budget, now + HOUR), 10);
-        assert_eq!(budget.waiting(now + HOUR), 90);
+        assert_eq!(budget.waiting(), 90);
         assert!(budget.is_its_turn("n9", now + HOUR) && !budget.is_its_turn("n10", now + HOUR));
         (0..10).for_each(|number| budget.done(&key(number)));
         let pause = budget.pause(&key(0), now + HOUR);
         assert_eq!(pause, HOUR * 9 + HOUR / 10, "once more, it is the last");
         budget.counted(0, |_| false);
-        assert_eq!(budget.waiting(now), 0);
+        assert_eq!(budget.waiting(), 0);
     }
 
     #[test]

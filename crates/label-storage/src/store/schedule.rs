@@ -76,7 +76,7 @@ impl View {
         let is_departed = matches!(self.stored, Stored::Record(record) if record.departed_at.is_some());
         let rest = UNRESTORED.saturating_sub(self.at.unchanged_for);
         let when = if is_departed { When::After(rest, Urgency::Soon) } else { When::Never };
-        Decision { reason: "identity-contested", when, state: NodeState::Skipped(Skip::Contested) }
+        Decision { reason: Skip::Contested.as_str(), when, state: NodeState::Skipped(Skip::Contested) }
     }
 
     /// True if a new incarnation would take over the record: not before the watch has reported the deletion of the one before, whose final

@@ -93,8 +93,9 @@ impl<'a> Entry<'a> {
 
     /// The Node as it was last seen, if it is gone.
     pub fn last_seen(&self) -> Option<LastSeen> {
-        let (_, node) = self.node.filter(|(_, node)| node.presence != Presence::Live && node.is_seen)?;
-        Some(LastSeen { uid: node.last.uid, version: node.last.version, labels: node.last.labels })
+        let NodeSummary { uid, version, labels, .. } =
+            self.node.filter(|(_, node)| node.presence != Presence::Live)?.1.last;
+        (uid != UidDigest::UNKNOWN).then_some(LastSeen { uid, version, labels })
     }
 
     /// True if it is certain that no Node has this key.

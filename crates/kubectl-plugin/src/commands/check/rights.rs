@@ -19,7 +19,7 @@ const AT_ONCE: usize = 8;
 /// Where Events about what is in no namespace are.
 const DEFAULT: &str = "default";
 
-/// What the daemons may lack: in the namespace `default`, for Events about Nodes.
+/// The permissions that daemons can do without: Events about Nodes, in the namespace `default`.
 const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
 
 /// What tells who works on which shard.

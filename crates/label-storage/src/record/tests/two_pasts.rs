@@ -98,7 +98,7 @@ fn two_pasts_become_one_in_the_order_of_time_and_each_generation_names_one_versi
     assert_eq!(mine.history_under(&other, &rules), all);
     let few = Rules { history: 2, ..rules };
     assert_eq!(mine.history_under(&other, &few), [version(2, 30, "b"), version(3, 40, "mine")]);
-    // What is the same is no past.
+    // Labels that did not change are no earlier version.
     let same = awaiting(9, 50, "mine", Vec::new());
     assert_eq!(mine.history_under(&same, &few), mine.more.history);
 }

@@ -24,7 +24,7 @@ fn see(cache: &mut Cache, under: &str, name: &str, at: u64) -> bool {
     cache.see_node(None, filed(under, name), named(name, at))
 }
 
-/// Who claims an entry, in the order of their names.
+/// The claimants of an entry, in the order of their names.
 fn claimants(cache: &Cache, under: &str) -> Vec<(String, u64)> {
     let entry = cache.get(under);
     let all = entry.iter().flat_map(Entry::claimants);
@@ -33,7 +33,7 @@ fn claimants(cache: &Cache, under: &str) -> Vec<(String, u64)> {
     all
 }
 
-/// Whose Node an entry shows, and at which version.
+/// The Node that an entry shows, and its version.
 fn shown(cache: &Cache, under: &str) -> Option<(String, u64)> {
     let entry = cache.get(under)?;
     entry.node().map(|node| (entry.node_name().to_owned(), node.version.0))
