@@ -155,7 +155,23 @@ pub struct Change {
     #[arg(long, short)]
     pub yes: bool,
 
-    /// Say what would be changed, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Change nothing. client: only show what would change. server: also have the API server check it, with admission
+    #[arg(
+        long,
+        value_enum,
+        value_name = "MODE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "client"
+    )]
+    pub dry_run: Option<DryRun>,
+}
+
+/// Who checks a change that is not to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DryRun {
+    /// This program alone.
+    Client,
+    /// The API server, too.
+    Server,
 }

@@ -45,7 +45,7 @@ const NOBODY: &str =
 /// What the command line has answered already.
 fn given(change: Change) -> Option<Answer> {
     match change {
-        Change { dry_run: true, .. } => Some(Answer::OnlyShow),
+        Change { dry_run: Some(_), .. } => Some(Answer::OnlyShow),
         Change { yes: true, .. } => Some(Answer::Go),
         Change { .. } => None,
     }

@@ -128,6 +128,11 @@ impl Oracle {
         self.fates.get(machine).map(Fate::view).unwrap_or_default()
     }
 
+    /// True if this Node and its record are as they must be in the end.
+    pub(crate) fn is_right(&self, machine: &str) -> bool {
+        self.fates.get(machine).is_some_and(|fate| fate.check().is_ok())
+    }
+
     /// The Nodes that are not as they must be in the end, and why. Only asked when nothing is in the way.
     pub(crate) fn not_right(&mut self) -> Vec<(String, String)> {
         let wrong = |(name, fate): (&String, &Fate)| Some((name.clone(), fate.check().err()?));

@@ -302,7 +302,7 @@ impl Soak<'_> {
                 let name = if blinks { self.people.blink_one().await } else { self.people.label_one().await };
                 let Some(name) = name else { continue };
                 let began = Instant::now();
-                while !self.oracle.lock().view(&name).is_stored && began.elapsed() < self.settings.patience {
+                while !self.oracle.lock().is_right(&name) && began.elapsed() < self.settings.patience {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
