@@ -264,7 +264,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             get_shows_what_is_stored_and_how_it_stands
             get_says_what_can_not_be_shown
             several_records_of_one_name_are_told_apart
-            diff_shows_node_against_record
+            get_sorts_and_watches
+            the_installation_is_found
+            flags_choose_the_server_and_the_user
+            explain_shows_the_difference_between_node_and_record
             history_shows_each_version_against_the_next
             who_reads_slowly_or_not_at_all_holds_up_no_list
             what_others_wrote_can_not_forge_what_is_shown;
@@ -395,6 +398,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             nodes_are_judged_by_the_rules
             another_machine_behind_a_fence_is_not_overdue_but_needs_a_person
             while_it_is_watched_new_rules_count
+            by_unknown_rules_no_node_is_judged
             on_a_terminal_it_is_in_colours_and_in_place
             bad_input_is_one_line;
         plugin_port:

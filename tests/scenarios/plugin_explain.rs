@@ -16,14 +16,26 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    let leases =
-        ["The storers' shard 0 of 1", "The restorers' shard 0 of 1", ": held by ", " for ", ", renewed "];
-    s.eventually("both are at work", Some(0), async || Ok(s.plugin(&["explain", &node])?.code)).await?;
+    let leases = [
+        "storer shard 0 of 1 for --nodes ",
+        "restorer shard 0 of 1 for --nodes ",
+        " is held by ",
+        ", renewed ",
+    ];
+    s.eventually("both are at work", true, async || {
+        Ok(leases.iter().all(|text| s.plugin(&["explain", &node]).is_ok_and(|told| told.out.contains(text))))
+    })
+    .await?;
     let told = s.plugin(&["explain", &node])?;
     says(&told, 0, &leases);
-    says(&told, 0, &["does nothing: up-to-date", "row 2 of the table", "does nothing: same-incarnation"]);
-    says(&told, 0, &[&format!("Node {node} is there since ")]);
-    says(&told, 0, &["from this very incarnation", &format!("kubectl label node {node} KEY=VALUE")]);
+    says(&told, 0, &[&format!("{node}: up-to-date\n"), "\nStored\n  pool=gold\n"]);
+    says(
+        &told,
+        0,
+        &["does nothing: up-to-date", "(docs/protocol.md, row 2)", "does nothing: same-incarnation"],
+    );
+    says(&told, 0, &[&format!("Node {node} was created ")]);
+    says(&told, 0, &["from this incarnation", &format!("kubectl label node {node} KEY=VALUE")]);
     // What it says is what they do.
     s.has_decided(&storer, &node, "up-to-date").await?;
     s.has_decided(&restorer, &node, "same-incarnation").await?;
@@ -40,7 +52,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     says(
         &told,
         0,
-        &["is not there.", "The storer does nothing: away", "row 7 of the table", "retention: 30d: 29d"],
+        &["is absent.", "The storer does nothing: away", "row 7)", "retention: 30d: 29d", " left."],
     );
     let here = format!("{node} -n {}", s.namespace);
     says(&told, 0, &[&format!("kubectl label-storage forget {here}"), &format!("set {node} KEY=VALUE KEY-")]);
@@ -49,12 +61,12 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     s.create(&node, labels([("zone", "b")])).await?;
     s.has_decided(&storer, &node, "awaiting-restore").await?;
     let told = s.plugin(&["explain", &node])?;
-    says(&told, 3, &["The storer waits: awaiting-restore", "row 3 of the table", "no restorer works on it"]);
     says(
         &told,
-        3,
-        &["The restorer gives the node 1 back, of generation ", ": returned\n", "\n  +pool=gold\n"],
+        0,
+        &["The storer waits: awaiting-restore", "row 3)", "restorer shard 0 of 1", " has no holder: "],
     );
+    says(&told, 0, &["The restorer restores 1 of generation ", ": returned\n", "\n  +pool=gold\n"]);
     let told = parsed(&s.plugin(&["explain", &node, "-o", "json"])?)?;
     assert_eq!(
         (&told["storer"]["reason"], &told["restorer"]["reason"]),
@@ -83,12 +95,12 @@ retention: forever
         .await?;
     let stored = labels([("pool", "gold"), ("zone", "a"), ("tier", "1"), (TRUST, "1")]);
     s.eventually_stored(&node, stored).await?;
-    says(&explain(&node)?, 3, &["Not stored: left-out (labels.exclude).", "No restorer has a lease"]);
+    says(&explain(&node)?, 0, &["Not stored: left-out (labels.exclude).", "no restorer has a lease"]);
     s.create(&other, labels([("tier", "1")])).await?;
-    says(&explain(&other)?, 3, &["not-selected", "(nodes.selector: pool)", "There is no record of it."]);
+    says(&explain(&other)?, 0, &["not-selected", "(nodes.selector: pool)", "It has no record."]);
     s.delete(&node).await?;
     s.eventually_departed(&node).await?;
-    says(&explain(&node)?, 3, &["retention: forever"]);
+    says(&explain(&node)?, 0, &["retention: forever"]);
     ends(storer).await?;
     let labels = json!({"zone": "b", "tier": "2", "kept": "1"});
     let metadata = json!({"labels": labels, "annotations": {"label-storage/keep": "kept,left-out"}});
@@ -96,43 +108,45 @@ retention: forever
     let content = json!({"metadata": metadata, "spec": {"taints": taint}, "status": {"nodeInfo": {"systemUUID": "m-2"}}});
     s.create_as(&node, content).await?;
     let told = explain(&node)?;
-    says(&told, 3, &["Its own list of what to keep counts: label-storage/keep: kept,left-out."]);
-    says(&told, 3, &["Not stored: tier (its own list), zone (its own list)."]);
+    says(&told, 0, &["Its annotation label-storage/keep selects labels: kept,left-out."]);
+    says(&told, 0, &["Not stored: tier (label-storage/keep), zone (label-storage/keep)."]);
     says(
         &told,
-        3,
+        0,
         &[
             "\n  +pool=gold\n  -zone=b\n  +zone=a\n",
-            "zone: both have a value, and the rules say that the record's",
+            "zone: node and record have a value, and that of the record wins (wins: record)",
         ],
     );
-    says(&told, 3, &["tier: both have a value, and the node's counts (wins: node)"]);
+    says(&told, 0, &["tier: node and record have a value, and that of the node wins (wins: node)"]);
     says(
         &told,
-        3,
+        0,
         &[
             &format!("{TRUST} is withheld (other-machine)"),
-            "the start-up taint comes off with it",
+            "the start-up taint is removed",
             &format!("restore {node} --trust"),
         ],
     );
-    says(&told, 3, &["replaces configmap", "departed-at is taken off", "So no storer works on it"]);
+    // The storer waits for the restorer before it does even that.
+    says(&told, 0, &["The storer replaces configmap", " after 30 s without a change: returned\n"]);
+    says(&told, 0, &["departed-at is removed", "storer shard 0 of 1", " has no holder: "]);
     // A fence comes before all that.
     let config = rules(s, "identity: {fence: true}\n")?;
     let told = s.plugin(&["--config", &config, "explain", &node])?;
     says(
         &told,
-        3,
+        0,
         &[
             "The restorer does nothing: other-machine",
-            "this machine (m-2) is another than the record's (m-1)",
+            "this machine (m-2) is another than that of the record (m-1)",
             &format!("restore {node} --other-machine -n {} --config {config}", s.namespace),
         ],
     );
     let told = s.plugin(&["--config", &config, "get", &node])?;
-    says(&told, 0, &["State:        other-machine"]);
+    says(&told, 0, &["other-machine"]);
     s.patch_record(&node, json!({"metadata": {"annotations": {NODE: "another"}}})).await?;
-    says(&explain(&node)?, 3, &["record-unreadable", "edit configmap label-storage.", "can't be read"]);
+    says(&explain(&node)?, 0, &["record-unreadable", "edit configmap label-storage.", "can't be read"]);
     Ok(())
 }
 
@@ -170,19 +184,15 @@ pub async fn explain_does_not_go_by_clocks_that_disagree(s: &Scenario) -> Result
     let output = child.wait_with_output()?;
     let said = String::from_utf8(output.stdout)?;
     assert_eq!(status.code(), Some(0), "{said}");
-    assert!(said.contains("held by storer-0") && !said.contains("So no storer"), "{said}");
+    assert!(said.contains("held by storer-0") && !said.contains("no holder"), "{said}");
     // Nobody does any more.
     let told = s.plugin(&["explain", &node])?;
-    says(&told, 3, &["last held by storer-0", "So no storer works on it", "looking for up to 6 s"]);
+    says(&told, 0, &["has no holder: storer-0 last renewed its lease ", "looking for up to 6 s"]);
     // Nor does anybody delete anything at once.
     let empty = s.node("empty");
     made_by_hand(s, &empty, json!({})).await?;
     let told = s.plugin(&["explain", &empty])?;
     let record = record_name(&empty);
-    says(
-        &told,
-        3,
-        &[&format!("deletes configmap {record} once it has seen it unchanged for 30 s: empty-for-good")],
-    );
+    says(&told, 0, &[&format!("deletes configmap {record} after 30 s without a change: empty-for-good")]);
     Ok(())
 }

@@ -16,6 +16,7 @@ use sandbox::process::Signal;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
+use crate::plugin_get::made_by_hand;
 use crate::scenario::{Labels, Scenario, Told, labels};
 
 /// Runs it, for the nodes of this test alone: there are others on the same control plane.
@@ -33,7 +34,7 @@ fn data(s: &Scenario, flags: &[&str]) -> Result<(Option<i32>, Value)> {
 
 /// Why it is not well, in one word each.
 fn reasons(data: &Value) -> Vec<&str> {
-    let all = data["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let all = data["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().filter_map(|reason| reason["reason"].as_str()).collect()
 }
 
@@ -60,19 +61,12 @@ pub async fn where_all_is_well_it_says_so(s: &Scenario) -> Result<()> {
 
     let (code, data) = data(s, &[])?;
     assert_eq!((code, &data["healthy"], reasons(&data)), (Some(0), &json!(true), vec![]));
-    let nodes = &data["nodes"];
-    assert_eq!(
-        (&nodes["total"], &nodes["upToDate"], &nodes["withoutLabels"]),
-        (&json!(2), &json!(1), &json!(1))
-    );
-    assert_eq!((&nodes["pendingRestore"]["count"], &nodes["differing"]["count"]), (&json!(0), &json!(0)));
-    let records = &data["records"];
-    assert_eq!((&records["total"], &records["departed"]), (&json!(2), &json!(1)));
-    assert_eq!(
-        records["latest"]["node"].as_str().map(|node| node == a || node == b),
-        Some(true),
-        "{records}"
-    );
+    assert_eq!((&data["kind"], &data["apiVersion"]), (&json!("Status"), &json!("label-storage/v1")));
+    assert_eq!((&data["nodes"], &data["records"]), (&json!(2), &json!(2)));
+    let states = data["states"].as_object().context("states")?;
+    let counts: Vec<_> = states.iter().map(|(state, group)| (state.as_str(), &group["count"])).collect();
+    assert_eq!(counts, [("departed", &json!(1)), ("no-labels", &json!(1)), ("up-to-date", &json!(1))]);
+    assert_eq!(data["latest"]["node"].as_str().map(|node| node == a || node == b), Some(true), "{data}");
     let shards = data["shards"].as_array().context("shards")?;
     let shards: Vec<_> = shards.iter().map(|shard| (&shard["daemon"], &shard["state"])).collect();
     assert_eq!(shards, [(&json!("storer"), &json!("home")), (&json!("restorer"), &json!("home"))]);
@@ -80,7 +74,12 @@ pub async fn where_all_is_well_it_says_so(s: &Scenario) -> Result<()> {
     let told = status(s, &[])?;
     assert!(told.out.starts_with("Healthy\n"), "no colours where nobody sees them: {told:?}");
     let yaml = status(s, &["-o", "yaml"])?;
-    assert!(yaml.out.contains("upToDate: 1") && yaml.out.starts_with("healthy: true\n"), "{yaml:?}");
+    assert!(
+        yaml.out.contains("  up-to-date:\n    count: 1") && yaml.out.contains("\nhealthy: true\n"),
+        "{yaml:?}"
+    );
+    let path = status(s, &["-o", "jsonpath={.states.departed.count}"])?;
+    assert_eq!(path.out, "1");
     Ok(())
 }
 
@@ -112,13 +111,13 @@ pub async fn what_is_not_well_comes_first_and_is_the_exit_code(s: &Scenario) -> 
         "shard-not-held",
     ];
     assert_eq!(reasons(&data), expected, "{data:#}");
-    let nodes = &data["nodes"];
-    for (group, node) in [("pendingRestore", &back), ("withoutRecord", &new), ("differing", &changed)] {
-        assert_eq!(nodes[group]["nodes"], json!([node]), "{group}");
-        assert_eq!(nodes[group]["oldest"]["node"], json!(node), "{group}");
+    let states = &data["states"];
+    for (state, node) in [("pending", &back), ("new", &new), ("changed", &changed)] {
+        assert_eq!(states[state]["names"], json!([node]), "{state}");
+        assert_eq!(states[state]["oldest"]["node"], json!(node), "{state}");
     }
-    assert_eq!((&nodes["recordUnreadable"], &nodes["upToDate"]), (&json!(1), &json!(0)));
-    let unreadable = &data["records"]["unreadable"]["records"][record_name(&broken)];
+    assert_eq!((&states["unreadable"]["count"], &states["up-to-date"]), (&json!(1), &Value::Null));
+    let unreadable = &data["findings"][0]["message"];
     assert!(unreadable.as_str().is_some_and(|why| why.contains("label-storage/node")), "{unreadable}");
     let states: Vec<_> = data["shards"].as_array().context("shards")?.iter().map(|it| &it["state"]).collect();
     assert_eq!(states, ["released", "released"]);
@@ -126,16 +125,13 @@ pub async fn what_is_not_well_comes_first_and_is_the_exit_code(s: &Scenario) -> 
     let told = status(s, &AT_ONCE)?;
     let lines: Vec<_> = told.out.lines().collect();
     assert_eq!((told.code, lines[0]), (Some(3), "Not healthy"));
-    assert!(
-        lines[1].starts_with("- 1 record can't be read") && lines[1].contains(&record_name(&broken)),
-        "{told:?}"
-    );
+    assert!(lines[1].starts_with(&format!("- configmap {}: ", record_name(&broken))), "{told:?}");
     assert!(!told.out.contains('\x1b'), "{told:?}");
 
     // A node that has only just come may well wait.
     let (_, young) = self::data(s, &["--patience", "0s", "--overdue", "1h"])?;
     assert!(!reasons(&young).iter().any(|reason| reason.ends_with("overdue")), "{young:#}");
-    assert_eq!(young["nodes"]["pendingRestore"]["count"], json!(1));
+    assert_eq!(young["states"]["pending"]["count"], json!(1));
     Ok(())
 }
 
@@ -167,7 +163,7 @@ fn watched(s: &Scenario, flags: &[&str]) -> Result<Daemon> {
 
 pub async fn watching_it_goes_on_until_somebody_has_seen_enough(s: &Scenario) -> Result<()> {
     let watching = watched(s, &["--watch", "--interval", "100ms", "-o", "yaml"])?;
-    let blocks = |count: &str| format!("\nnodes:\n  total: {count}\n");
+    let blocks = |count: &str| format!("\nnodes: {count}\n");
     s.eventually("no nodes", true, async || Ok(watching.log().contains(&blocks("0")))).await?;
     s.create(&s.node("a"), labels([("pool", "gold")])).await?;
     s.eventually("a node", true, async || Ok(watching.log().contains(&blocks("1")))).await?;
@@ -188,29 +184,18 @@ pub async fn a_right_that_is_missing_is_named_and_the_rest_is_shown(s: &Scenario
 
     s.eventually("a reader's view", true, async || {
         let (code, data) = data(s, &["--patience", "0s", "--as", &user])?;
-        let is_seen = data["nodes"]["upToDate"] == json!(1) && data["shards"] == Value::Null;
-        let right =
-            json!([{"verb": "list", "resource": "leases.coordination.k8s.io", "namespace": s.namespace}]);
-        Ok(code == Some(3)
-            && is_seen
-            && data["missingRights"] == right
-            && reasons(&data) == ["right-missing"])
+        let is_seen = data["states"]["up-to-date"]["count"] == json!(1) && data["shards"] == Value::Null;
+        Ok(code == Some(3) && is_seen && reasons(&data) == ["permission-missing"])
     })
     .await?;
     let told = status(s, &["--as", &user])?;
-    let line = format!(
-        "- not all can be seen: you may not list leases.coordination.k8s.io in namespace {}",
-        s.namespace
-    );
-    assert_eq!(told.out.lines().nth(1), Some(line.as_str()));
+    let line = told.out.lines().nth(1).context("a finding")?;
+    assert!(line.contains("can't list leases") && line.contains("cannot list resource \"leases\""), "{line}");
 
     let told = status(s, &["--as", "nobody-at-all"])?;
     assert_eq!((told.code, told.out.as_str()), (Some(1), ""));
     let last = told.err.lines().last().context("an error")?;
-    assert!(
-        last.starts_with("error: ") && last.contains("list nodes, nor list configmaps in namespace"),
-        "{last}"
-    );
+    assert!(last.starts_with("error: nothing can be read: ") && last.contains("leases"), "{last}");
     Ok(())
 }
 
@@ -262,13 +247,12 @@ pub async fn nodes_are_judged_by_the_rules(s: &Scenario) -> Result<()> {
     let (code, data) = data(s, &["--patience", "0s", "--config", rules])?;
     assert_eq!(code, Some(3));
     assert!(reasons(&data).contains(&"identity-contested"), "{data:#}");
-    let nodes = &data["nodes"];
-    let counts = ["total", "withoutIdentity", "notSelected", "ignored", "upToDate"].map(|key| &nodes[key]);
-    assert_eq!(counts, [&json!(5), &json!(1), &json!(1), &json!(1), &json!(0)]);
-    assert_eq!(
-        nodes["contested"],
-        json!([{"identity": "label:example.com/serial=s1", "count": 2, "nodes": [one, other]}])
-    );
+    let states = &data["states"];
+    let counts = ["no-identity", "not-selected", "ignored", "up-to-date"].map(|key| &states[key]["count"]);
+    assert_eq!((&data["nodes"], counts), (&json!(5), [&json!(1), &json!(1), &json!(1), &Value::Null]));
+    assert_eq!(states["contested"], json!({"count": 2, "names": [one, other]}));
+    let messages = data["findings"].to_string();
+    assert!(messages.contains("several nodes have the identity label:example.com/serial=s1"), "{messages}");
     Ok(())
 }
 
@@ -303,7 +287,8 @@ pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
     kubeconfig["current-context"] = json!("elsewhere");
     std::fs::write(&several, kubeconfig.to_string())?;
     let several = several.to_str().context("a path")?;
-    let get = |flags: &[&str]| s.plugin(&[&["get", "--all", "--kubeconfig", several], flags].concat());
+    made_by_hand(s, "a", json!({"pool": "gold"})).await?;
+    let get = |flags: &[&str]| s.plugin(&[&["get", "--kubeconfig", several], flags].concat());
     assert_eq!(get(&[])?.code, Some(1));
     assert_eq!(get(&["--context", &real])?.code, Some(0));
     let told = get(&["--context", "no-such"])?;
@@ -325,12 +310,12 @@ pub async fn another_machine_behind_a_fence_is_not_overdue_but_needs_a_person(s:
     s.create_as(&node, on("m-2", &Labels::new())).await?;
     let flags = [&AT_ONCE[..], &["--config", rules]].concat();
     let (code, data) = data(s, &flags)?;
-    assert_eq!((code, &data["nodes"]["pendingRestore"]["count"]), (Some(3), &json!(0)), "{data:#}");
-    assert_eq!(data["nodes"]["otherMachine"], json!({"count": 1, "nodes": [node]}));
+    assert_eq!((code, &data["states"]["pending"]), (Some(3), &Value::Null), "{data:#}");
+    assert_eq!(data["states"]["other-machine"], json!({"count": 1, "names": [node]}));
     assert!(reasons(&data).contains(&"other-machine"), "{data:#}");
     assert!(!reasons(&data).contains(&"restore-overdue"), "{data:#}");
     let told = status(s, &flags)?;
-    assert!(told.out.contains(&format!("  another machine, fenced off   1       {node}\n")), "{told:?}");
+    assert!(told.out.contains(&format!("  other-machine   1       {node}\n")), "{told:?}");
     drop(storer);
     Ok(())
 }
@@ -341,16 +326,16 @@ pub async fn while_it_is_watched_new_rules_count(s: &Scenario) -> Result<()> {
     s.create(&s.node("a"), labels([("pool", "gold")])).await?;
     let watching = watched(s, &["--watch", "--interval", "100ms", "-o", "yaml"])?;
     let has = |text: &str| Ok(watching.log().contains(text));
-    s.eventually("a node that is selected", true, async || has("\n  notSelected: 0\n")).await?;
+    s.eventually("a node that is selected", true, async || has("\n  new:\n    count: 1\n")).await?;
     let say = async |text: &str| {
         let patch = Patch::Merge(json!({"data": {"rules.yaml": text}}));
         s.config_maps.patch("label-storage-rules", &PatchParams::default(), &patch).await
     };
     say("nodes: {selector: other}").await?;
-    s.eventually("a node that is not", true, async || has("\n  notSelected: 1\n")).await?;
+    s.eventually("a node that is not", true, async || has("\n  not-selected:\n    count: 1\n")).await?;
     // What the daemons refuse is refused here, too.
     say("nonsense: true").await?;
-    s.eventually("a warning", true, async || has("so the rules from before hold")).await?;
+    s.eventually("a finding", true, async || has("reason: rules-refused")).await?;
     let blocks = watching.log().matches("healthy:").count();
     s.eventually(
         "two more looks",
@@ -358,9 +343,25 @@ pub async fn while_it_is_watched_new_rules_count(s: &Scenario) -> Result<()> {
         async || Ok(watching.log().matches("healthy:").count() > blocks + 1),
     )
     .await?;
+    // Nodes are not compared by rules that nobody knows.
     let log = watching.log();
-    let last = log.rsplit("so the rules from before hold").next().unwrap_or_default();
-    assert!(last.contains("notSelected: 1") && !last.contains("notSelected: 0"), "{log}");
+    let last = log.rsplit("reason: rules-refused").next().unwrap_or_default();
+    assert!(last.contains("states: null") && !last.contains("new:"), "{log}");
+    Ok(())
+}
+
+pub async fn by_unknown_rules_no_node_is_judged(s: &Scenario) -> Result<()> {
+    let rules = json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "nonsense: 1"}});
+    s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;
+    s.create(&s.node("a"), labels([("pool", "gold")])).await?;
+    let (code, data) = data(s, &AT_ONCE)?;
+    assert_eq!((code, &data["states"], &data["nodes"]), (Some(3), &Value::Null, &Value::Null));
+    assert_eq!(reasons(&data)[0], "rules-refused", "{data:#}");
+    assert!(!reasons(&data).contains(&"record-overdue"), "{data:#}");
+    for command in [&["get"][..], &["explain", "a"], &["restore", "a"], &["export"]] {
+        let told = s.plugin(command)?;
+        assert!(told.code == Some(1) && told.err.contains("the rules can't be read"), "{told:?}");
+    }
     Ok(())
 }
 
@@ -403,16 +404,10 @@ pub async fn on_a_terminal_it_is_in_colours_and_in_place(s: &Scenario) -> Result
     let nodes = format!("{}.*", s.namespace);
     let args = ["status", "--nodes", &nodes, "--watch", "--interval", "100ms", "--patience", "0s"];
     let mut screen = Screen::of(s, &args)?;
-    screen.shows(&[
-        "\x1b[H\x1b[2J",
-        "\x1b[31m",
-        "Not healthy",
-        "no storer",
-        "nodes                          0",
-    ])?;
+    screen.shows(&["\x1b[H\x1b[2J", "\x1b[31m", "Not healthy", "no storer", "nodes     0"])?;
     screen.shown.clear();
     s.create(&s.node("a"), labels([("pool", "gold")])).await?;
-    screen.shows(&["\x1b[H\x1b[2J", "nodes                          1"])?;
+    screen.shows(&["\x1b[H\x1b[2J", "nodes     1"])?;
     kill_process(Pid::from_child(&screen.child), rustix::process::Signal::INT)?;
     assert_eq!(screen.child.wait()?.code(), Some(0));
     Ok(())

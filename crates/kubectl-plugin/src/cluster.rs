@@ -1,86 +1,119 @@
-//! The cluster, as kubectl would find it, and the rules that are in force there.
+//! An installation in a cluster: its namespace, its rules and its objects.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{ListParams, ObjectList, PartialObjectMeta};
+use kube::{Api, Client};
 use label_storage::Rules;
+use label_storage::record::MANAGED_BY;
 use label_storage::rules::Selection;
 use label_storage_runtime::api_source::ApiSource;
+use label_storage_runtime::call::{self, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::rules_file;
+use label_storage_wire::Object;
 
-use crate::advice::Advice;
 use crate::cli::Global;
+use crate::connect::Clients;
+use crate::hints::{Hints, NAMESPACE};
 
-/// The ConfigMap that the daemons have mounted, and the file in it.
+/// The ConfigMap that the daemons mount, and the file in it.
 pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 
-/// A cluster with Label Storage in it.
+/// An installation of Label Storage.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
-    /// The same, without hidden retries: for many writes, which have to slow down when the server asks for it.
+    /// Never sends a request twice: for writes.
     pub(crate) frank: Client,
-    /// Where the records are.
     pub(crate) namespace: String,
-    /// By which rules the daemons work there, as far as can be told.
+    /// The rules in force, or the default ones if those are unknown.
     pub(crate) rules: Arc<Rules>,
-    /// Why these may be other rules than those in force, where that is so.
-    doubt: Option<String>,
-    /// Commands for a person to run there.
-    pub(crate) advice: Advice,
-    /// Records by what they are filed under.
+    pub(crate) rules_unknown: Option<RulesUnknown>,
+    pub(crate) hints: Hints,
     pub(crate) records: Api<ConfigMap>,
 }
 
+/// The reason why the rules are unknown.
+#[derive(Debug, Clone)]
+pub(crate) enum RulesUnknown {
+    Forbidden(String),
+    Refused(String),
+}
+
 impl Cluster {
-    /// Finds the cluster, and its rules.
+    /// Finds the installation. An error if its rules can't be read: nearly everything depends on them.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
-        let clients = clients(global).await?;
-        let (rules, doubt) = in_force(&clients.0, global).await?;
-        if let Some(doubt) = &doubt {
-            eprintln!("warning: {doubt}, so the usual rules are assumed");
+        let cluster = Self::connect_without_rules(global).await?;
+        match &cluster.rules_unknown {
+            None => Ok(cluster),
+            Some(RulesUnknown::Forbidden(why) | RulesUnknown::Refused(why)) => {
+                bail!("the rules can't be read: {why}; give them with --config FILE")
+            }
         }
-        let advice = Advice::new(global);
-        Ok(Self { doubt, advice, ..Self::new(clients, &global.namespace, Arc::new(rules)) })
     }
 
-    /// Reads the rules again. Where they can't be told any more, those from before hold, as they do for the daemons.
-    pub(crate) async fn reread_rules(&mut self, global: &Global) -> Result<()> {
-        match in_force(&self.client, global).await? {
-            (rules, None) => (self.rules, self.doubt) = (Arc::new(rules), None),
-            (_, doubt) if doubt != self.doubt => {
-                eprintln!("warning: {}, so the rules from before hold", doubt.as_deref().unwrap_or_default());
-                self.doubt = doubt;
+    /// Finds the installation, whether its rules can be read or not.
+    pub(crate) async fn connect_without_rules(global: &Global) -> Result<Self> {
+        let clients = Clients::new(global).await?;
+        let namespace = match &global.namespace {
+            Some(namespace) => namespace.clone(),
+            None => find_namespace(&clients).await?,
+        };
+        let mut cluster = Self {
+            records: Api::namespaced(clients.client.clone(), &namespace),
+            hints: Hints::new(global, &namespace),
+            client: clients.client,
+            frank: clients.frank,
+            namespace,
+            rules: Arc::default(),
+            rules_unknown: None,
+        };
+        cluster.read_rules(global).await?;
+        Ok(cluster)
+    }
+
+    /// Reads the rules again. Rules that can't be used leave those from before in force, as for the daemons.
+    pub(crate) async fn read_rules(&mut self, global: &Global) -> Result<()> {
+        if let Some(path) = &global.config {
+            self.rules = Arc::new(rules_file::load(Some(path))?);
+            return Ok(());
+        }
+        let (name, file) = RULES;
+        let read = match self.records.get_opt(name).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                Err(RulesUnknown::Forbidden(status.message))
             }
-            _ => (),
+            found => {
+                let found =
+                    found.with_context(|| format!("can't read configmap {name} in {}", self.namespace))?;
+                let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
+                let refused =
+                    |error| RulesUnknown::Refused(format!("configmap {name} can't be used: {error}"));
+                Rules::from_yaml(&text).map_err(refused)
+            }
+        };
+        match read {
+            Ok(rules) => (self.rules, self.rules_unknown) = (Arc::new(rules), None),
+            Err(why) => self.rules_unknown = Some(why),
         }
         Ok(())
     }
 
-    /// An error where the rules are not known: what may be written, and where, follows from them.
-    pub(crate) fn require_rules(&self) -> Result<()> {
-        match &self.doubt {
-            None => Ok(()),
-            Some(doubt) => anyhow::bail!("{doubt}, so nothing is changed: give the rules with --config FILE"),
+    /// An error if this namespace does not exist or Label Storage has never worked in it: then an empty list tells nothing.
+    pub(crate) async fn require_installation(&self) -> Result<()> {
+        let Self { client, namespace, .. } = self;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        if let Ok(None) = namespaces.get_metadata_opt(namespace).await {
+            bail!("namespace {namespace} does not exist: give that of the installation with -n");
         }
-    }
-
-    /// A cluster where these rules are in force.
-    pub(crate) fn new((client, frank): (Client, Client), namespace: &str, rules: Arc<Rules>) -> Self {
-        let records = Api::namespaced(client.clone(), namespace);
-        Self {
-            client,
-            frank,
-            namespace: namespace.to_owned(),
-            rules,
-            doubt: None,
-            advice: Advice::default(),
-            records,
+        if !is_installed(client, namespace).await? {
+            bail!("namespace {namespace} has no record and no lease of Label Storage: give another with -n");
         }
+        Ok(())
     }
 
     /// Nodes, as the storer or the restorer sees them.
@@ -88,14 +121,12 @@ impl Cluster {
         ApiSource::nodes(self.client.clone()).seen_by(self.projection(detail))
     }
 
-    /// All records.
     pub(crate) fn record_source(&self) -> ApiSource {
         ApiSource::records(self.client.clone(), &self.namespace).seen_by(self.projection(Detail::WhatIsKept))
     }
 
-    /// The same, with what people have put on them.
+    /// The records with all of their annotations.
     pub(crate) fn tagged_record_source(&self) -> ApiSource {
-        // Which annotations are read of an object follows from the rules.
         let rules = Rules { annotations: Selection::all(), ..Rules::clone(&self.rules) };
         let projection = Projection { rules: Arc::new(rules), detail: Detail::WhatIsKept };
         ApiSource::records(self.client.clone(), &self.namespace).seen_by(projection)
@@ -106,47 +137,61 @@ impl Cluster {
     }
 }
 
-/// Clients for the cluster that kubectl would speak to, as the one who is asked for: one that tries again by itself, and a frank one.
-pub(crate) async fn clients(global: &Global) -> Result<(Client, Client)> {
-    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match &global.kubeconfig {
-        Some(path) => {
-            let kubeconfig =
-                Kubeconfig::read_from(path).with_context(|| format!("can't use {}", path.display()))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await?
+/// The namespace of the context or `label-storage`, if it is there, else the only one that has leases of Label Storage.
+async fn find_namespace(clients: &Clients) -> Result<String> {
+    let Clients { client, namespace, .. } = clients;
+    for namespace in [namespace.as_str(), NAMESPACE] {
+        if is_installed(client, namespace).await? {
+            return Ok(namespace.to_owned());
         }
-        None => Config::from_kubeconfig(&options).await.context("no cluster to talk to")?,
+    }
+    let looked = format!("there is no Label Storage in namespace {namespace} or {NAMESPACE}");
+    let leases = match Api::<Lease>::all(client.clone()).list_metadata(&ours()).await {
+        Ok(leases) => leases,
+        Err(error) => {
+            bail!(
+                "{looked}, and others can't be searched: {}; give the namespace with -n",
+                in_one_line(&error)
+            )
+        }
     };
-    config.connect_timeout = Some(Duration::from_secs(5));
-    // Else it is as the kubeconfig says.
-    if global.impersonate.is_some() {
-        config.auth_info.impersonate.clone_from(&global.impersonate);
+    let found: BTreeSet<_> = leases.items.into_iter().filter_map(|lease| lease.metadata.namespace).collect();
+    match found.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => bail!("{looked}, and no other has its leases: install it, or give the namespace with -n"),
+        [one] => Ok((*one).to_owned()),
+        several => bail!("there are several installations: choose one with -n: {}", several.join(", ")),
     }
-    if !global.impersonate_group.is_empty() {
-        config.auth_info.impersonate_groups = Some(global.impersonate_group.clone());
-    }
-    let frank = label_storage_runtime::client::without_retries(config.clone())?;
-    Ok((Client::try_from(config)?, frank))
 }
 
-/// The rules in force, and why they may be wrong, if so. The defaults are assumed then.
-async fn in_force(client: &Client, global: &Global) -> Result<(Rules, Option<String>)> {
-    if let Some(path) = &global.config {
-        return Ok((rules_file::load(Some(path))?, None));
-    }
-    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), &global.namespace);
-    let (name, file) = RULES;
-    let found = match config_maps.get_opt(name).await {
-        // A user without this permission may still have others.
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            let doubt = format!("you may not get configmaps in namespace {}", global.namespace);
-            return Ok((Rules::default(), Some(doubt)));
+fn ours() -> ListParams {
+    ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1))
+}
+
+/// True if there is a lease or a record. A namespace that may not be read counts as one without.
+async fn is_installed(client: &Client, namespace: &str) -> Result<bool> {
+    fn is_any<K: Clone>(listed: kube::Result<ObjectList<PartialObjectMeta<K>>>) -> Result<bool> {
+        match listed {
+            Ok(listed) => Ok(!listed.items.is_empty()),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+            Err(error) => bail!("the API server does not answer: {}", in_one_line(&error)),
         }
-        found => found.with_context(|| format!("can't read configmap {name} in {}", global.namespace))?,
-    };
-    let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
-    match Rules::from_yaml(&text) {
-        Ok(rules) => Ok((rules, None)),
-        Err(error) => Ok((Rules::default(), Some(format!("configmap {name} can't be used: {error}")))),
     }
+    let one = ours().limit(1);
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let records: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    Ok(is_any(leases.list_metadata(&one).await)? || is_any(records.list_metadata(&one).await)?)
+}
+
+/// Lists all objects, and adds each to a value.
+pub(crate) async fn fold<T: Default + Send + 'static>(
+    source: &ApiSource,
+    begin: T,
+    add: impl Fn(&mut T, Object) + Send + 'static,
+) -> Result<T, call::Error> {
+    let value = Arc::new(Mutex::new(begin));
+    let shared = Arc::clone(&value);
+    source
+        .list(move |object| add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), object))
+        .await?;
+    Ok(std::mem::take(&mut *value.lock().unwrap_or_else(PoisonError::into_inner)))
 }

@@ -1,7 +1,6 @@
 //! A Node and its record, by the Node's name.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use label_storage::record::Decoded;
@@ -11,19 +10,19 @@ use label_storage::{Node, Record, Rules};
 use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records;
 
-use crate::advice::quoted;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, fold};
+use crate::hints::quoted;
 
-/// What there is of a Node. The Node was read first and the record last, as the restorer does it; who writes a record reads the Node again.
+/// A Node and its record. The Node was read first and the record last, as the restorer does it.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     /// The Node's name.
     pub(crate) name: String,
-    /// What its record is filed under, or would be.
+    /// The key of its record.
     pub(crate) filed_under: String,
-    /// The Node, all of it, if it is there.
+    /// The whole Node, if it exists.
     pub(crate) node: Option<Node>,
-    /// The ConfigMap, if there is one, with what it says; not seen through any rules.
+    /// The ConfigMap, if it exists; not seen through any rules.
     pub(crate) record: Option<records::Found>,
 }
 
@@ -50,8 +49,8 @@ impl Found {
 }
 
 impl Cluster {
-    /// What there is of a Node of this name: it may well be nothing. In place of a name it may be said what a record is filed under
-    /// (`providerID=…`), which is the only way to name one where several were last made from Nodes of one name.
+    /// Finds a Node and its record, either of which may be missing. A record can also be named by its key (`providerID=…`): several
+    /// records may have been made from Nodes of one name.
     pub(crate) async fn find(&self, name: &str) -> Result<Found> {
         if name.contains('=') {
             return self.find_filed(name).await;
@@ -73,20 +72,20 @@ impl Cluster {
         Ok(Found { name: name.to_owned(), filed_under, node, record })
     }
 
-    /// The same, and an error where there is neither a Node nor a record.
+    /// Finds a Node and its record; an error if both are missing.
     pub(crate) async fn find_known(&self, name: &str) -> Result<Found> {
         let found = self.find(name).await?;
         if found.node.is_none() && found.record.is_none() {
             bail!(
-                "there is no node {name:?}, and nothing is stored of one in namespace {}: `{}` shows what is",
+                "there is no node {name:?} and no record of one in namespace {}: `{}` lists the records",
                 self.namespace,
-                self.advice.plugin("get --all")
+                self.hints.plugin("get")
             );
         }
         Ok(found)
     }
 
-    /// By what the record is filed under. Its Node may be there under another name than the record has yet.
+    /// Finds a record by its key. Its Node may have another name than the record says.
     async fn find_filed(&self, filed_under: &str) -> Result<Found> {
         // The Node first, so that the record is not older than it.
         let node = match self.claimants(filed_under).await?.0.first() {
@@ -103,32 +102,26 @@ impl Cluster {
         Ok(Found { name, filed_under: filed_under.to_owned(), node, record })
     }
 
-    /// What the record of a Node is filed under that is not there to say so: that of the one which was last made from a Node of this name.
+    /// The key of the record that was made from an absent Node of this name.
     async fn filed_for(&self, name: &str) -> Result<Option<String>> {
-        let found = Arc::new(Mutex::new(BTreeSet::new()));
-        let (collected, wanted) = (Arc::clone(&found), name.to_owned());
-        let each = move |object| {
+        let wanted = name.to_owned();
+        let mut found = fold(&self.record_source(), BTreeSet::new(), move |found, object| {
             if let Ok(Decoded { record, .. }) = records::Found::from(object).content
                 && record.node == wanted
-                && let Some(identity) = record.more.identity
             {
-                collected.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+                found.extend(record.more.identity);
             }
-        };
-        self.record_source().list(each).await?;
-        let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+        })
+        .await?;
         if found.len() > 1 {
             let all: Vec<_> = found.iter().map(|identity| quoted(identity)).collect();
-            bail!(
-                "several records were made from nodes named {name}: say which by one of {}",
-                all.join(", ")
-            );
+            bail!("several records were made from nodes named {name}: choose one of {}", all.join(", "));
         }
         Ok(found.pop_first())
     }
 }
 
-/// Whether a Node can have this name: then it can be asked for.
+/// True if a Node can have this name.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_part = |part: &str| {

@@ -1,34 +1,27 @@
-//! `kubectl label-storage`: what is stored, what would become of it and why, and how to mend it.
+//! `kubectl label-storage`: shows, explains and repairs the records. It decides with the functions of the daemons.
 //!
-//! It decides with the same functions as the daemons, and changes things only when told to.
-//!
-//! - [`cli`]: the command line, all of it: help, completion, man pages and docs/cli.md are made from it.
-//! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there; `find`: a Node and its record, by name.
-//! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
-//! - `advice`: commands that a person may run next; `liveness`: whether somebody renews a Lease.
-//! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
-//!   `whereabouts`: whether the Node of a record is there.
-//! - `stderr`: what is told beside what was asked for; `progress`: how far long work is.
-//! - `commands`: a module for each command, or for a few that belong together.
+//! Modules point downwards: [`cli`] and `commands`; `diagnose`, `write` and `backup`, which several commands share; `select` and `find`,
+//! which look for records; `cluster`, `connect` and `output`.
 
 // First, so that its `eprintln!` is that of all the others.
 #[macro_use]
 mod stderr;
 
-mod advice;
 mod changes;
 pub mod cli;
 mod cluster;
 mod commands;
 mod confirm;
+mod connect;
+mod diagnose;
 mod find;
-mod leases;
-mod liveness;
-pub mod manual;
+mod hints;
+mod jsonpath;
 mod node_patch;
 mod outlook;
 mod output;
 mod progress;
+mod select;
 mod server_time;
 mod whereabouts;
 mod write;
@@ -38,27 +31,28 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::Cli;
 
-/// How a command ended, where nothing went wrong.
+/// How a command ended, if not with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// All is well.
     Well,
-    /// It did what it was asked for, and what it found is not well: for scripts.
+    /// It found problems.
     Unwell,
-    /// The person said no.
+    /// The user said no.
     Declined,
 }
 
-/// Something is not well.
-const UNWELL: u8 = 3;
-/// Bad usage, as clap and most tools have it.
+const PROBLEMS: u8 = 3;
 const USAGE: u8 = 2;
 
-/// Runs the plugin with this command line, the program's name included. Returns 0 where all is well, 1 where something went wrong, 2 for bad usage and 3 where
-/// what was found is not well.
+/// Runs the plugin with this command line, the program's name included. Returns 0 for success, 1 for an error, 2 for bad usage and 3 for
+/// problems that `status` or `check` found.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -74,11 +68,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("can't start")),
     };
+    if cli.global.verbosity > 0 {
+        log(cli.global.verbosity);
+    }
     let ended = runtime.block_on(commands::run(cli));
     runtime.shutdown_background();
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::Unwell) => ExitCode::from(UNWELL),
+        Ok(Ended::Unwell) => ExitCode::from(PROBLEMS),
         Ok(Ended::Declined) => {
             eprintln!("nothing was changed");
             ExitCode::FAILURE
@@ -87,9 +84,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Logs to stderr: requests from level 6 on, as kubectl does, and all of the client's work from level 9 on.
+fn log(verbosity: u8) {
+    let level = match verbosity {
+        ..6 => LevelFilter::WARN,
+        6..9 => LevelFilter::DEBUG,
+        9.. => LevelFilter::TRACE,
+    };
+    let targets = Targets::new().with_target("kube_client", level).with_target("label_storage", level);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // Only the first of several in one process counts.
+    _ = tracing_subscriber::registry().with(targets).with(layer).try_init();
+}
+
 /// One line, as kubectl has it.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    // Whoever reads from us has had enough: that is no failure to speak of.
+    // A reader that has closed the pipe needs no message.
     let is_closed = error.chain().any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()

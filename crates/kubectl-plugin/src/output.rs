@@ -1,81 +1,155 @@
-//! Tables for people, JSON and YAML for machines.
+//! Output: tables for people, JSON, YAML and JSONPath for scripts.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::str::FromStr;
 
 use anyhow::Result;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command};
 use console::measure_text_width;
 use serde::Serialize;
 
-use crate::cli::Format;
+use crate::jsonpath::Template;
 
-/// Prints a value for machines; says whether that was asked for.
-pub(crate) fn for_machines(format: Format, value: &impl Serialize) -> Result<bool> {
-    write_for_machines(format, value, &mut io::stdout().lock())
+/// An output format.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Table,
+    Wide,
+    Name,
+    Json,
+    Yaml,
+    JsonPath(Template),
 }
 
-/// The same, written anywhere.
-pub(crate) fn write_for_machines(
-    format: Format,
-    value: &impl Serialize,
-    out: &mut impl Write,
-) -> Result<bool> {
-    match format {
-        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(value)?)?,
-        Format::Yaml => write!(out, "{}", serde_saphyr::to_string(value)?)?,
-        Format::Table => return Ok(false),
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.split_once('=')) {
+            ("table", _) => Ok(Self::Table),
+            ("wide", _) => Ok(Self::Wide),
+            ("name", _) => Ok(Self::Name),
+            ("json", _) => Ok(Self::Json),
+            ("yaml", _) => Ok(Self::Yaml),
+            (_, Some(("jsonpath", template))) => Ok(Self::JsonPath(template.parse()?)),
+            _ => Err("there is no such format".to_owned()),
+        }
     }
-    Ok(true)
 }
 
-/// Columns that stand under each other, as kubectl has them: three spaces between them, and none at the end.
+/// Reads one of these formats.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Formats(&'static [&'static str]);
+
+pub(crate) const OF_LISTS: Formats = Formats(&["table", "wide", "name", "json", "yaml", "jsonpath="]);
+pub(crate) const OF_OBJECTS: Formats = Formats(&["table", "json", "yaml", "jsonpath="]);
+
+impl TypedValueParser for Formats {
+    type Value = Format;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Format, clap::Error> {
+        let formats = self.0;
+        let parse = move |text: String| {
+            let is_one =
+                |format: &&str| text == *format || format.ends_with('=') && text.starts_with(*format);
+            match formats.iter().any(|format| is_one(&format)) {
+                true => text.parse(),
+                false => Err(format!("write one of {}TEMPLATE", formats.join(", "))),
+            }
+        };
+        StringValueParser::new().try_map(parse).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
+    }
+}
+
+/// An object for scripts.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Typed<T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    pub(crate) content: T,
+}
+
+pub(crate) const fn typed<T>(kind: &'static str, content: T) -> Typed<T> {
+    Typed { api_version: "label-storage/v1", kind, content }
+}
+
+impl Format {
+    /// Writes an object for scripts; returns false if the format is one for people.
+    pub(crate) fn write<T: Serialize>(&self, object: &Typed<T>, out: &mut impl Write) -> Result<bool> {
+        match self {
+            Self::Json => writeln!(out, "{}", serde_json::to_string_pretty(object)?)?,
+            Self::Yaml => write!(out, "{}", serde_saphyr::to_string(object)?)?,
+            Self::JsonPath(template) => write!(out, "{}", template.render(&serde_json::to_value(object)?)?)?,
+            Self::Table | Self::Wide | Self::Name => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Prints an object for scripts; returns false if the format is one for people.
+    pub(crate) fn print<T: Serialize>(&self, object: &Typed<T>) -> Result<bool> {
+        let mut text = Vec::new();
+        let is_written = self.write(object, &mut text)?;
+        io::stdout().lock().write_all(&text)?;
+        Ok(is_written)
+    }
+}
+
+pub(crate) fn print(text: &str) -> Result<()> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// A table as kubectl prints it: three spaces between columns, none at the end of a line.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these heads.
-    pub(crate) fn new<const N: usize>(heads: [&str; N]) -> Self {
-        Self { rows: vec![heads.map(str::to_owned).into()] }
+    pub(crate) fn new(heads: &[&str]) -> Self {
+        Self { rows: vec![heads.iter().map(|head| (*head).to_owned()).collect()] }
     }
 
-    /// One more row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text. Escapes for colours take no room.
     pub(crate) fn to_text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell: &String| measure_text_width(cell)).max().unwrap_or_default()
         };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        // The last column needs no width.
+        let widths: Vec<usize> =
+            (0..columns).map(|column| if column + 1 < columns { width(column) } else { 0 }).collect();
         let mut text = String::new();
         for row in &self.rows {
-            let mut line = String::new();
+            let begin = text.len();
             for (cell, width) in row.iter().zip(&widths) {
-                line += cell;
-                line += &" ".repeat(width + 3 - measure_text_width(cell));
+                text += cell;
+                text.extend(std::iter::repeat_n(' ', (width + 3).saturating_sub(measure_text_width(cell))));
             }
-            text += line.trim_end();
+            text.truncate(begin + text[begin..].trim_end().len());
             text.push('\n');
         }
         text
     }
-
-    /// Prints it.
-    pub(crate) fn print(&self) -> Result<()> {
-        Ok(io::stdout().lock().write_all(self.to_text().as_bytes())?)
-    }
 }
 
-/// Text of somebody else's, for a terminal: what would move the cursor, end the line or turn it around is written out.
+/// Text for a terminal: characters that move the cursor, end the line or reverse it are escaped.
 pub(crate) fn plain(text: &str) -> String {
     let is_harmful = |char: char| {
-        let turns = matches!(char, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        char.is_control() || turns
+        let reverses = matches!(char, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        char.is_control() || reverses
     };
     let mut plain = String::with_capacity(text.len());
     for char in text.chars() {
@@ -87,7 +161,12 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// A time span, as kubectl has it: two units at most.
+/// A number of things: "1 record", "2 records".
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time span as kubectl prints it: two units at most.
 pub(crate) fn age(duration: jiff::SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600, seconds / 60);
@@ -108,7 +187,7 @@ mod tests {
 
     #[test]
     fn columns_stand_under_each_other() {
-        let mut table = Table::new(["NODE", "AGE"]);
+        let mut table = Table::new(&["NODE", "AGE"]);
         table.row(["a".to_owned(), "5s".to_owned()]);
         table.row(["\x1b[31mlonger\x1b[0m".to_owned(), "6d".to_owned()]);
         assert_eq!(table.to_text(), "NODE     AGE\na        5s\n\x1b[31mlonger\x1b[0m   6d\n");
@@ -142,6 +221,15 @@ mod tests {
             (900_000, "10d"),
         ] {
             assert_eq!(age(jiff::SignedDuration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn formats_are_named_as_kubectl_names_them() {
+        assert_eq!("wide".parse(), Ok(Format::Wide));
+        assert!(matches!("jsonpath={.node}".parse(), Ok(Format::JsonPath(_))));
+        for bad in ["", "xml", "jsonpath", "jsonpath={"] {
+            assert!(bad.parse::<Format>().is_err(), "{bad}");
         }
     }
 }

@@ -158,7 +158,6 @@ pub(crate) async fn carry_out(
     question: &str,
     deeds: &[impl Deed],
 ) -> Result<Ended> {
-    cluster.require_rules()?;
     let (mut plans, mut wrong) = (Vec::new(), Vec::new());
     for deed in deeds {
         match deed.plan(cluster, 0).await {

@@ -7,8 +7,8 @@
 mod example;
 
 use clap::CommandFactory;
+use example::{MADE_BY, markdown};
 use kubectl_plugin::cli::Cli;
-use kubectl_plugin::manual::{MADE_BY, markdown};
 
 #[test]
 fn the_command_line_is_sound() {
@@ -40,11 +40,9 @@ fn every_command_has_a_man_page() {
 fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
     let page = markdown(Cli::command());
     for text in [
-        "Exit code: 0 where all are the same, 3 where any differs.",
-        "several nodes claim it; the node is another machine, and the rules have a fence;",
+        "Exit code: 0 if all is well, 1 for an error, 3 if there are problems.",
         "other-machine (the fence keeps it from being restored)",
-        "\n    kubectl label-storage get --departed -l pool=gold\n",
-        "All of the file is checked first",
+        "\n    kubectl label-storage get --departed -l pool=gold --sort-by .departedAt\n",
     ] {
         assert!(page.contains(text), "{text}");
     }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use http::Response;
 use http::header::RETRY_AFTER;
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::ClientBuilder;
-use kube::config::KubeConfigOptions;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::BoxError;
 use tower::layer::layer_fn;
@@ -31,12 +32,18 @@ pub(crate) async fn connect(
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
     let mut config = if is_set || default.is_some_and(|path| path.exists()) {
-        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(bad_config)?
+        let (kubeconfig, options) = (Kubeconfig::read().map_err(bad_config)?, KubeConfigOptions::default());
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
+        let mut config = config.map_err(bad_config)?;
+        set_proxy(&mut config, Some(&kubeconfig), &options);
+        config
     } else {
-        Config::incluster().map_err(|error| {
+        let mut config = Config::incluster().map_err(|error| {
             let error = in_one_line(&error);
             anyhow!("no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({error})")
-        })?
+        })?;
+        set_proxy(&mut config, None, &KubeConfigOptions::default());
+        config
     };
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
@@ -51,6 +58,24 @@ pub(crate) async fn connect(
         .with_layer(&layer_fn(|inner| Counted { inner, metrics: Arc::clone(&metrics) }))
         .build();
     Ok((client, url))
+}
+
+/// Sets the proxy: that of the kubeconfig, else that of the environment, unless `NO_PROXY` has the API server. kube compares `NO_PROXY` with the
+/// address of the proxy instead.
+pub fn set_proxy(config: &mut Config, kubeconfig: Option<&Kubeconfig>, options: &KubeConfigOptions) {
+    let own = kubeconfig.and_then(|kubeconfig| {
+        let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
+        let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context);
+        let cluster = options.cluster.as_ref().or(Some(&context?.context.as_ref()?.cluster));
+        let cluster = kubeconfig.clusters.iter().find(|named| Some(&named.name) == cluster)?;
+        cluster.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
+    });
+    let variable = || ["HTTPS_PROXY", "https_proxy"].iter().find_map(|name| std::env::var(name).ok());
+    let is_proxied = Matcher::from_env().intercept(&config.cluster_url).is_some();
+    let url = own.or_else(|| variable().filter(|url| is_proxied && !url.is_empty()));
+    config.proxy_url = url.and_then(|url| {
+        if url.contains("://") { url.parse().ok() } else { format!("http://{url}").parse().ok() }
+    });
 }
 
 /// A client without retries, for the plugin. Its calls are not counted.

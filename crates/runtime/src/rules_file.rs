@@ -47,7 +47,7 @@ mod tests {
         for (text, refused) in [
             (
                 &b"cordon: true\nretention: soon\n"[..],
-                "line 2: give a time of at least 1m, such as 30d, or forever",
+                "line 2: retention: \"soon\" can't be used: give a time of at least 1m, such as 30d, or forever",
             ),
             (b"cordon: true\n# caf\xe9\n", "line 2: this is no text: write it in UTF-8"),
             (&[b'#'; (1 << 20) + 1], "there is more than 1 MiB in it: rules are a few lines"),

@@ -1,218 +1,132 @@
-//! `check`: is the installation sound?
-//!
-//! Each part looks at one thing, and says what is not as it should be and which command mends it. What may not be looked at is a finding
-//! of its own: nobody is told that all is well because nobody could look.
-//!
-//! - [`sets`]: the StatefulSets: versions, flags, and how many pods are ready.
-//! - [`rights`]: what the person may do, and what the daemons' accounts may.
-//! - [`admission`]: the policies, there and in force.
-//! - [`leases`]: every shard held and renewed.
-//! - [`rules`]: the ConfigMap of rules; [`records`]: what is in the way of records, or can't be read; [`nodes`]: what Nodes say of themselves.
+//! `check`: the problems with the installation.
 
-mod admission;
-mod leases;
-mod nodes;
-mod records;
-mod rights;
-mod rules;
-pub(crate) mod sets;
-
-use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use console::style;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client};
-use label_storage::Rules;
-use label_storage_runtime::call::in_one_line;
+use kube::Api;
+use label_storage_runtime::lease::LIFETIME;
 use serde::Serialize;
 
 use crate::Ended;
-use crate::advice::Advice;
-use crate::cli::{Format, Global};
-use crate::cluster::{self, Cluster};
-use crate::output::{Table, for_machines, plain};
+use crate::cli::Global;
+use crate::cluster::Cluster;
+use crate::diagnose::installation::{self, Installation};
+use crate::diagnose::shards::Leases;
+use crate::diagnose::survey::{self, Limits, Memory, Survey};
+use crate::diagnose::{Finding, Severity, permissions, policies};
+use crate::output::{Format, OF_OBJECTS, Table, counted, plain, print, typed};
 use crate::server_time::ServerTime;
 
-/// How to say it
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each finding comes with the command that fixes its cause or shows more. Exit code: 0 without problems, 1 for an error, 3 with problems.
+Something that you may not read is `unknown`, which is no problem. Use `status` in scripts.
+
+Example:
+  kubectl label-storage check")]
 pub struct Args {
-    /// How to print
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t)]
+    /// The output format
+    #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
     output: Format,
 }
 
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Severity {
-    /// Something does not work.
-    Error,
-    /// It works, but not as it should, or not for long.
-    Warning,
-    /// Nobody could look.
-    Unknown,
-    /// Worth knowing, and nothing wrong.
-    Note,
-}
-
-/// One thing that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Finding {
-    severity: Severity,
-    message: String,
-    /// The command that mends it, or shows more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
-}
-
-impl Finding {
-    fn new(severity: Severity, message: impl Into<String>) -> Self {
-        Self { severity, message: message.into(), mend: None }
-    }
-
-    fn error(message: impl Into<String>) -> Self {
-        Self::new(Severity::Error, message)
-    }
-
-    fn warning(message: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, message)
-    }
-
-    fn note(message: impl Into<String>) -> Self {
-        Self::new(Severity::Note, message)
-    }
-
-    /// What could not be looked at, and why.
-    fn unknown(what: &str, why: impl AsRef<str>) -> Self {
-        Self::new(Severity::Unknown, format!("can't tell {what}: {}", why.as_ref()))
-    }
-
-    fn mend(self, command: impl Into<String>) -> Self {
-        Self { mend: Some(command.into()), ..self }
-    }
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// One part of the installation.
+#[derive(Debug, Serialize)]
 struct Checked {
     name: &'static str,
-    /// What was looked at, where nothing was found.
+    /// A summary for the case that nothing was found.
     summary: String,
     findings: Vec<Finding>,
 }
 
-impl Checked {
-    fn new(name: &'static str, summary: impl Into<String>, findings: Vec<Finding>) -> Self {
-        Self { name, summary: summary.into(), findings }
-    }
-}
-
-/// All of it.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Report {
-    /// Whether nothing was found that has to be mended.
+struct Checks {
     sound: bool,
     namespace: String,
     checks: Vec<Checked>,
 }
 
-/// What all parts need.
-struct Look {
-    client: Client,
-    namespace: String,
-    /// What the cluster-wide objects of this installation are called, or begin with: as in the chart.
-    name: String,
-}
-
-impl Look {
-    fn new(client: Client, namespace: &str) -> Self {
-        let name = match namespace.contains("label-storage") {
-            true => namespace.to_owned(),
-            false => format!("label-storage-{namespace}"),
-        };
-        Self { client, namespace: namespace.to_owned(), name }
-    }
-
-    /// How to install what is missing, over what is there.
-    fn install(&self, sets: &sets::Sets) -> String {
-        match (sets.release(), self.namespace.as_str()) {
-            (None, "label-storage") => "kubectl apply -f deploy/label-storage.yaml".to_owned(),
-            (release, namespace) => {
-                let release = release.unwrap_or("label-storage");
-                format!(
-                    "helm upgrade --install {release} deploy/chart --namespace {namespace} --reuse-values"
-                )
-            }
-        }
-    }
-}
-
-/// Why something could not be read, in a few words. A right that is missing is named by the server itself.
-fn why(error: &kube::Error) -> String {
-    in_one_line(error)
-}
-
 pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
-    let clients = cluster::clients(global).await?;
-    let look = Look::new(clients.0.clone(), &global.namespace);
-    // Where nobody answers there is nothing to be checked.
-    let times = ServerTime::ask(&look.client).await.context("the API server can't be asked")?;
-    let mut checks = match missing_namespace(&look).await {
-        Some(finding) => vec![Checked::new("namespace", String::new(), vec![finding])],
-        None => all(&look, clients, global, &times).await,
+    let cluster = Cluster::connect_without_rules(global).await?;
+    let time = ServerTime::ask(&cluster.client).await.context("the API server can't be asked")?;
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let checks = match namespaces.get_metadata_opt(&cluster.namespace).await {
+        Ok(None) => {
+            let message = format!(
+                "namespace {} does not exist: give that of the installation with -n",
+                cluster.namespace
+            );
+            let find =
+                cluster.hints.kubectl("get statefulsets -A -l app.kubernetes.io/part-of=label-storage");
+            let findings = vec![Finding::error("no-namespace", message).fix(find)];
+            vec![Checked { name: "namespace", summary: String::new(), findings }]
+        }
+        _ => checks(&cluster, &time).await,
     };
-    let advice = Advice::new(global);
-    for finding in checks.iter_mut().flat_map(|checked| &mut checked.findings) {
-        finding.mend = finding.mend.as_deref().map(|command| advice.there(command));
-    }
-    let is_bad = |finding: &Finding| finding.severity <= Severity::Warning;
-    let sound = !checks.iter().flat_map(|checked| &checked.findings).any(is_bad);
-    let report = Report { sound, namespace: look.namespace, checks };
-    if !for_machines(args.output, &report)? {
-        for_people(&report)?;
+    let sound = !checks.iter().flat_map(|checked| &checked.findings).any(Finding::is_problem);
+    let checks = Checks { sound, namespace: cluster.namespace, checks };
+    if !args.output.print(&typed("Checks", &checks))? {
+        print(&text(&checks))?;
     }
     Ok(if sound { Ended::Well } else { Ended::Unwell })
 }
 
-/// Without a namespace there is nothing in it either.
-async fn missing_namespace(look: &Look) -> Option<Finding> {
-    let namespaces: Api<Namespace> = Api::all(look.client.clone());
-    // Who may not read it finds out more from all else.
-    let is_missing = matches!(namespaces.get_opt(&look.namespace).await, Ok(None));
-    is_missing.then(|| {
-        Finding::error(format!(
-            "there is no namespace {}: is it another, or is nothing installed?",
-            look.namespace
-        ))
-        .mend("kubectl get statefulsets --all-namespaces --selector app.kubernetes.io/part-of=label-storage")
-    })
-}
-
-async fn all(look: &Look, clients: (Client, Client), global: &Global, times: &ServerTime) -> Vec<Checked> {
-    let ((sets, installed), (rules, ruled)) = tokio::join!(sets::check(look), rules::check(look, global));
-    let cluster = Cluster::new(clients, &look.namespace, Arc::new(rules.unwrap_or_default()));
-    let (rights, (has_policy, admitted), leased, recorded, seen) = tokio::join!(
-        rights::of_daemons(look, &sets),
-        admission::check(look, &sets),
-        leases::check(look, &sets, times),
-        records::check(look, &cluster),
-        nodes::check(&cluster),
+async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
+    let installation = Installation::read(cluster).await;
+    let expected = installation.expected();
+    let now = time.now();
+    let leases = Leases::settle(cluster, time, LIFETIME, |leases| leases.shards(None, &expected));
+    let (permitted, (policies, in_force), shards, survey, strays, yours) = tokio::join!(
+        permissions::of_daemons(cluster, &installation),
+        policies::findings(cluster, &installation),
+        leases,
+        Survey::take(cluster, None, now),
+        survey::strays(cluster),
+        permissions::of_user(cluster),
     );
-    let person = rights::of_person(look, has_policy).await;
-    vec![installed, rights, admitted, ruled, leased, recorded, seen, person]
+    let checked = |name, summary: String, findings| Checked { name, summary, findings };
+    let (held, shards) = match shards {
+        Ok(shards) => {
+            let held = shards.iter().filter(|shard| shard.state.is_held()).count();
+            (held, shards.iter().filter_map(|shard| shard.finding(&cluster.hints, time.now())).collect())
+        }
+        Err(error) => (0, vec![Finding::unknown("leases-unknown", error)]),
+    };
+    let (seen, mut nodes) = match survey {
+        _ if cluster.rules_unknown.is_some() => {
+            (String::new(), vec![Finding::unknown("nodes-unknown", "the rules are")])
+        }
+        Ok(survey) => {
+            // Work in progress is the business of `status`.
+            let limits = Limits { now, patience: Duration::MAX, overdue: Duration::MAX };
+            let (findings, _) = survey.findings(&limits, &mut Memory::default(), &cluster.hints);
+            (
+                format!("{}, {}", counted(survey.node_count(), "node"), counted(survey.records, "record")),
+                findings,
+            )
+        }
+        Err(error) => (String::new(), vec![Finding::unknown("nodes-unknown", error)]),
+    };
+    nodes.extend(strays);
+    vec![
+        checked("statefulsets", "both daemons run this version".to_owned(), installation.findings(cluster)),
+        checked("permissions", "both accounts have all that they need".to_owned(), permitted),
+        checked("policies", format!("{in_force} in force"), policies),
+        checked("rules", "they can be read".to_owned(), installation::rules(cluster)),
+        checked("shards", format!("{} held", counted(held, "shard")), shards),
+        checked("records", seen, nodes),
+        checked("you", "you may use every command".to_owned(), yours),
+    ]
 }
 
-fn for_people(report: &Report) -> Result<()> {
-    let mut table = Table::new(["STATUS", "CHECK", "FOUND"]);
+fn text(checks: &Checks) -> String {
+    let mut table = Table::new(&["STATUS", "CHECK", "FOUND"]);
     let mut counts = [0_usize; 4];
-    for checked in &report.checks {
+    for checked in &checks.checks {
         if checked.findings.is_empty() {
-            let name = checked.name.to_owned();
-            table.row([style("ok").green().to_string(), name, checked.summary.clone()]);
+            table.row([style("ok").green().to_string(), checked.name.to_owned(), checked.summary.clone()]);
         }
         for finding in &checked.findings {
             counts[finding.severity as usize] += 1;
@@ -223,34 +137,21 @@ fn for_people(report: &Report) -> Result<()> {
                 Severity::Note => style("note").dim(),
             };
             table.row([status.to_string(), checked.name.to_owned(), plain(&finding.message)]);
-            if let Some(command) = &finding.mend {
+            if let Some(command) = &finding.fix {
                 table.row([String::new(), String::new(), format!("  {}", style(plain(command)).bold())]);
             }
         }
     }
-    table.print()?;
     let [errors, warnings, unknown, _] = counts;
-    let open = if unknown > 0 { format!(", and {unknown} that nobody could tell") } else { String::new() };
-    match errors + warnings {
-        0 if unknown > 0 => eprintln!("sound, as far as could be told{open}"),
-        0 => eprintln!("sound"),
-        _ => eprintln!("not sound: errors: {errors}, warnings: {warnings}{open}"),
-    }
-    Ok(())
-}
-
-/// The rules by which all else is judged; where they can't be used, the usual ones.
-type Judged = Option<Rules>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_could_not_be_looked_at_is_not_worse_than_what_was() {
-        assert!(Severity::Error < Severity::Warning);
-        assert!(Severity::Warning < Severity::Unknown);
-        let finding = Finding::unknown("who holds what", "forbidden");
-        assert_eq!(finding.message, "can't tell who holds what: forbidden");
-    }
+    let found = [(errors, "error"), (warnings, "warning"), (unknown, "unknown")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0);
+    let found: Vec<_> = found
+        .map(
+            |(count, what)| if what == "unknown" { format!("{count} unknown") } else { counted(count, what) },
+        )
+        .collect();
+    let verdict = if checks.sound { "No problems found" } else { "Problems found" };
+    let found = if found.is_empty() { String::new() } else { format!(": {}", found.join(", ")) };
+    format!("{}\n{verdict} in namespace {}{found}.\n", table.to_text(), plain(&checks.namespace))
 }

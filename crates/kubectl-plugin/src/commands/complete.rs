@@ -1,6 +1,5 @@
-//! `__complete`: what may come next on a command line, for kubectl, which asks plugins in the way that cobra has it.
-//!
-//! One candidate a line, with a tab before what it means; the last line is a number that says what else the shell may offer.
+//! `__complete`: the candidates for the next word, as kubectl asks its plugins for them: one a line, with a tab before its description.
+//! The last line is a number for the shell.
 
 mod names;
 
@@ -190,8 +189,8 @@ mod tests {
             (&["--namespace", "che", "che"], &["check"]),
             (&["-n", "che", "che"], &["check"]),
             (&["completion", "po"], &["powershell"]),
-            (&["check", "--output", "j"], &["json"]),
-            (&["check", "--output=j"], &["--output=json"]),
+            (&["check", "--output", "j"], &["json", "jsonpath="]),
+            (&["check", "--output=j"], &["--output=json", "--output=jsonpath="]),
             (&["check", "-o", "y"], &["yaml"]),
             (&["check", "--kubec"], &["--kubeconfig"]),
             (&["--as-"], &["--as-group"]),

@@ -1,116 +1,113 @@
-//! What the daemons would do with a Node now, and why: decided with their own functions.
+//! `explain`: the state of one node, and the next steps of the daemons by their own decision functions.
 
-mod circumstances;
 mod restorer;
-mod shards;
+mod rules;
 mod storer;
 
-use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::Result;
 use console::style;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use kube::Api;
-use label_storage::restore::Reason as RestoreReason;
 use label_storage::rules::IdentityBy;
-use label_storage::store::{Circumstances, Reason as StoreReason, Sighting, TOMBSTONE_LIFETIME};
-use label_storage::{plan_restore, plan_store};
+use label_storage::store::{Circumstances, Sighting, TOMBSTONE_LIFETIME};
+use label_storage::{Labels, plan_restore, plan_store, shard};
 use label_storage_runtime::{call, records};
 use serde::Serialize;
 
-use self::shards::Holders;
 use crate::Ended;
-use crate::advice::quoted;
-use crate::changes::painted;
-use crate::cli::Format;
+use crate::changes::{Difference, differences, painted};
 use crate::cluster::Cluster;
+use crate::diagnose::installation::Installation;
+use crate::diagnose::shards::{Holding, Leases, Shard};
+use crate::diagnose::state::State;
 use crate::find::Found;
-use crate::output::{age, for_machines, plain};
+use crate::hints::quoted;
+use crate::output::{Format, OF_OBJECTS, age, plain, print, typed};
+use crate::select::state;
+use crate::server_time::ServerTime;
 
-/// Of which, and how to show it.
+/// Holders renew their leases every two seconds.
+const PATIENCE: Duration = Duration::from_secs(6);
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code: 3 where a person has to do something first: the record can't be read, or claims to be of a later version of the node
-than there is; several nodes claim it; the node is another machine, and the rules have a fence; or nobody works on the node's
-shard.")]
+Lines with - are on the left side only (the record, or the node before), lines with + on the right side.
+
+Example:
+  kubectl label-storage explain my-node")]
 pub struct Args {
-    /// The name of a node, whether it is there or not
+    /// The name of a node, which may be absent
     #[arg(value_name = "NODE")]
     node: String,
 
-    /// How to print
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    /// The output format
+    #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
     output: Format,
 }
 
-/// What there is to be said. The names are what scripts go by, so they stay.
+/// Scripts rely on the names, so these stay.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {
     node: String,
-    /// What there is.
+    state: State,
     facts: Vec<String>,
-    storer: Decision,
-    restorer: Decision,
-    /// Which rules have a part in this.
+    /// The stored items.
+    stored: Labels,
+    /// From the record to the node, as far as the rules keep it.
+    differences: Vec<Difference>,
+    storer: Step,
+    restorer: Step,
     rules: Vec<String>,
-    /// Who works on it.
     shards: Vec<String>,
-    /// What would have to happen.
-    next: Vec<Step>,
+    next: Vec<Hint>,
 }
 
-/// What a daemon would do.
+/// The next step of a daemon.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Decision {
-    /// As its logs and metrics have it.
+struct Step {
+    /// The word for it in logs and metrics.
     reason: &'static str,
-    /// Where docs/protocol.md says so.
+    does: String,
+    because: &'static str,
+    /// The place in docs/protocol.md.
     #[serde(rename = "where")]
     place: &'static str,
-    /// What it would do.
-    does: String,
-    /// Why.
-    because: &'static str,
-    /// What would change: lines of a diff.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<String>,
 }
 
-/// Something that would change what the daemons do.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Step {
-    /// What for.
+/// A command that would change the outcome.
+#[derive(Debug, Serialize)]
+struct Hint {
     to: String,
-    /// The command.
     run: String,
 }
 
-/// Makes a step.
-fn step(to: impl Into<String>, run: impl Into<String>) -> Step {
-    Step { to: to.into(), run: run.into() }
+fn hint(to: impl Into<String>, run: impl Into<String>) -> Hint {
+    Hint { to: to.into(), run: run.into() }
 }
 
-/// What every part of the explanation looks at.
+/// The node, its record and its surroundings.
 struct Case<'a> {
     cluster: &'a Cluster,
     found: &'a Found,
     now: Timestamp,
-    /// Since when the Node is there.
     created_at: Option<Timestamp>,
-    /// Other Nodes that claim the same record.
+    /// Other nodes with the same identity.
     rivals: &'a [String],
 }
 
 impl Case<'_> {
-    /// The ConfigMap that is the record, or would be.
     fn record_name(&self) -> String {
         label_storage::name::record_name(&self.found.filed_under)
     }
 
-    /// What a command takes for it: several records may be of Nodes of one name.
+    /// The argument for a command: several records may be of nodes of one name.
     fn argument(&self) -> String {
         let Found { name, filed_under, .. } = self.found;
         if self.found.node.is_some() || name == filed_under { quoted(name) } else { quoted(filed_under) }
@@ -124,18 +121,17 @@ impl Case<'_> {
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let found = cluster.find_known(&args.node).await?;
     let rivals = rivals(cluster, &found).await?;
-    let holders = Holders::read(cluster, &found.filed_under).await;
-    let created_at = created_at(cluster, &found).await?;
-    let case = Case { cluster, found: &found, now: Timestamp::now(), created_at, rivals: &rivals };
-    let (explanation, needs_a_person) = explain(&case, &holders);
-    if !for_machines(args.output, &explanation)? {
-        io::stdout().lock().write_all(explanation.to_text().as_bytes())?;
+    let time = ServerTime::ask(&cluster.client).await?;
+    let (created_at, state) = (created_at(cluster, &found).await?, state(cluster, &found, time.now()).await?);
+    let shards = shards(cluster, &found.filed_under, &time).await;
+    let case = Case { cluster, found: &found, now: time.now(), created_at, rivals: &rivals };
+    let explanation = explain(&case, state, shards);
+    if !args.output.print(&typed("Explanation", &explanation))? {
+        print(&explanation.to_text())?;
     }
-    let is_idle = holders.are_known() && !holders.is_worked_on();
-    Ok(if needs_a_person || is_idle { Ended::Unwell } else { Ended::Well })
+    Ok(Ended::Well)
 }
 
-/// Since when the very Node is there that was found: the daemons decide without that.
 async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp>> {
     let Some(node) = &found.node else { return Ok(None) };
     let nodes: Api<core::Node> = Api::all(cluster.client.clone());
@@ -144,7 +140,6 @@ async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp
     Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))
 }
 
-/// Other Nodes that claim to be the same. By name, no two can.
 async fn rivals(cluster: &Cluster, found: &Found) -> Result<Vec<String>> {
     let Some(node) = &found.node else { return Ok(Vec::new()) };
     if cluster.rules.identity == IdentityBy::Name || node.extras.is_unidentified {
@@ -155,48 +150,65 @@ async fn rivals(cluster: &Cluster, found: &Found) -> Result<Vec<String>> {
     Ok(claimants)
 }
 
-/// All of it, and whether a person has to do something before the daemons can.
-fn explain(case: &Case<'_>, holders: &Holders) -> (Explanation, bool) {
+/// The holders of the node's shards, in sentences.
+async fn shards(cluster: &Cluster, key: &str, time: &ServerTime) -> Vec<String> {
+    let expected = Installation::read(cluster).await.expected();
+    let is_own = |it: &Shard| it.replicas.is_none_or(|replicas| it.index == shard(key, replicas));
+    let own = |leases: &Leases| {
+        let shards = leases.shards(None, &expected).into_iter();
+        shards.filter(|it| is_own(it) && it.state != Holding::Retired).collect()
+    };
+    match Leases::settle(cluster, time, PATIENCE, own).await {
+        Ok(shards) => shards.iter().map(|shard| format!("{}.", shard.sentence(time.now()))).collect(),
+        Err(error) => vec![format!("Unknown: {error}.")],
+    }
+}
+
+fn explain(case: &Case<'_>, state: State, shards: Vec<String>) -> Explanation {
     let (cluster, found) = (case.cluster, case.found);
     let (node, record) = found.seen_by_storer(&cluster.rules);
-    let at = Circumstances {
-        // Whoever holds the shard counts that for itself.
-        unchanged_for: TOMBSTONE_LIFETIME,
-        retention: cluster.rules.retention,
-        ..Circumstances::at(case.now)
-    };
+    let at = Circumstances { retention: cluster.rules.retention, ..Circumstances::at(case.now) };
+    let unchanged = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at };
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);
-    let to_store = plan_store(sighting, records::Found::stored(record.as_ref()), at, &cluster.rules);
+    let stored = records::Found::stored(record.as_ref());
+    let to_store = plan_store(sighting, stored, unchanged, &cluster.rules);
     let to_restore =
         found.node.as_ref().map(|node| plan_restore(node, found.stored(), &cluster.rules, false));
     let is_contested = !case.rivals.is_empty();
-    let needs_a_person = is_contested
-        || matches!(to_store.reason, StoreReason::RecordUnreadable | StoreReason::ViewOlderThanRecord)
-        || to_restore.as_ref().is_some_and(|plan| plan.reason == RestoreReason::OtherMachine);
-    let mut next = storer::steps(case, &to_store);
-    next.extend(to_restore.as_ref().into_iter().flat_map(|plan| restorer::steps(case, plan)));
-    let explanation = Explanation {
+    let mut next = storer::hints(case, &to_store);
+    next.extend(to_restore.as_ref().into_iter().flat_map(|plan| restorer::hints(case, plan)));
+    let own = node.as_ref().map(|node| node.labels.clone()).unwrap_or_default();
+    let kept = |record: Option<&label_storage::Record>| {
+        record.map(|record| record.labels.clone()).unwrap_or_default()
+    };
+    let seen = record.as_ref().and_then(|found| found.content.as_ref().ok()).map(|decoded| &decoded.record);
+    Explanation {
         node: found.name.clone(),
-        facts: circumstances::facts(case),
-        rules: circumstances::rules(case, node.as_ref(), to_restore.as_ref(), at),
-        storer: if is_contested { contested() } else { storer::decision(case, &to_store, record.as_ref()) },
+        state,
+        facts: rules::facts(case),
+        stored: kept(found.record()),
+        differences: if node.is_some() { differences(&kept(seen), &own) } else { Vec::new() },
+        rules: rules::rules(case, node.as_ref(), seen, to_restore.as_ref()),
+        storer: match is_contested {
+            true => contested(),
+            false => storer::step(case, &to_store, node.as_ref(), stored, at),
+        },
         restorer: match &to_restore {
             Some(_) if is_contested => contested(),
-            Some(plan) => restorer::decision(case, plan),
+            Some(plan) => restorer::step(case, plan),
             None => restorer::absent(),
         },
-        shards: holders.sentences(case.now),
+        shards,
         next,
-    };
-    (explanation, needs_a_person)
+    }
 }
 
-fn contested() -> Decision {
-    Decision {
+fn contested() -> Step {
+    Step {
         reason: "identity-contested",
-        place: "\"What operators choose\", identity",
+        place: "rules",
         does: "does nothing".to_owned(),
-        because: "Several Nodes claim this record, so nothing is concluded from any of them.",
+        because: "Several nodes have this identity, so none of them is stored or restored.",
         changes: Vec::new(),
     }
 }
@@ -205,28 +217,30 @@ impl Explanation {
     fn to_text(&self) -> String {
         let mut text = String::new();
         let mut section = |head: String, lines: Vec<String>| {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text += &format!("{head}\n");
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text += &format!("{gap}{head}\n");
             lines.iter().for_each(|line| text += &format!("  {line}\n"));
         };
         let plainly = |lines: &[String]| lines.iter().map(|line| plain(line)).collect::<Vec<_>>();
-        section(style(plain(&self.node)).bold().to_string(), plainly(&self.facts));
-        for (who, decision) in [("storer", &self.storer), ("restorer", &self.restorer)] {
-            let reason = style(decision.reason).bold();
-            let why = [format!("{} ({})", decision.because, decision.place)];
-            let changes = decision.changes.iter().map(|line| painted(&plain(line)));
-            section(
-                format!("The {who} {}: {reason}", decision.does),
-                why.into_iter().chain(changes).collect(),
-            );
+        let title = format!("{}: {}", style(plain(&self.node)).bold(), self.state.as_str());
+        section(title, plainly(&self.facts));
+        if !self.stored.is_empty() {
+            let stored = self.stored.iter().map(|(name, value)| plain(&format!("{name}={value}")));
+            section("Stored".to_owned(), stored.collect());
         }
-        section("Rules that have a part in this".to_owned(), plainly(&self.rules));
-        section("Who works on it".to_owned(), plainly(&self.shards));
-        let next: Vec<_> = self.next.iter().map(|step| format!("{}: {}", step.to, step.run)).collect();
+        for (who, step) in [("storer", &self.storer), ("restorer", &self.restorer)] {
+            let why = format!("{} (docs/protocol.md, {})", step.because, step.place);
+            let changes = step.changes.iter().map(|line| painted(&plain(line)));
+            let head = format!("The {who} {}: {}", step.does, style(step.reason).bold());
+            section(head, std::iter::once(why).chain(changes).collect());
+        }
+        if !self.rules.is_empty() {
+            section("Rules".to_owned(), plainly(&self.rules));
+        }
+        section("Shards".to_owned(), plainly(&self.shards));
+        let next: Vec<_> = self.next.iter().map(|hint| format!("{}: {}", hint.to, hint.run)).collect();
         if !next.is_empty() {
-            section("What would change that".to_owned(), plainly(&next));
+            section("Next".to_owned(), plainly(&next));
         }
         text
     }

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::Ended;
 use crate::changes::{diff_lines, differences, painted};
-use crate::cli::Format;
 use crate::cluster::Cluster;
-use crate::output::{age, for_machines};
+use crate::output::Format;
+use crate::output::age;
 
 /// Of which, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub struct Args {
     node: String,
 
     /// How to print
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = crate::output::OF_OBJECTS)]
     output: Format,
 }
 
@@ -57,7 +57,10 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         }
     };
     let versions = versions(record);
-    if !for_machines(args.output, &Versions { node: &found.name, versions: &versions })? {
+    if !args
+        .output
+        .print(&crate::output::typed("History", &Versions { node: &found.name, versions: &versions }))?
+    {
         io::stdout().lock().write_all(to_text(&versions, Timestamp::now()).as_bytes())?;
     }
     if versions.len() < 2 && cluster.rules.history == 0 {

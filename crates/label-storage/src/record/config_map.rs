@@ -151,7 +151,7 @@ pub(super) enum DataItem {
 
 pub(super) fn read_entry(data_key: &str, data_value: &str) -> Result<DataItem, Damage> {
     let bad_key = || Damage::Key(excerpt(data_key));
-    let bad_value = || Damage::Value(excerpt(data_key));
+    let bad_value = || Damage::Value(excerpt(data_key), excerpt(data_value));
     let (name, value) = key::decode_entry(data_key, data_value).map_err(|error| match error {
         key::Error::NotItsLongKey => bad_value(),
         key::Error::NotCanonical => bad_key(),

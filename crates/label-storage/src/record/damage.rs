@@ -21,8 +21,8 @@ pub enum Damage {
     #[error("data key {0:?} is no label key")]
     Key(String),
     /// An entry of `data` with a value that the item can't have.
-    #[error("the value of data key {0:?} is none that it can have")]
-    Value(String),
+    #[error("data key {0:?} can't have the value {1:?}")]
+    Value(String, String),
     /// An entry of `binaryData`.
     #[error("binaryData {0:?} is no label")]
     Binary(String),

@@ -188,9 +188,9 @@ fn a_bad_entry_costs_only_itself_and_is_kept() {
         ("-DASH-x", "v", Damage::Key("-DASH-x".to_owned())),
         ("-SLASH-x", "v", Damage::Key("-SLASH-x".to_owned())),
         ("..a", "v", Damage::Key("..a".to_owned())),
-        ("pool", "white space", Damage::Value("pool".to_owned())),
-        ("pool", "multi\nline", Damage::Value("pool".to_owned())),
-        (long.as_str(), "v", Damage::Value(long.clone())),
+        ("pool", "white space", Damage::Value("pool".to_owned(), "white space".to_owned())),
+        ("pool", "multi\nline", Damage::Value("pool".to_owned(), "multi\nline".to_owned())),
+        (long.as_str(), "v", Damage::Value(long.clone(), "v".to_owned())),
     ];
     for (key, value, damage) in cases {
         let decoded = tampered(|config_map| {

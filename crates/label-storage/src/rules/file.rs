@@ -74,28 +74,35 @@ impl Rules {
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
         let startup_taint = file.startup_taint.unwrap_or_default();
-        let at_most = read(startup_taint.at_most, units::startup_taint)?.unwrap_or(Self::STARTUP_TAINT);
+        let at_most = read("startupTaint.atMost", startup_taint.at_most, units::startup_taint)?
+            .unwrap_or(Self::STARTUP_TAINT);
         Ok(Self {
             labels: selection(KeyKind::Label, file.labels, default.labels)?,
             annotations: selection(KeyKind::Annotation, file.annotations, default.annotations)?,
             taints: selection(KeyKind::Taint, file.taints, default.taints)?,
             cordon: file.cordon.unwrap_or(default.cordon),
-            selector: read(nodes.selector, str::parse)?.unwrap_or(default.selector),
+            selector: read("nodes.selector", nodes.selector, str::parse)?.unwrap_or(default.selector),
             opt_in: nodes.opt_in.unwrap_or(default.opt_in),
             conflicts: file.conflicts.map(conflicts).transpose()?.unwrap_or(default.conflicts),
-            identity: read(identity.by, str::parse)?.unwrap_or(default.identity),
+            identity: read("identity.by", identity.by, str::parse)?.unwrap_or(default.identity),
             fence: identity.fence.unwrap_or(default.fence),
-            trust: read(identity.trust_labels, str::parse)?.unwrap_or(default.trust),
+            trust: read("identity.trustLabels", identity.trust_labels, str::parse)?.unwrap_or(default.trust),
             startup_taint: startup_taint.enabled.unwrap_or_default().then_some(at_most),
-            retention: read(file.retention, units::retention)?.unwrap_or(default.retention),
-            cleanup_share: read(file.cleanup_share, str::parse)?.unwrap_or(default.cleanup_share),
-            history: read(file.history, units::history)?.unwrap_or(default.history),
+            retention: read("retention", file.retention, units::retention)?.unwrap_or(default.retention),
+            cleanup_share: read("cleanupShare", file.cleanup_share, str::parse)?
+                .unwrap_or(default.cleanup_share),
+            history: read("history", file.history, units::history)?.unwrap_or(default.history),
         })
     }
 }
 
-fn read<T>(text: Option<Text>, parse: impl Fn(&str) -> Result<T, InvalidRule>) -> Result<Option<T>, Refused> {
-    text.map(|text| parse(&text.value).map_err(|error| Refused::at(text.referenced, error))).transpose()
+fn read<T>(
+    key: &str,
+    text: Option<Text>,
+    parse: fn(&str) -> Result<T, InvalidRule>,
+) -> Result<Option<T>, Refused> {
+    let refused = |text: &Text, why| Refused::at(text.referenced, format!("{key}: {why}"));
+    text.map(|text| parse(&text.value).map_err(|why| refused(&text, why))).transpose()
 }
 
 fn selection(kind: KeyKind, keys: Option<Keys>, default: Selection) -> Result<Selection, Refused> {

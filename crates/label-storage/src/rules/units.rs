@@ -24,18 +24,22 @@ pub(super) fn retention(text: &str) -> Result<Duration, InvalidRule> {
     }
     // Plans expire after ten seconds, and a deleted record can't be put back.
     let time = duration(text).filter(|time| *time >= Duration::from_secs(60));
-    time.ok_or_else(|| InvalidRule(format!("give a time of at least 1m, such as 30d, or {FOREVER}")))
+    time.ok_or_else(|| refused(text, "a time of at least 1m, such as 30d, or forever"))
 }
 
 pub(super) fn startup_taint(text: &str) -> Result<Duration, InvalidRule> {
     let range = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
     let time = duration(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| InvalidRule("give a time from 1s to 1h, such as 2m".to_owned()))
+    time.ok_or_else(|| refused(text, "a time from 1s to 1h, such as 2m"))
 }
 
 pub(super) fn history(text: &str) -> Result<usize, InvalidRule> {
     let count = text.trim().parse().ok().filter(|count| *count <= Rules::MOST_HISTORY);
-    count.ok_or_else(|| InvalidRule(format!("give a number from 0 to {}", Rules::MOST_HISTORY)))
+    count.ok_or_else(|| refused(text, &format!("a number from 0 to {}", Rules::MOST_HISTORY)))
+}
+
+fn refused(text: &str, instead: &str) -> InvalidRule {
+    InvalidRule(format!("{:?} can't be used: give {instead}", text.chars().take(40).collect::<String>()))
 }
 
 /// Displays a duration in the form in which it is read.
@@ -111,8 +115,8 @@ impl FromStr for Percentage {
     type Err = InvalidRule;
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let reason = "give a percentage above 0% and up to 100%, such as 10% or 2.5%";
-        Self::read(text).ok_or_else(|| InvalidRule(reason.to_owned()))
+        Self::read(text)
+            .ok_or_else(|| refused(text, "a percentage above 0% and up to 100%, such as 10% or 2.5%"))
     }
 }
 
@@ -160,7 +164,9 @@ mod tests {
         assert_eq!(retention(FOREVER), Ok(Duration::MAX));
         assert_eq!(DisplayDuration(Duration::MAX).to_string(), FOREVER);
         for text in ["59s", "0", "never", "30", ""] {
-            assert_refused(retention(text), "give a time of at least 1m, such as 30d, or forever");
+            let reason =
+                format!("{text:?} can't be used: give a time of at least 1m, such as 30d, or forever");
+            assert_refused(retention(text), &reason);
         }
     }
 
@@ -169,7 +175,8 @@ mod tests {
         assert_eq!(startup_taint("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(startup_taint("1h"), Ok(Duration::from_secs(3600)));
         for text in ["0s", "999ms", "61m", "forever", "true"] {
-            assert_refused(startup_taint(text), "give a time from 1s to 1h, such as 2m");
+            let reason = format!("{text:?} can't be used: give a time from 1s to 1h, such as 2m");
+            assert_refused(startup_taint(text), &reason);
         }
     }
 
@@ -177,7 +184,7 @@ mod tests {
     fn a_history_is_a_small_number() {
         assert_eq!([history("0"), history(" 20 ")], [Ok(0), Ok(20)]);
         for text in ["21", "-1", "many", "", "3.0"] {
-            assert_refused(history(text), "give a number from 0 to 20");
+            assert_refused(history(text), &format!("{text:?} can't be used: give a number from 0 to 20"));
         }
     }
 
@@ -198,8 +205,8 @@ mod tests {
             "", "%", "10", "0%", "0.00%", "0.001%", "100.01%", "101%", "-1%", "+1%", "1e1%", "ten%", ".5%",
             "1.%",
         ] {
-            let reason = "give a percentage above 0% and up to 100%, such as 10% or 2.5%";
-            assert_refused(text.parse::<Percentage>(), reason);
+            let reason = "a percentage above 0% and up to 100%, such as 10% or 2.5%";
+            assert_refused(text.parse::<Percentage>(), &format!("{text:?} can't be used: give {reason}"));
         }
         assert_eq!(Percentage::default().to_string(), "10%");
     }

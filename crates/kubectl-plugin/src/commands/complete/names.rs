@@ -1,20 +1,19 @@
-//! Names that only the cluster or the kubeconfig knows. Who waits for a completion does not wait long, and wants no errors.
+//! Names that only the cluster or the kubeconfig knows. An error offers no names.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::config::Kubeconfig;
-use kube::{Api, Client};
-use label_storage_runtime::api_source::ApiSource;
+use kube::Api;
+use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records::Found;
 
 use crate::cli::{Cli, Global};
-use crate::cluster;
+use crate::cluster::{Cluster, fold};
+use crate::connect::{Clients, kubeconfig};
 
-/// Whatever is known by then is offered.
+/// A shell should not wait for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What kind of names.
@@ -26,22 +25,15 @@ pub(super) enum Kind {
     Namespaces,
 }
 
-/// Those that begin like this, as far as they can be told. The words before say of which cluster.
+/// The names that begin like this, as far as they can be found. The words before choose the cluster.
 pub(super) async fn names(kind: Kind, before: &[String], start: &str) -> Vec<String> {
     let Some(global) = global(before) else { return Vec::new() };
-    let found = Arc::new(Mutex::new(BTreeSet::new()));
-    let (names, wanted) = (Arc::clone(&found), start.to_owned());
-    let add = move |name: &str| {
-        if name.starts_with(&wanted) {
-            names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        }
-    };
-    // What was found before it failed, or took too long, is as good.
-    let _ = tokio::time::timeout(PATIENCE, find(kind, &global, add)).await;
-    std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
+    let found = tokio::time::timeout(PATIENCE, find(kind, &global)).await;
+    let found = found.ok().flatten().unwrap_or_default();
+    found.into_iter().filter(|name| name.starts_with(start)).collect()
 }
 
-/// Where, and as whom, by the words so far: what is missing after them is no error yet.
+/// The global flags among the words so far: arguments may still be missing.
 fn global(before: &[String]) -> Option<Global> {
     // A flag at the end still waits for its value.
     let before = match before {
@@ -53,38 +45,24 @@ fn global(before: &[String]) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-async fn find(kind: Kind, global: &Global, add: impl Fn(&str) + Clone + Send + 'static) -> Option<()> {
+async fn find(kind: Kind, global: &Global) -> Option<BTreeSet<String>> {
     if kind == Kind::Contexts {
-        let kubeconfig = match &global.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        kubeconfig.ok()?.contexts.iter().for_each(|context| add(&context.name));
-        return Some(());
+        return Some(kubeconfig(global).ok()?.contexts.into_iter().map(|context| context.name).collect());
     }
-    let (client, _) = cluster::clients(global).await.ok()?;
-    match kind {
-        Kind::Namespaces => {
-            let all = Api::<Namespace>::all(client).list_metadata(&Default::default()).await.ok()?;
-            all.items.iter().filter_map(|it| it.metadata.name.as_deref()).for_each(add);
-        }
-        _ => nodes(client, &global.namespace, add).await,
+    if kind == Kind::Namespaces {
+        let namespaces: Api<Namespace> = Api::all(Clients::new(global).await.ok()?.client);
+        let all = namespaces.list_metadata(&Default::default()).await.ok()?;
+        return Some(all.items.into_iter().filter_map(|it| it.metadata.name).collect());
     }
-    Some(())
-}
-
-/// Both at the same time: who may not see the one may see the other.
-async fn nodes(client: Client, namespace: &str, add: impl Fn(&str) + Clone + Send + 'static) {
-    let (nodes, records) = (ApiSource::nodes(client.clone()), ApiSource::records(client, namespace));
-    let add_node = add.clone();
-    let _ = tokio::join!(
-        nodes.list(move |object| add_node(&object.name)),
-        records.list(move |object| {
-            if let Ok(decoded) = Found::from(object).content {
-                add(&decoded.record.node);
-            }
-        }),
-    );
+    let cluster = Cluster::connect_without_rules(global).await.ok()?;
+    let (nodes, records) = (cluster.node_source(Detail::WhatIsKept), cluster.record_source());
+    let nodes = fold(&nodes, BTreeSet::new(), |names, object| _ = names.insert(object.name));
+    let records = fold(&records, BTreeSet::new(), |names, object| {
+        names.extend(Found::from(object).content.ok().map(|decoded| decoded.record.node));
+    });
+    // A user who may not list the one may list the other.
+    let (nodes, records) = tokio::join!(nodes, records);
+    Some(nodes.unwrap_or_default().into_iter().chain(records.unwrap_or_default()).collect())
 }
 
 #[cfg(test)]
@@ -103,8 +81,8 @@ mod tests {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
             let global = global(&words).expect("flags");
             assert_eq!(
-                (global.context.as_deref(), global.namespace.as_str()),
-                (Some("there"), "ns"),
+                (global.context.as_deref(), global.namespace.as_deref()),
+                (Some("there"), Some("ns")),
                 "{words:?}"
             );
         }

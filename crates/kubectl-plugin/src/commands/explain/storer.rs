@@ -1,182 +1,168 @@
-//! The storer's side.
+//! The next step of the storer.
 
+use label_storage::decision::When;
 use label_storage::node_state::{NodeState, Skip};
 use label_storage::record::NODE_RESOURCE_VERSION;
 use label_storage::rules::IdentityBy;
-use label_storage::store::{Action, Plan, Reason, Stored, TOMBSTONE_LIFETIME};
-use label_storage::{Labels, Record};
-use label_storage_runtime::records;
+use label_storage::store::View;
+use label_storage::store::{Action, Circumstances, Plan, Reason, Stored};
+use label_storage::{Labels, Node, Record};
 
-use super::{Case, Decision, Step, step};
+use super::{Case, Hint, Step, hint};
 use crate::changes::{diff_lines, differences};
 
-const WAITS: NodeState = NodeState::Skipped(Skip::AwaitingRestore);
-
-/// What it would do, and why.
-pub(super) fn decision(case: &Case<'_>, plan: &Plan, record: Option<&records::Found>) -> Decision {
-    let before = match records::Found::stored(record) {
+pub(super) fn step(
+    case: &Case<'_>,
+    plan: &Plan,
+    node: Option<&Node>,
+    stored: Stored<&Record>,
+    at: Circumstances,
+) -> Step {
+    let before = match stored {
         Stored::Record(record) => Some(record),
         Stored::Nothing | Stored::Unreadable => None,
     };
-    let does = match &plan.action {
-        Action::Nothing if plan.reason.state(false) == WAITS => "waits".to_owned(),
-        Action::Nothing => "does nothing".to_owned(),
-        Action::Create(record) => {
-            format!("creates configmap {} with {} kept", case.record_name(), record.labels.len())
-        }
-        Action::Replace(_) => format!("replaces configmap {}", case.record_name()),
-        Action::Delete => format!(
-            "deletes configmap {} once it has seen it unchanged for {} s",
-            case.record_name(),
-            TOMBSTONE_LIFETIME.as_secs()
-        ),
+    let view = View {
+        node: node.map(Node::summary),
+        is_surely_gone: node.is_none(),
+        is_contested: false,
+        stored: stored.map(Record::summary),
+        has_final_labels: false,
+        is_event: false,
+        at,
     };
-    let is_empty = before.is_some_and(Record::is_empty);
-    let (place, because) = why(plan.reason, is_empty);
-    Decision { reason: plan.reason.as_str(), place, does, because, changes: changes(plan, before) }
+    let waits = match view.decide(Default::default).when {
+        When::After(time, _) if !time.is_zero() => format!(" after {} s without a change", time.as_secs()),
+        _ => String::new(),
+    };
+    let record = case.record_name();
+    let does = match &plan.action {
+        Action::Nothing if plan.reason.state(false) == NodeState::Skipped(Skip::AwaitingRestore) => {
+            "waits".to_owned()
+        }
+        Action::Nothing => "does nothing".to_owned(),
+        Action::Create(_) => format!("creates configmap {record}"),
+        Action::Replace(_) => format!("replaces configmap {record}{waits}"),
+        Action::Delete => format!("deletes configmap {record}{waits}"),
+    };
+    let (place, because) = why(plan.reason, before.is_some_and(Record::is_empty));
+    Step { reason: plan.reason.as_str(), place, does, because, changes: changes(plan, before) }
 }
 
 fn changes(plan: &Plan, before: Option<&Record>) -> Vec<String> {
     let (Action::Create(after) | Action::Replace(after)) = &plan.action else { return Vec::new() };
     let none = Labels::new();
-    let before_labels = before.map_or(&none, |record| &record.labels);
-    let mut lines = diff_lines(&differences(before_labels, &after.labels));
+    let mut lines = diff_lines(&differences(before.map_or(&none, |record| &record.labels), &after.labels));
     match (before.and_then(|record| record.departed_at), after.departed_at) {
-        (None, Some(_)) => lines.push("departed-at is stamped".to_owned()),
-        (Some(_), None) => lines.push("departed-at is taken off".to_owned()),
-        _ => (),
+        (None, Some(_)) => lines.push("departed-at is set".to_owned()),
+        (Some(_), None) => lines.push("departed-at is removed".to_owned()),
+        _ => {}
     }
-    let set_aside = after.more.withheld.keys();
-    let set_aside = set_aside.filter(|name| before.is_none_or(|it| !it.more.withheld.contains_key(*name)));
-    lines.extend(set_aside.map(|name| format!("{name} is set aside: it was withheld from the node")));
+    let withheld = after.more.withheld.keys();
+    let withheld = withheld.filter(|name| before.is_none_or(|it| !it.more.withheld.contains_key(*name)));
+    lines.extend(withheld.map(|name| format!("{name} is set aside: it was withheld from the node")));
     lines
 }
 
-const ROW_1: &str = "docs/protocol.md, row 1 of the table";
-const ROW_2: &str = "docs/protocol.md, row 2 of the table";
-const ROW_3: &str = "docs/protocol.md, row 3 of the table";
-const ROW_4: &str = "docs/protocol.md, row 4 of the table";
-const ROW_5: &str = "docs/protocol.md, row 5 of the table";
-const ROW_6: &str = "docs/protocol.md, row 6 of the table";
-const ROW_7: &str = "docs/protocol.md, row 7 of the table";
-const ROW_8: &str = "docs/protocol.md, row 8 of the table";
-const ROW_9: &str = "docs/protocol.md, row 9 of the table";
-const GUARDS: &str = "docs/protocol.md, \"Guards\"";
-const RECORD: &str = "docs/protocol.md, \"The record\"";
-const CHOSEN: &str = "docs/protocol.md, \"What operators choose\"";
-
-/// Where it stands, and why it is so.
+/// The place in docs/protocol.md, and the reason in words.
 fn why(reason: Reason, is_empty: bool) -> (&'static str, &'static str) {
     match reason {
-        Reason::FirstSeen => (ROW_1, "The node has something to be kept, and there is no record yet."),
-        Reason::NoLabels => (ROW_1, "The node has nothing that the rules keep, so it needs no record."),
-        Reason::UpToDate => {
-            (ROW_2, "The record was made from this very incarnation, and says what the node says.")
-        }
+        Reason::FirstSeen => ("row 1", "The node has labels to keep, and no record yet."),
+        Reason::NoLabels => ("row 1", "The node has no label that the rules keep, so it needs no record."),
+        Reason::UpToDate => ("row 2", "The record was made from this incarnation, and has its labels."),
         Reason::LabelsChanged if is_empty => {
-            (ROW_8, "The record is empty, so nothing is to be restored, and the node is right.")
+            ("row 8", "The record is empty, so the labels of the node count.")
         }
         Reason::LabelsChanged => {
-            (ROW_2, "The record was made from this very incarnation, and the node is right.")
+            ("row 2", "The record was made from this incarnation, so the labels of the node count.")
         }
-        Reason::Restored => {
-            (ROW_4, "The restorer has marked this incarnation: from here on the node is right.")
-        }
-        Reason::NotGone => (ROW_2, "The record says that the node is gone, and it is there."),
+        Reason::Restored => ("row 4", "This incarnation was restored, so the labels of the node count."),
+        Reason::NotGone => ("row 2", "The record says that the node departed, and it exists."),
         Reason::AwaitingRestore => {
-            (ROW_3, "This incarnation has not been restored, so that it lacks something says nothing yet.")
+            ("row 3", "This incarnation is not restored yet, so a label that it lacks was not removed.")
         }
-        Reason::Returned => (
-            ROW_3,
-            "The node is back and has not been restored; of the record only departed-at is taken off.",
-        ),
+        Reason::Returned => {
+            ("row 3", "The node is back and not restored yet, so only departed-at is removed.")
+        }
         Reason::ViewOlderThanRecord => {
-            (GUARDS, "The record claims to be made from a later version of the node than there is.")
+            ("guards", "The record claims a later version of the node than there is.")
         }
-        Reason::RecordUnreadable => (RECORD, "The record can't be read, and is left for a person."),
-        Reason::EmptyForNow | Reason::EmptyForGood => {
-            (ROW_9, "Nothing is left in the record that could come back.")
-        }
-        Reason::LastWords => (ROW_5, "The node was deleted: these were its last labels."),
-        Reason::LeftUnrestored => (ROW_6, "The node was deleted before it was restored."),
-        Reason::Departed => (ROW_7, "The node is gone: from now on the retention counts."),
-        Reason::Away => (ROW_7, "The node is gone, and its record waits for it."),
-        Reason::RetentionOver => {
-            (ROW_7, "The node has been gone for longer than the retention; cleanupShare may hold this up.")
-        }
-        Reason::NothingStored => (ROW_7, "The node is gone, and nothing is stored of it."),
+        Reason::RecordUnreadable => ("the record", "The record can't be read, and is left for a person."),
+        Reason::EmptyForNow | Reason::EmptyForGood => ("row 9", "The record has nothing to restore."),
+        Reason::LastWords => ("row 5", "The node was deleted, and these were its last labels."),
+        Reason::LeftUnrestored => ("row 6", "The node was deleted before it was restored."),
+        Reason::Departed => ("row 7", "The node departed: the retention begins."),
+        Reason::Away => ("row 7", "The node departed, and its record waits for it."),
+        Reason::RetentionOver => ("row 7", "The retention is over; cleanupShare may delay the deletion."),
+        Reason::NothingStored => ("row 7", "The node departed, and has no record."),
         Reason::Ignored => {
-            (CHOSEN, "A person has taken the node out of all this; what was stored before stays.")
+            ("rules", "The node has the annotation label-storage/ignore; its record stays as it is.")
         }
-        Reason::NotSelected => (CHOSEN, "The rules have no record made of this node."),
-        Reason::NoIdentity => (CHOSEN, "The node does not have what its record would be filed under."),
-        Reason::OtherMachine => {
-            (CHOSEN, "The node was another machine than the one that the record is kept for.")
-        }
-        Reason::OutcomeUnknown => (GUARDS, "An earlier write of the record may still arrive."),
+        Reason::NotSelected => ("rules", "The rules do not select this node."),
+        Reason::NoIdentity => ("rules", "The node lacks the identity that the rules ask for."),
+        Reason::OtherMachine => ("rules", "The node was another machine than that of the record."),
+        Reason::OutcomeUnknown => ("guards", "An earlier write of the record may still arrive."),
     }
 }
 
-/// What would have to happen for the storer to do something else.
-pub(super) fn steps(case: &Case<'_>, plan: &Plan) -> Vec<Step> {
-    let (node, rules, advice) = (&case.found.name, &case.cluster.rules, &case.cluster.advice);
+pub(super) fn hints(case: &Case<'_>, plan: &Plan) -> Vec<Hint> {
+    let (node, rules, hints) = (&case.found.name, &case.cluster.rules, &case.cluster.hints);
     let (record, argument) = (case.record_name(), case.argument());
-    let label = advice.kubectl(&format!("label node {node} KEY=VALUE"));
+    let label = hints.kubectl(&format!("label node {node} KEY=VALUE"));
     match plan.reason {
-        _ if !case.rivals.is_empty() => vec![step(
-            format!(
-                "to have it handled, give each of {} another identity than {node}, by",
-                case.rivals.join(", ")
-            ),
-            format!("what the rules go by, which is {}", rules.identity),
-        )],
-        Reason::UpToDate | Reason::FirstSeen => {
-            vec![step("to have something else stored, change the node", label)]
+        _ if !case.rivals.is_empty() => {
+            let rivals = case.rivals.join(" and ");
+            let to = format!("to have it handled, give {rivals} another {} than {node}", rules.identity);
+            vec![hint(to, hints.kubectl(&format!("describe node {node}")))]
         }
-        Reason::NoLabels => vec![step("to have a record, give the node a label", label)],
-        Reason::Ignored => vec![step(
-            "to have it handled again",
-            advice.kubectl(&format!("annotate node {node} label-storage/ignore-")),
-        )],
-        Reason::NotSelected if rules.opt_in => vec![step(
-            "to have a record, have the node say what to keep",
-            advice.kubectl(&format!("annotate node {node} label-storage/keep='*'")),
-        )],
-        Reason::NotSelected => vec![step(
-            format!("to have a record, label the node so that it matches {:?}", rules.selector.to_string()),
-            label,
-        )],
-        Reason::NoIdentity => vec![step(
-            format!("to have a record, the node needs what the rules go by ({})", rules.identity),
-            advice.kubectl(&format!("describe node {node}")),
-        )],
+        Reason::UpToDate | Reason::FirstSeen => vec![hint("to store another label", label)],
+        Reason::NoLabels => vec![hint("to get a record", label)],
+        Reason::Ignored => {
+            vec![hint(
+                "to have it handled again",
+                hints.kubectl(&format!("annotate node {node} label-storage/ignore-")),
+            )]
+        }
+        Reason::NotSelected if rules.opt_in => {
+            vec![hint(
+                "to get a record",
+                hints.kubectl(&format!("annotate node {node} label-storage/keep='*'")),
+            )]
+        }
+        Reason::NotSelected => {
+            vec![hint(format!("to get a record, match {:?}", rules.selector.to_string()), label)]
+        }
+        Reason::NoIdentity => {
+            let to = format!("to get a record, the node needs its {}", rules.identity);
+            vec![hint(to, hints.kubectl(&format!("describe node {node}")))]
+        }
         Reason::RecordUnreadable => vec![
-            step("to mend the record", advice.in_namespace(&format!("edit configmap {record}"))),
-            step("or to give it up", advice.in_namespace(&format!("delete configmap {record}"))),
+            hint("to repair the record", hints.in_namespace(&format!("edit configmap {record}"))),
+            hint("or to give it up", hints.in_namespace(&format!("delete configmap {record}"))),
         ],
-        Reason::ViewOlderThanRecord => vec![step(
-            "if the record was copied from another cluster",
-            advice.in_namespace(&format!("annotate configmap {record} {NODE_RESOURCE_VERSION}-")),
-        )],
-        Reason::Away | Reason::Departed => {
-            let mut steps = vec![
-                step(
-                    "to change what it comes back with",
-                    advice.plugin(&format!("set {argument} KEY=VALUE KEY-")),
-                ),
-                step("to have it come back with nothing", advice.plugin(&format!("forget {argument}"))),
-            ];
-            // By anything else it is the same machine under any name.
-            steps.extend((rules.identity == IdentityBy::Name).then(|| {
-                let rename = advice.plugin(&format!("rename {argument} NEW"));
-                step("if it comes back under another name", rename)
-            }));
-            steps
+        Reason::ViewOlderThanRecord => {
+            let remove = format!("annotate configmap {record} {NODE_RESOURCE_VERSION}-");
+            vec![hint("if the record was copied from another cluster", hints.in_namespace(&remove))]
         }
-        Reason::RetentionOver => vec![step(
-            "to keep it, have a longer retention",
-            advice.in_namespace("edit configmap label-storage-rules"),
-        )],
+        Reason::Away | Reason::Departed => {
+            let set = hints.plugin(&format!("set {argument} KEY=VALUE KEY-"));
+            let forget = hints.plugin(&format!("forget {argument}"));
+            let mut all = vec![
+                hint("to change the labels that it returns with", set),
+                hint("to let it return without labels", forget),
+            ];
+            if rules.identity == IdentityBy::Name {
+                let rename = hints.plugin(&format!("rename {argument} NEW"));
+                all.push(hint("if it returns under another name", rename));
+            }
+            all
+        }
+        Reason::RetentionOver => {
+            vec![hint(
+                "to keep it, extend the retention",
+                hints.in_namespace("edit configmap label-storage-rules"),
+            )]
+        }
         _ => Vec::new(),
     }
 }

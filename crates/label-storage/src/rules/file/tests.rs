@@ -163,7 +163,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         (
             "nodes:\n  optIn: true\n  selector: a b\n",
-            "line 3: \"a b\" selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+            "line 3: nodes.selector: \"a b\" selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
                 .to_owned(),
         ),
         (
@@ -183,18 +183,18 @@ fn what_is_wrong_is_said_with_its_line() {
         ("conflicts:\n- keys: [a]\n", r#"line 2: "wins" is missing here: a conflict takes keys and wins"#.to_owned()),
         (
             "identity: {by: uid}\n",
-            "line 1: \"uid\" is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
+            "line 1: identity.by: \"uid\" is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
                 .to_owned(),
         ),
         (
             "identity:\n  trustLabels: never\n",
-            "line 2: \"never\" is no reason to trust a machine: write same-machine or name".to_owned(),
+            "line 2: identity.trustLabels: \"never\" is no reason to trust a machine: write same-machine or name".to_owned(),
         ),
-        ("startupTaint:\n  atMost: 2h\n", "line 2: give a time from 1s to 1h, such as 2m".to_owned()),
-        ("\nretention: 30\n", "line 2: give a time of at least 1m, such as 30d, or forever".to_owned()),
-        ("cleanupShare: 10\n", "line 1: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
-        ("cleanupShare: 101%\n", "line 1: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
-        ("history: 21\n", "line 1: give a number from 0 to 20".to_owned()),
+        ("startupTaint:\n  atMost: 2h\n", "line 2: startupTaint.atMost: \"2h\" can't be used: give a time from 1s to 1h, such as 2m".to_owned()),
+        ("\nretention: 30\n", "line 2: retention: \"30\" can't be used: give a time of at least 1m, such as 30d, or forever".to_owned()),
+        ("cleanupShare: 10\n", "line 1: cleanupShare: \"10\" can't be used: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
+        ("cleanupShare: 101%\n", "line 1: cleanupShare: \"101%\" can't be used: give a percentage above 0% and up to 100%, such as 10% or 2.5%".to_owned()),
+        ("history: 21\n", "line 1: history: \"21\" can't be used: give a number from 0 to 20".to_owned()),
         (
             "labels:\n  include:\n    - a\n   - b\n",
             "line 4: this is no YAML: while parsing a block mapping, did not find expected key".to_owned(),

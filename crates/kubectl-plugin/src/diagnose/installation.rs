@@ -1,0 +1,289 @@
+//! The StatefulSets of the daemons, and their rules.
+
+use std::num::NonZeroU32;
+
+use clap::ArgMatches;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Container;
+use kube::{Api, ResourceExt};
+use label_storage_runtime::Daemon;
+use label_storage_runtime::args::Common;
+use label_storage_runtime::call::in_one_line;
+use label_storage_runtime::lease;
+
+use super::Finding;
+use super::shards::Expected;
+use crate::cluster::{Cluster, RULES, RulesUnknown};
+use crate::hints::{Hints, NAMESPACE};
+
+pub(crate) const DAEMONS: [&str; 2] = ["storer", "restorer"];
+
+const VERSION: &str = "app.kubernetes.io/version";
+const RELEASE: &str = "meta.helm.sh/release-name";
+const DRY_RUN: &str = "LABEL_STORAGE_DRY_RUN";
+
+/// The StatefulSet of a daemon.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub(crate) daemon: &'static str,
+    pub(crate) account: String,
+    replicas: u32,
+    ready: u32,
+    /// The flags of its container, or the reason why they are unknown.
+    flags: Result<Common, String>,
+    is_dry_run_in_env: bool,
+    version: String,
+    image: String,
+}
+
+impl Set {
+    pub(crate) fn flags(&self) -> Option<&Common> {
+        self.flags.as_ref().ok()
+    }
+}
+
+/// Both StatefulSets.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    /// Each with the reason if it can't be read.
+    sets: [Result<Set, String>; 2],
+    /// The Helm release, and if Helm applies it on the server.
+    release: Option<(String, bool)>,
+}
+
+impl Installation {
+    pub(crate) async fn read(cluster: &Cluster) -> Self {
+        let api: Api<StatefulSet> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let (storer, restorer) = tokio::join!(api.get_opt(DAEMONS[0]), api.get_opt(DAEMONS[1]));
+        let release = [&storer, &restorer].into_iter().find_map(|set| release(set.as_ref().ok()?.as_ref()?));
+        let read = |daemon, set: kube::Result<Option<StatefulSet>>| match set {
+            Ok(Some(set)) => Ok(set),
+            Ok(None) => Err(format!("namespace {} has no statefulset {daemon}", cluster.namespace)),
+            Err(error) => Err(in_one_line(&error)),
+        };
+        let storer = read(DAEMONS[0], storer).map(|set| Set::new::<storer::Args>(DAEMONS[0], &set));
+        let restorer = read(DAEMONS[1], restorer).map(|set| Set::new::<restorer::Args>(DAEMONS[1], &set));
+        Self { sets: [storer, restorer], release }
+    }
+
+    pub(crate) fn set(&self, daemon: &str) -> Option<&Set> {
+        self.sets.iter().flatten().find(|set| set.daemon == daemon)
+    }
+
+    /// The numbers of replicas, if a StatefulSet says so.
+    pub(crate) fn expected(&self) -> Expected {
+        self.sets.each_ref().map(|set| {
+            let set = set.as_ref().ok()?;
+            let flags = set.flags()?;
+            let scope = flags.nodes.as_ref().map(lease::scope).unwrap_or_default();
+            let given = flags.replicas.map_or(set.replicas, NonZeroU32::get);
+            // A dry run takes no leases.
+            let is_none = flags.dry_run || set.replicas == 0;
+            Some((if is_none { 0 } else { given }, scope))
+        })
+    }
+
+    /// The command that installs the objects again as they should be.
+    pub(crate) fn upgrade(&self, hints: &Hints, namespace: &str) -> String {
+        match &self.release {
+            None if namespace == NAMESPACE => {
+                hints.kubectl("apply --server-side --force-conflicts -f deploy/label-storage.yaml")
+            }
+            None => hints.helm("upgrade --install label-storage deploy/chart"),
+            // With server-side apply, Helm refuses to overwrite a field that somebody else has changed.
+            Some((release, true)) => {
+                hints.helm(&format!("upgrade {release} deploy/chart --reuse-values --force-conflicts"))
+            }
+            Some((release, false)) => hints.helm(&format!("upgrade {release} deploy/chart --reuse-values")),
+        }
+    }
+
+    pub(crate) fn findings(&self, cluster: &Cluster) -> Vec<Finding> {
+        let hints = &cluster.hints;
+        let mut findings = Vec::new();
+        for (set, daemon) in self.sets.iter().zip(DAEMONS) {
+            match set {
+                Ok(set) => findings.extend(self.of_set(set, cluster)),
+                Err(error) => {
+                    let find =
+                        hints.kubectl("get statefulsets -A -l app.kubernetes.io/part-of=label-storage");
+                    findings.push(
+                        Finding::unknown("statefulset-unknown", format!("{daemon}: {error}")).fix(find),
+                    );
+                }
+            }
+        }
+        if let [Ok(storer), Ok(restorer)] = &self.sets {
+            findings.extend(self.compare(storer, restorer, cluster));
+        }
+        findings
+    }
+
+    fn of_set(&self, set: &Set, cluster: &Cluster) -> Vec<Finding> {
+        let (hints, Set { daemon, replicas, ready, .. }) = (&cluster.hints, set);
+        let mut findings = Vec::new();
+        let show = hints.in_namespace(&format!("describe pods -l app.kubernetes.io/name={daemon}"));
+        if *replicas == 0 {
+            let scale = hints.in_namespace(&format!("scale statefulset {daemon} --replicas=2"));
+            findings
+                .push(Finding::error("stopped", format!("the {daemon} is scaled to 0 replicas")).fix(scale));
+        } else if ready < replicas {
+            let message = format!("{ready} of {replicas} {daemon} pods are ready");
+            let new = if *ready == 0 { Finding::error } else { Finding::warning };
+            findings.push(new("pods-not-ready", message).fix(show));
+        }
+        match &set.flags {
+            Err(error) => {
+                let message = format!("the {daemon} would not start with its flags: {error}");
+                let values = self.upgrade(hints, &cluster.namespace);
+                findings.push(Finding::error("flags-refused", message).fix(values));
+            }
+            Ok(flags) => {
+                if flags.dry_run {
+                    let fix = match set.is_dry_run_in_env {
+                        true => hints.in_namespace(&format!("set env statefulset {daemon} {DRY_RUN}-")),
+                        false => self.upgrade(hints, &cluster.namespace),
+                    };
+                    let message = format!(
+                        "the {daemon} runs with --dry-run and writes nothing; if the Helm values have it in extraArgs, remove it there"
+                    );
+                    findings.push(Finding::warning("dry-run", message).fix(fix));
+                }
+                if let Some(nodes) = &flags.nodes {
+                    let message = format!(
+                        "the {daemon} handles only nodes that match {:?} (--nodes)",
+                        nodes.glob().glob()
+                    );
+                    findings.push(Finding::note("some-nodes", message));
+                }
+            }
+        }
+        findings
+    }
+
+    fn compare(&self, storer: &Set, restorer: &Set, cluster: &Cluster) -> Vec<Finding> {
+        const OWN: &str = env!("CARGO_PKG_VERSION");
+        let upgrade = || self.upgrade(&cluster.hints, &cluster.namespace);
+        let mut findings = Vec::new();
+        if storer.version != restorer.version {
+            let message =
+                format!("the storer is version {} and the restorer {}", storer.version, restorer.version);
+            findings.push(Finding::warning("versions-differ", message).fix(upgrade()));
+        } else if storer.version != OWN {
+            let message = format!(
+                "the daemons are version {} and this plugin is {OWN}: install the same",
+                storer.version
+            );
+            findings.push(Finding::warning("versions-differ", message));
+        }
+        if storer.image != restorer.image {
+            let message = format!(
+                "the image of the storer is {} and that of the restorer {}",
+                storer.image, restorer.image
+            );
+            findings.push(Finding::warning("images-differ", message).fix(upgrade()));
+        }
+        if let (Ok(one), Ok(other)) = (&storer.flags, &restorer.flags)
+            && one.config != other.config
+        {
+            let message = "the storer and the restorer read different rules files (--config)";
+            findings.push(Finding::error("rules-differ", message).fix(upgrade()));
+        }
+        findings
+    }
+}
+
+/// The rules of the daemons: that they can be read.
+pub(crate) fn rules(cluster: &Cluster) -> Vec<Finding> {
+    let edit = cluster.hints.in_namespace(&format!("edit configmap {}", RULES.0));
+    match &cluster.rules_unknown {
+        None => Vec::new(),
+        Some(RulesUnknown::Forbidden(why)) => vec![Finding::unknown("rules-unknown", why)],
+        Some(RulesUnknown::Refused(why)) => {
+            vec![Finding::error("rules-refused", format!("{why}; a daemon does not start with it")).fix(edit)]
+        }
+    }
+}
+
+impl Set {
+    fn new<D: Daemon>(daemon: &'static str, set: &StatefulSet) -> Self {
+        let spec = set.spec.as_ref();
+        let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+        let container = pod.and_then(|pod| pod.containers.iter().find(|container| container.name == daemon));
+        let count = |count: Option<i32>| count.and_then(|count| u32::try_from(count).ok());
+        let env = container.into_iter().flat_map(|container| container.env.iter().flatten());
+        Self {
+            daemon,
+            account: pod
+                .and_then(|pod| pod.service_account_name.clone())
+                .unwrap_or_else(|| "default".to_owned()),
+            replicas: count(spec.and_then(|spec| spec.replicas)).unwrap_or(1),
+            ready: count(set.status.as_ref().and_then(|status| status.ready_replicas)).unwrap_or(0),
+            flags: container.map_or_else(|| Err(format!("there is no container {daemon}")), flags::<D>),
+            is_dry_run_in_env: env.into_iter().any(|variable| variable.name == DRY_RUN),
+            version: set.labels().get(VERSION).cloned().unwrap_or_else(|| "unknown".to_owned()),
+            image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The flags of a container, read as the daemon reads them: from the environment, then from the arguments, which win.
+fn flags<D: Daemon>(container: &Container) -> Result<Common, String> {
+    let command = D::command();
+    let mut words = vec![container.name.clone()];
+    for variable in container.env.iter().flatten() {
+        let Some(value) = &variable.value else { continue };
+        let known = command
+            .get_arguments()
+            .find(|arg| arg.get_env().is_some_and(|name| name == variable.name.as_str()));
+        match known.and_then(|arg| Some((arg.get_action().takes_values(), arg.get_long()?))) {
+            Some((true, long)) => words.push(format!("--{long}={value}")),
+            Some((false, long)) if value == "true" => words.push(format!("--{long}")),
+            _ => {}
+        }
+    }
+    words.extend(container.args.iter().flatten().cloned());
+    // The environment of this process is not that of the pod.
+    let command = command.mut_args(|arg| arg.env(None::<&str>));
+    let read = |matches: ArgMatches| D::from_arg_matches(&matches);
+    let read = command.try_get_matches_from(words).and_then(read);
+    read.map(|daemon| daemon.common().clone())
+        .map_err(|error| error.to_string().lines().next().unwrap_or_default().replace("error: ", ""))
+}
+
+fn release(set: &StatefulSet) -> Option<(String, bool)> {
+    let managers = set.metadata.managed_fields.iter().flatten();
+    let is_applied = |entry: &&_| {
+        let entry: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry = entry;
+        entry.manager.as_deref() == Some("helm") && entry.operation.as_deref() == Some("Apply")
+    };
+    Some((set.annotations().get(RELEASE)?.clone(), managers.clone().any(|entry| is_applied(&entry))))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container(env: serde_json::Value, args: serde_json::Value) -> Container {
+        serde_json::from_value(json!({"name": "storer", "env": env, "args": args})).expect("a container")
+    }
+
+    #[test]
+    fn flags_are_read_as_the_daemon_would() {
+        let env = json!([
+            {"name": "LABEL_STORAGE_CONCURRENCY", "value": "3"},
+            {"name": "LABEL_STORAGE_DRY_RUN", "value": "true"},
+            {"name": "LABEL_STORAGE_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "OTHER", "value": "x"},
+        ]);
+        let read = flags::<storer::Args>(&container(env.clone(), json!(["--events=false"])));
+        let read = read.expect("good flags");
+        assert_eq!((read.concurrency.get(), read.dry_run, read.events), (3, true, false));
+        let read = flags::<storer::Args>(&container(env, json!(["--concurrency", "5"])));
+        assert_eq!(read.expect("good flags").concurrency.get(), 5, "the flag wins");
+        let refused = flags::<restorer::Args>(&container(json!([]), json!(["--retention=7d"])));
+        assert!(refused.expect_err("no such flag").contains("--retention"));
+    }
+}

@@ -1,0 +1,427 @@
+//! The holder of each shard.
+//!
+//! The clocks of machines differ. So a lease whose time is old is looked at again: one that changes meanwhile is alive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::ListParams;
+use label_storage::ResourceVersion;
+use label_storage::record::MANAGED_BY;
+use label_storage_runtime::call::{self, Error};
+use label_storage_runtime::lease::{self, Claim, LIFETIME, SeenLease, parse_name};
+use serde::Serialize;
+
+use super::Finding;
+use super::installation::DAEMONS;
+use crate::cluster::Cluster;
+use crate::hints::Hints;
+use crate::output::age;
+use crate::server_time::ServerTime;
+
+/// A renewal may be this far in the future before the clocks are doubted.
+const AHEAD: SignedDuration = SignedDuration::from_secs(5);
+
+/// This many shards without a lease are listed: the name of a lease can claim that there are four billion.
+const MOST_ABSENT: usize = 8;
+
+/// A lease of a daemon.
+#[derive(Debug, Clone)]
+struct Held {
+    name: String,
+    daemon: String,
+    shard: lease::Shard,
+    scope: String,
+    claim: Claim,
+    acquired_at: Option<Timestamp>,
+    version: Option<ResourceVersion>,
+}
+
+impl Held {
+    fn new(lease: Lease) -> Option<Self> {
+        let name = lease.metadata.name.clone()?;
+        let (daemon, shard, scope) = parse_name(&name)?;
+        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
+        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
+        let seen = SeenLease::new(lease);
+        Some(Self { name, daemon, shard, scope, acquired_at, version: seen.version(), claim: seen.claim })
+    }
+}
+
+/// The state of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Holding {
+    /// Its own replica holds it.
+    Home,
+    /// Another replica holds it.
+    Adopted,
+    /// Its holder does not renew it.
+    NotRenewed,
+    /// Its holder has released it.
+    Released,
+    /// It has no lease.
+    Absent,
+    /// It belongs to an earlier number of replicas, or an earlier `--nodes`.
+    Retired,
+}
+
+impl Holding {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Adopted => "adopted",
+            Self::NotRenewed => "not-renewed",
+            Self::Released => "released",
+            Self::Absent => "absent",
+            Self::Retired => "retired",
+        }
+    }
+
+    pub(crate) const fn is_held(self) -> bool {
+        matches!(self, Self::Home | Self::Adopted)
+    }
+}
+
+/// A shard and its holder.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Shard {
+    pub(crate) daemon: String,
+    pub(crate) index: u32,
+    /// `None` if no lease of the daemon exists.
+    pub(crate) replicas: Option<NonZeroU32>,
+    /// Set if the daemon handles only some nodes (`--nodes`).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) scope: String,
+    pub(crate) holder: Option<String>,
+    pub(crate) renewed_at: Option<Timestamp>,
+    #[serde(skip)]
+    pub(crate) acquired_at: Option<Timestamp>,
+    pub(crate) state: Holding,
+}
+
+impl Shard {
+    fn absent(daemon: &str, scope: &str, index: u32, replicas: Option<NonZeroU32>) -> Self {
+        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
+        let (holder, state) = (None, Holding::Absent);
+        Self { daemon, index, replicas, scope, holder, renewed_at: None, acquired_at: None, state }
+    }
+
+    pub(crate) fn is_problem(&self) -> bool {
+        !self.state.is_held() && self.state != Holding::Retired
+    }
+
+    /// The shard and its holder, in a sentence.
+    pub(crate) fn sentence(&self, now: Timestamp) -> String {
+        let Self { daemon, index, .. } = self;
+        let nodes =
+            if self.scope.is_empty() { String::new() } else { format!(" for --nodes {}", self.scope) };
+        let Some(replicas) = self.replicas else {
+            return format!("no {daemon}{nodes} has a lease: none is running");
+        };
+        let shard = format!("{daemon} shard {index} of {replicas}{nodes}");
+        let ago = |at: Option<Timestamp>| {
+            at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", age(now.duration_since(at))))
+        };
+        let renewed = ago(self.renewed_at);
+        match (&self.holder, self.state) {
+            (Some(holder), Holding::Home) => format!("{shard} is held by {holder}, renewed {renewed}"),
+            (Some(holder), Holding::Adopted) => {
+                format!("{shard} was adopted by {holder} {}, renewed {renewed}", ago(self.acquired_at))
+            }
+            (Some(holder), _) => format!("{shard} has no holder: {holder} last renewed its lease {renewed}"),
+            (None, Holding::Absent) => format!("{shard} has no holder: it has no lease"),
+            (None, _) => format!("{shard} has no holder: its lease was released {renewed}"),
+        }
+    }
+
+    pub(crate) fn finding(&self, hints: &Hints, now: Timestamp) -> Option<Finding> {
+        let pods = hints.in_namespace(&format!("get pods -l app.kubernetes.io/name={}", self.daemon));
+        match self.state {
+            Holding::Home | Holding::Retired => None,
+            Holding::Adopted => Some(Finding::note("shard-adopted", self.sentence(now)).fix(pods)),
+            _ => Some(Finding::error("shard-not-held", self.sentence(now)).fix(pods)),
+        }
+    }
+}
+
+/// The number of replicas of the storer and of the restorer, each with its scope, if it is known.
+pub(crate) type Expected = [Option<(u32, String)>; 2];
+
+/// All leases, as several looks have shown them.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    all: Vec<Held>,
+    versions: BTreeMap<String, (Option<ResourceVersion>, Option<Instant>)>,
+    now: Timestamp,
+}
+
+impl Leases {
+    /// Looks until each shard that is asked for has a holder, but no longer than `patience`.
+    pub(crate) async fn settle(
+        cluster: &Cluster,
+        time: &ServerTime,
+        patience: Duration,
+        shards: impl Fn(&Self) -> Vec<Shard>,
+    ) -> Result<Vec<Shard>, Error> {
+        let (mut leases, began, mut is_silent) = (Self::default(), Instant::now(), true);
+        loop {
+            leases.look(cluster, time.now()).await?;
+            let shards = shards(&leases);
+            if !shards.iter().any(Shard::is_problem) || began.elapsed() >= patience {
+                return Ok(shards);
+            }
+            if std::mem::take(&mut is_silent) {
+                eprintln!("looking for up to {} s if leases are renewed", patience.as_secs());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Looks once.
+    pub(crate) async fn look(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), Error> {
+        let api: Api<Lease> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let params = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
+        let listed = call::one("list leases", api.list(&params)).await?;
+        self.see(listed.items.into_iter().filter_map(Held::new).collect(), now);
+        Ok(())
+    }
+
+    fn see(&mut self, all: Vec<Held>, now: Timestamp) {
+        for held in &all {
+            let seen = self.versions.entry(held.name.clone()).or_insert((held.version, None));
+            if seen.0 != held.version {
+                *seen = (held.version, Some(Instant::now()));
+            }
+        }
+        (self.all, self.now) = (all, now);
+    }
+
+    fn is_alive(&self, held: &Held) -> bool {
+        let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or(SignedDuration::MAX);
+        let is_recent = |at| (-AHEAD..=lifetime).contains(&self.now.duration_since(at));
+        let changed_at = self.versions.get(&held.name).and_then(|(_, changed_at)| *changed_at);
+        held.claim.renewed_at.is_some_and(is_recent) || changed_at.is_some_and(|at| at.elapsed() < LIFETIME)
+    }
+
+    fn shard(&self, held: &Held) -> Shard {
+        let state = match &held.claim.holder {
+            None => Holding::Released,
+            Some(_) if !self.is_alive(held) => Holding::NotRenewed,
+            Some(_) if held.claim.home == Some(held.shard.index) => Holding::Home,
+            Some(_) => Holding::Adopted,
+        };
+        Shard {
+            daemon: held.daemon.clone(),
+            index: held.shard.index,
+            replicas: Some(held.shard.replicas),
+            scope: held.scope.clone(),
+            holder: held.claim.holder.clone(),
+            renewed_at: held.claim.renewed_at,
+            acquired_at: held.acquired_at,
+            state,
+        }
+    }
+
+    /// All shards of both daemons; with a scope, those of daemons with this `--nodes`.
+    pub(crate) fn shards(&self, scope: Option<&str>, expected: &Expected) -> Vec<Shard> {
+        let mut all = Vec::new();
+        for (daemon, expected) in DAEMONS.into_iter().zip(expected) {
+            let wanted = scope.or(expected.as_ref().map(|(_, scope)| scope.as_str())).unwrap_or_default();
+            let expected = expected.as_ref().map(|(replicas, _)| *replicas);
+            let of_daemon = self.all.iter().filter(|held| held.daemon == daemon);
+            let asked = of_daemon.filter(|held| scope.is_none_or(|scope| held.scope == scope));
+            let mut groups = BTreeMap::<(&str, NonZeroU32), BTreeMap<u32, Shard>>::new();
+            for held in asked.filter(|held| held.shard.index < held.shard.replicas.get()) {
+                let group = groups.entry((&held.scope, held.shard.replicas)).or_default();
+                group.insert(held.shard.index, self.shard(held));
+            }
+            if let Some(replicas) = expected.and_then(NonZeroU32::new) {
+                groups.entry((wanted, replicas)).or_default();
+            }
+            let has_any = !groups.is_empty();
+            let mut groups: Vec<_> = groups
+                .into_iter()
+                .map(|((scope, replicas), known)| {
+                    let absent =
+                        (0..replicas.get()).filter(|index| !known.contains_key(index)).take(MOST_ABSENT);
+                    let absent: Vec<_> =
+                        absent.map(|index| Shard::absent(daemon, scope, index, Some(replicas))).collect();
+                    let mut group: Vec<_> = known.into_values().chain(absent).collect();
+                    group.sort_by_key(|shard| shard.index);
+                    group
+                })
+                .collect();
+            retire(&mut groups, wanted, expected);
+            all.extend(groups.into_iter().flatten());
+            if !has_any && expected != Some(0) {
+                all.push(Shard::absent(daemon, wanted, 0, None));
+            }
+        }
+        all
+    }
+}
+
+/// Marks the groups that are left from an earlier number of replicas or an earlier `--nodes`: those without any holder, if the current group
+/// is known or can be told by its leases.
+fn retire(groups: &mut [Vec<Shard>], wanted: &str, expected: Option<u32>) {
+    let of = |group: &[Shard]| {
+        group.first().map(|shard| (shard.scope.clone(), shard.replicas.map(NonZeroU32::get)))
+    };
+    let is_complete = |group: &&Vec<Shard>| group.iter().all(|shard| shard.state.is_held());
+    let has_complete = |scope: &str| groups.iter().filter(is_complete).any(|group| group[0].scope == scope);
+    let latest = |scope: &str| {
+        let of_scope = groups.iter().filter(|group| group[0].scope == scope);
+        of_scope
+            .max_by_key(|group| group.iter().filter_map(|shard| shard.renewed_at).max())
+            .and_then(|group| of(group))
+    };
+    let retired: BTreeSet<usize> = (0..groups.len())
+        .filter(|at| {
+            let group = &groups[*at];
+            let scope = group[0].scope.as_str();
+            let is_current = match expected {
+                Some(expected) if scope == wanted => group[0].replicas.map(NonZeroU32::get) == Some(expected),
+                _ if scope != wanted && has_complete(wanted) => false,
+                _ => !has_complete(scope) && of(group) == latest(scope),
+            };
+            !is_current && !group.iter().any(|shard| shard.state.is_held())
+        })
+        .collect();
+    for at in retired {
+        groups[at].iter_mut().for_each(|shard| shard.state = Holding::Retired);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 10_000;
+
+    fn held(daemon: &str, (index, replicas): (u32, u32), holder: Option<&str>, seconds: i64) -> Held {
+        let mut lease = Lease::default();
+        lease.metadata.name = Some(format!("label-storage.{daemon}.{index}-of-{replicas}"));
+        let mut held = Held::new(lease).expect("a lease");
+        held.version = Some(ResourceVersion(7));
+        held.claim.holder = holder.map(str::to_owned);
+        held.claim.home = holder.and_then(|holder| holder.rsplit_once('-')?.1.parse().ok());
+        held.claim.renewed_at = Timestamp::from_second(NOW - seconds).ok();
+        held
+    }
+
+    fn scoped(held: Held) -> Held {
+        Held { name: format!("{}.a1b2c3d4", held.name), scope: "a1b2c3d4".to_owned(), ..held }
+    }
+
+    fn leases(all: &[Held]) -> Leases {
+        let mut leases = Leases::default();
+        leases.see(all.to_vec(), Timestamp::from_second(NOW).expect("a time"));
+        leases
+    }
+
+    fn expected(numbers: [Option<u32>; 2]) -> Expected {
+        numbers.map(|number| number.map(|number| (number, String::new())))
+    }
+
+    fn states(all: &[Held], numbers: [Option<u32>; 2]) -> Vec<String> {
+        let shards = leases(all).shards(None, &expected(numbers));
+        let name = |shard: &Shard| match shard.replicas {
+            Some(replicas) => format!("{} {}/{replicas} {}", shard.daemon, shard.index, shard.state.as_str()),
+            None => format!("{} {}", shard.daemon, shard.state.as_str()),
+        };
+        shards.iter().map(name).collect()
+    }
+
+    fn storers(all: &[Held], expected: Option<u32>) -> Vec<String> {
+        states(all, [expected, Some(0)]).into_iter().filter(|text| text.starts_with("storer")).collect()
+    }
+
+    #[test]
+    fn each_shard_has_a_state() {
+        let all = [
+            held("storer", (0, 3), Some("storer-0"), 1),
+            held("storer", (1, 3), Some("storer-0"), 1),
+            held("restorer", (0, 2), Some("restorer-0"), 60),
+            held("restorer", (1, 2), None, 1),
+        ];
+        let expected = [
+            "storer 0/3 home",
+            "storer 1/3 adopted",
+            "storer 2/3 absent",
+            "restorer 0/2 not-renewed",
+            "restorer 1/2 released",
+        ];
+        assert_eq!(states(&all, [None, None]), expected);
+        assert_eq!(states(&all, [Some(3), Some(2)]), expected);
+        assert_eq!(states(&[], [None, None]), ["storer absent", "restorer absent"]);
+        assert_eq!(states(&[], [Some(1), Some(0)]), ["storer 0/1 absent"]);
+    }
+
+    #[test]
+    fn leases_of_another_number_of_replicas_are_retired() {
+        let (now, before) =
+            (held("storer", (0, 1), Some("storer-0"), 1), held("storer", (1, 2), Some("storer-1"), 60));
+        let expected = ["storer 0/1 home", "storer 0/2 retired", "storer 1/2 retired"];
+        assert_eq!(storers(&[now.clone(), before.clone()], None), expected);
+        assert_eq!(storers(&[now.clone(), before.clone()], Some(1)), expected);
+        assert_eq!(storers(&[before.clone()], None), ["storer 0/2 absent", "storer 1/2 not-renewed"]);
+        let older = held("storer", (0, 5), None, 600);
+        let released = held("storer", (0, 1), None, 30);
+        assert_eq!(storers(&[released.clone(), older.clone()], None)[0], "storer 0/1 released");
+        assert_eq!(storers(&[released.clone(), older.clone()], None)[1], "storer 0/5 retired");
+        let scaled_to_0 = storers(&[released, older, before], Some(0));
+        assert!(scaled_to_0.iter().all(|text| text.ends_with("retired")), "{scaled_to_0:?}");
+    }
+
+    #[test]
+    fn leases_of_an_earlier_scope_are_retired() {
+        let for_all = held("storer", (0, 1), Some("storer-0"), 1);
+        let old = |seconds| scoped(held("storer", (0, 1), Some("storer-0"), seconds));
+        assert_eq!(storers(&[for_all.clone(), old(3600)], None), ["storer 0/1 home", "storer 0/1 retired"]);
+        assert_eq!(storers(&[for_all, old(1)], None), ["storer 0/1 home", "storer 0/1 home"]);
+        let dead = held("storer", (0, 1), Some("storer-0"), 60);
+        assert_eq!(storers(&[dead, old(3600)], None), ["storer 0/1 not-renewed", "storer 0/1 not-renewed"]);
+    }
+
+    #[test]
+    fn a_lease_that_claims_billions_of_replicas_does_no_harm() {
+        let all = storers(&[held("storer", (5, u32::MAX), Some("x-5"), 1)], None);
+        assert_eq!(all.len(), 1 + MOST_ABSENT);
+    }
+
+    #[test]
+    fn a_lease_that_changes_meanwhile_is_alive_whatever_the_clocks_say() {
+        for (seconds, at_a_glance) in [(0, true), (10, true), (-4, true), (100, false), (-3600, false)] {
+            let lease = held("storer", (0, 1), Some("storer-0"), seconds);
+            let mut leases = leases(std::slice::from_ref(&lease));
+            assert_eq!(leases.is_alive(&lease), at_a_glance, "{seconds}");
+            let later = Held { version: Some(ResourceVersion(8)), ..lease };
+            leases.see(vec![later.clone()], leases.now);
+            assert!(leases.is_alive(&later), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn sentences_name_the_holder() {
+        let all = [held("storer", (0, 2), Some("storer-0"), 3), held("storer", (1, 2), Some("storer-1"), 16)];
+        let leases = leases(&all);
+        let lines: Vec<_> = leases
+            .shards(None, &expected([Some(2), Some(0)]))
+            .iter()
+            .map(|shard| shard.sentence(leases.now))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "storer shard 0 of 2 is held by storer-0, renewed 3s ago",
+                "storer shard 1 of 2 has no holder: storer-1 last renewed its lease 16s ago",
+            ]
+        );
+    }
+}
