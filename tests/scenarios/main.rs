@@ -420,7 +420,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             each_fault_is_found_with_the_command_that_mends_it
             what_may_not_be_looked_at_is_said_to_be_unknown
             where_nothing_is_installed_that_is_said
-            shells_and_kubectl_complete;
+            kubectl_completes;
         monitoring:
             every_query_finds_what_the_daemons_tell_of
             the_documentation_lists_exactly_what_the_daemons_tell_of;

@@ -7,8 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use label_storage_runtime::args::{STYLES, duration};
 
 use crate::commands::{
-    check, complete, completion, explain, export, forget, get, history, import, rename, restore, rollback,
-    set, status,
+    check, completion, explain, export, forget, get, history, import, rename, restore, rollback, set, status,
 };
 
 /// Show, explain and repair the Node labels that Label Storage keeps
@@ -117,11 +116,11 @@ pub enum Command {
     Import(import::Args),
     /// Check the installation: versions, permissions, policies, rules
     Check(check::Args),
-    /// Print a completion script
+    /// Print the completion script for kubectl
     #[command(long_about = completion::ABOUT)]
-    Completion(completion::Args),
+    Completion,
     #[command(name = "__complete", hide = true)]
-    Complete(complete::Words),
+    Complete(completion::Words),
 }
 
 /// Flags of commands that change something.

@@ -1,7 +1,6 @@
 //! The commands.
 
 pub(crate) mod check;
-pub(crate) mod complete;
 pub(crate) mod completion;
 pub(crate) mod explain;
 pub(crate) mod export;
@@ -37,7 +36,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Rename(args) => rename::run(&cluster().await?, args).await,
         Command::Export(args) => export::run(&cluster().await?, args).await,
         Command::Import(args) => import::run(&cluster().await?, args).await,
-        Command::Completion(args) => completion::run(&args),
-        Command::Complete(words) => complete::run(&words).await,
+        Command::Completion => completion::script(),
+        Command::Complete(words) => completion::candidates(&words),
     }
 }
