@@ -18,7 +18,7 @@ use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
-use crate::outlook::Outlook;
+use crate::preview::Preview;
 
 /// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "kubectl-label-storage";
@@ -30,18 +30,18 @@ const ATTEMPTS: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One thing to be done to one Node or its record.
-pub(crate) trait Deed {
+pub(crate) trait Operation {
     /// The Node that it is about.
     fn node(&self) -> &str;
 
     /// What is to be done, by what is there now. `tries`: how many writes have been refused, or are not known to have happened.
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Plan>;
+    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal>;
 }
 
 /// What is to be done.
-pub(crate) struct Plan {
+pub(crate) struct Proposal {
     /// For a person to see.
-    pub(crate) outlook: Outlook,
+    pub(crate) preview: Preview,
     /// In this order; none where all is as it should be.
     pub(crate) writes: Vec<Write>,
     /// What is said once that is done.
@@ -156,17 +156,17 @@ pub(crate) async fn carry_out(
     cluster: &Cluster,
     change: Change,
     question: &str,
-    deeds: &[impl Deed],
+    operations: &[impl Operation],
 ) -> Result<Ended> {
     cluster.require_rules()?;
     let (mut plans, mut wrong) = (Vec::new(), Vec::new());
-    for deed in deeds {
-        match deed.plan(cluster, 0).await {
+    for operation in operations {
+        match operation.plan(cluster, 0).await {
             Ok(plan) => plans.push(plan),
             Err(error) => wrong.push(error),
         }
     }
-    if wrong.len() == 1 && deeds.len() == 1 {
+    if wrong.len() == 1 && operations.len() == 1 {
         return Err(wrong.remove(0));
     }
     if !wrong.is_empty() {
@@ -174,7 +174,7 @@ pub(crate) async fn carry_out(
         bail!("nothing was changed: {}", wrong.join("; "));
     }
     for plan in &plans {
-        say(&plan.outlook.to_text())?;
+        say(&plan.preview.to_text())?;
     }
     if plans.iter().all(|plan| plan.writes.is_empty()) {
         return Ok(Ended::Well);
@@ -184,26 +184,26 @@ pub(crate) async fn carry_out(
         Answer::OnlyShow => return Ok(Ended::Well),
         Answer::No => return Ok(Ended::Declined),
     }
-    for (at, (deed, plan)) in deeds.iter().zip(plans).enumerate() {
+    for (at, (operation, plan)) in operations.iter().zip(plans).enumerate() {
         if plan.writes.is_empty() {
             continue;
         }
-        match carry_out_one(cluster, change, question, deed, plan).await {
+        match carry_out_one(cluster, change, question, operation, plan).await {
             Ok(true) => (),
             Ok(false) => {
-                let left = names(&deeds[at..]);
+                let left = names(&operations[at..]);
                 if at == 0 {
                     return Ok(Ended::Declined);
                 }
-                bail!("not done: {left}; done before: {}", names(&deeds[..at]));
+                bail!("not done: {left}; done before: {}", names(&operations[..at]));
             }
-            Err(error) if deeds.len() == 1 => return Err(error),
+            Err(error) if operations.len() == 1 => return Err(error),
             Err(error) => {
                 let before = match at {
                     0 => "nothing".to_owned(),
-                    _ => names(&deeds[..at]),
+                    _ => names(&operations[..at]),
                 };
-                let left = names(&deeds[at..]);
+                let left = names(&operations[at..]);
                 return Err(error.context(format!("done: {before}; not done: {left}")));
             }
         }
@@ -211,11 +211,11 @@ pub(crate) async fn carry_out(
     Ok(Ended::Well)
 }
 
-fn names(deeds: &[impl Deed]) -> String {
-    deeds.iter().map(Deed::node).collect::<Vec<_>>().join(", ")
+fn names(operations: &[impl Operation]) -> String {
+    operations.iter().map(Operation::node).collect::<Vec<_>>().join(", ")
 }
 
-/// What has been sent for one deed, by all attempts together.
+/// What has been sent for one operation, by all attempts together.
 #[derive(Default)]
 struct Sent {
     done: Vec<String>,
@@ -253,11 +253,11 @@ async fn carry_out_one(
     cluster: &Cluster,
     change: Change,
     question: &str,
-    deed: &impl Deed,
-    agreed: Plan,
+    operation: &impl Operation,
+    agreed: Proposal,
 ) -> Result<bool> {
     let mut sent = Sent::default();
-    let result = try_to_carry_out(cluster, change, question, deed, agreed, &mut sent).await;
+    let result = try_to_carry_out(cluster, change, question, operation, agreed, &mut sent).await;
     match (result, sent.told()) {
         (result, None) => result,
         (Ok(true), _) => Ok(true),
@@ -270,30 +270,30 @@ async fn try_to_carry_out(
     cluster: &Cluster,
     change: Change,
     question: &str,
-    deed: &impl Deed,
-    agreed: Plan,
+    operation: &impl Operation,
+    agreed: Proposal,
     sent: &mut Sent,
 ) -> Result<bool> {
-    let mut agreed = agreed.outlook;
+    let mut agreed = agreed.preview;
     let mut tries = 0;
     loop {
         // A person takes their time: what was read before they were asked is too old to be written upon.
-        let plan = deed.plan(cluster, tries).await?;
+        let plan = operation.plan(cluster, tries).await?;
         if plan.writes.is_empty() {
-            say(&plan.outlook.to_text())?;
+            say(&plan.preview.to_text())?;
             return Ok(true);
         }
-        if plan.outlook != agreed {
+        if plan.preview != agreed {
             eprintln!("it has changed meanwhile; now this would be done:");
-            say(&plan.outlook.to_text())?;
+            say(&plan.preview.to_text())?;
             if confirm(change, question)? != Answer::Go {
                 return Ok(false);
             }
-            (agreed, tries) = (plan.outlook, tries + 1);
+            (agreed, tries) = (plan.preview, tries + 1);
             if tries < ATTEMPTS {
                 continue;
             }
-            bail!("node {} does not come to rest: try again in a while", deed.node());
+            bail!("node {} does not come to rest: try again in a while", operation.node());
         }
         let Err(error) = sent.all(cluster, &plan.writes).await else {
             say(&format!("{}\n", plan.done))?;
@@ -308,7 +308,7 @@ async fn try_to_carry_out(
         };
         match pause {
             Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,
-            _ => return Err(error).with_context(|| format!("node {}", deed.node())),
+            _ => return Err(error).with_context(|| format!("node {}", operation.node())),
         }
     }
 }

@@ -14,9 +14,9 @@ use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::commands::import::NOBODY;
 use crate::find::Found;
-use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
-use crate::write::{Deed, Plan, Write, carry_out};
+use crate::preview::Preview;
+use crate::node_presence::{NOT_DEPARTED, Wait, NodePresence};
+use crate::write::{Operation, Proposal, Write, carry_out};
 
 /// Flags of `rename`.
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,7 @@ struct Planned {
     /// Under the new one.
     renamed: Record,
     /// And what was shown of that.
-    outlook: Outlook,
+    preview: Preview,
 }
 
 impl Rename {
@@ -78,20 +78,20 @@ impl Rename {
     }
 }
 
-impl Deed for Rename {
+impl Operation for Rename {
     fn node(&self) -> &str {
         &self.args.old
     }
 
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Plan> {
+    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal> {
         let Args { old, new, .. } = &self.args;
         let done = format!("record of node/{old} renamed to node/{new}");
         let theirs = cluster.find(new).await?;
         let found = cluster.once_departed(cluster.find(old).await?, &self.wait).await?;
         let Some(moved) = &found.record else {
             if tries > 0 && theirs.record.is_some() {
-                let outlook = Outlook::new(format!("nothing is stored of node {old} any more"));
-                return Ok(Plan { outlook, writes: Vec::new(), done });
+                let preview = Preview::new(format!("nothing is stored of node {old} any more"));
+                return Ok(Proposal { preview, writes: Vec::new(), done });
             }
             bail!("nothing is stored of node {old} in namespace {}", cluster.namespace);
         };
@@ -108,9 +108,9 @@ impl Deed for Rename {
             tries > 0 && is_there && holds_all(&planned.source, record)
         });
         if let Some(planned) = planned {
-            let outlook = planned.outlook.clone();
+            let preview = planned.preview.clone();
             self.planned.replace(Some(planned));
-            return Ok(Plan { outlook, writes: vec![Write::delete(moved)?], done });
+            return Ok(Proposal { preview, writes: vec![Write::delete(moved)?], done });
         }
         let is_of_its_own = |uid: &&Uid| uid.as_str() != NOBODY;
         let is_half_done = existing.is_some_and(|existing| {
@@ -123,19 +123,19 @@ impl Deed for Rename {
                 "something is stored of node {new} already: `kubectl label-storage get {new}` shows it, --replace replaces it"
             );
         }
-        let seen = match cluster.whereabouts(&theirs).await? {
-            Whereabouts::Away(seen) => Some(seen),
-            Whereabouts::There(_) => None,
+        let seen = match cluster.node_presence(&theirs).await? {
+            NodePresence::Absent(seen) => Some(seen),
+            NodePresence::Present(_) => None,
         };
-        let mut outlook = show(old, new, record, existing);
-        notes(&mut outlook, old, &theirs, &found, record, &cluster.rules);
+        let mut preview = show(old, new, record, existing);
+        notes(&mut preview, old, &theirs, &found, record, &cluster.rules);
         let mut writes = Vec::new();
         let renamed = match (&theirs.record, existing) {
             _ if is_half_done => None,
             (Some(config_map), Some(existing)) => {
                 let (replaced, lost) = replaced(existing, record, &theirs, seen, &cluster.rules);
                 if lost > 0 {
-                    outlook.note(format!(
+                    preview.note(format!(
                         "of both histories, the {lost} oldest versions go: the rules keep {}",
                         cluster.rules.history
                     ));
@@ -151,9 +151,9 @@ impl Deed for Rename {
         };
         // Last, so that whatever happens in between there are two, and not none.
         writes.push(Write::delete(moved)?);
-        let planned = |renamed| Planned { source: record.clone(), renamed, outlook: outlook.clone() };
+        let planned = |renamed| Planned { source: record.clone(), renamed, preview: preview.clone() };
         self.planned.replace(renamed.map(planned));
-        Ok(Plan { outlook, writes, done })
+        Ok(Proposal { preview, writes, done })
     }
 }
 
@@ -215,33 +215,33 @@ fn generation_beyond(generation: u64, theirs: &Found) -> u64 {
     generation.max(restored_from.map_or(0, |from| from.generation)).saturating_add(1)
 }
 
-fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Outlook {
+fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Preview {
     let all =
         |record: &Record| record.all().map(|(name, value, _)| (name.to_owned(), value.to_owned())).collect();
     let (before, after) = (existing.map(all).unwrap_or_default(), all(record));
     let heading = format!("what is stored of node {old} is stored of node {new} instead:");
-    let mut outlook = Outlook::between(heading, &before, &after);
-    outlook.also(format!("the record of node {old} is deleted"));
-    outlook
+    let mut preview = Preview::between(heading, &before, &after);
+    preview.also(format!("the record of node {old} is deleted"));
+    preview
 }
 
-fn notes(outlook: &mut Outlook, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
+fn notes(preview: &mut Preview, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
     if found.node.is_some() {
-        outlook.note(format!("node {old} is there: the storer makes a new record of what it has"));
+        preview.note(format!("node {old} is there: the storer makes a new record of what it has"));
     } else if found.is_departing() {
-        outlook.note(NOT_DEPARTED);
+        preview.note(NOT_DEPARTED);
     }
     let Some(node) = &theirs.node else { return };
     let name = &node.name;
     if node.is_ignored() {
-        outlook.note(format!(
+        preview.note(format!(
             "node {name} has the annotation {IGNORE}: it is given nothing of this until that is removed"
         ));
     } else if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
-        outlook.note(format!(
+        preview.note(format!(
             "node {name} is another machine, and the rules have a fence: `kubectl label-storage restore {name} --other-machine`"
         ));
     } else {
-        outlook.note(format!("node {name} is there: the restorer gives it what it lacks of this"));
+        preview.note(format!("node {name} is there: the restorer gives it what it lacks of this"));
     }
 }

@@ -12,8 +12,8 @@ use label_storage_runtime::records;
 use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
-use crate::outlook::Outlook;
-use crate::write::{Deed, Plan, Write, carry_out, each_once};
+use crate::preview::Preview;
+use crate::write::{Operation, Proposal, Write, carry_out, each_once};
 
 /// Flags of `restore`.
 #[derive(Debug, clap::Args)]
@@ -42,8 +42,8 @@ pub struct Args {
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let rules = rules(&cluster.rules, &args)?;
     let restore = |node| Restore { node, rules: rules.clone(), overwrite: args.overwrite };
-    let deeds: Vec<_> = each_once(args.nodes).into_iter().map(restore).collect();
-    carry_out(cluster, args.change, "Restore this?", &deeds).await
+    let operations: Vec<_> = each_once(args.nodes).into_iter().map(restore).collect();
+    carry_out(cluster, args.change, "Restore this?", &operations).await
 }
 
 /// The rules, but for what the person has said otherwise.
@@ -66,12 +66,12 @@ struct Restore {
     overwrite: bool,
 }
 
-impl Deed for Restore {
+impl Operation for Restore {
     fn node(&self) -> &str {
         &self.node
     }
 
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
         // The Node is read first and the record last, as the restorer does it.
         let found = cluster.find_known(&self.node).await?;
         let name = &self.node;
@@ -108,12 +108,12 @@ impl Deed for Restore {
             (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
         };
         let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
-        let outlook = show(node, record, &patch, has_effect);
+        let preview = show(node, record, &patch, has_effect);
         let mut writes = Vec::new();
         if has_effect {
             writes.push(Write::patch(node, &merge_patch(&patch))?);
         }
-        Ok(Plan { outlook, writes, done: format!("node/{name} restored") })
+        Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
     }
 }
 
@@ -130,27 +130,27 @@ fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restor
     (plan_restore(&node, Stored::Record(&record), rules, false), is_again)
 }
 
-fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Outlook {
+fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Preview {
     let name = &node.name;
-    let mut outlook = match has_effect {
-        true => Outlook::new(format!("node {name} is restored:")),
-        false => Outlook::new(format!("node {name} has all that it can be given")),
+    let mut preview = match has_effect {
+        true => Preview::new(format!("node {name} is restored:")),
+        false => Preview::new(format!("node {name} has all that it can be given")),
     };
     for (name, value) in &patch.restored {
-        outlook.changes(name, Item::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
+        preview.changes(name, Item::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
     }
     if patch.lifts_startup_taint {
-        outlook.also("pods may come: the taint label-storage/restoring is taken off");
+        preview.also("pods may come: the taint label-storage/restoring is taken off");
     }
     if has_effect && patch.restored.is_empty() {
-        outlook.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
+        preview.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
     }
     for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
         let name = &conflict.name;
         let own = Item::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
         let stored = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
         let stored = stored.unwrap_or_default();
-        outlook.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
+        preview.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
     }
     for withheld in &patch.withheld {
         let why = match withheld.why {
@@ -161,9 +161,9 @@ fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) 
             Why::Never => "such is never given back",
             Why::TooLarge => "there is no room left in the node's annotations",
         };
-        outlook.note(format!("{} is withheld: {why}", withheld.name));
+        preview.note(format!("{} is withheld: {why}", withheld.name));
     }
-    outlook
+    preview
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::node_patch;
-use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
-use crate::write::{Deed, Plan, Write, carry_out};
+use crate::preview::Preview;
+use crate::node_presence::{NOT_DEPARTED, Wait, NodePresence};
+use crate::write::{Operation, Proposal, Write, carry_out};
 
 /// Flags of `rollback`.
 #[derive(Debug, clap::Args)]
@@ -55,12 +55,12 @@ struct Rollback {
     wait: Wait,
 }
 
-impl Deed for Rollback {
+impl Operation for Rollback {
     fn node(&self) -> &str {
         &self.args.node
     }
 
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
         let name = &self.args.node;
         let found = cluster.once_departed(cluster.find_known(name).await?, &self.wait).await?;
         let (Some(config_map), Stored::Record(record)) = (&found.record, found.stored()) else {
@@ -71,14 +71,14 @@ impl Deed for Rollback {
             }
         };
         let version = version(record, self.args.to)?;
-        match (&found.node, cluster.whereabouts(&found).await?) {
-            (Some(node), Whereabouts::There(_)) => {
+        match (&found.node, cluster.node_presence(&found).await?) {
+            (Some(node), NodePresence::Present(_)) => {
                 cluster.require_uncontested(&found).await?;
                 self.plan_node(cluster, node, record, version)
             }
-            (None, Whereabouts::Away(seen)) => self.plan_record(cluster, config_map, record, version, seen),
-            (None, Whereabouts::There(others)) => bail!("the node is there as {}", others.join(" and ")),
-            (Some(_), Whereabouts::Away(_)) => bail!("node {name} was just deleted: try again"),
+            (None, NodePresence::Absent(seen)) => self.plan_record(cluster, config_map, record, version, seen),
+            (None, NodePresence::Present(others)) => bail!("the node is there as {}", others.join(" and ")),
+            (Some(_), NodePresence::Absent(_)) => bail!("node {name} was just deleted: try again"),
         }
     }
 }
@@ -140,16 +140,16 @@ impl Rollback {
     }
 
     /// The Node is there, and what it has is what is stored: so it is the Node that is changed.
-    fn plan_node(&self, cluster: &Cluster, node: &Node, record: &Record, version: &Version) -> Result<Plan> {
+    fn plan_node(&self, cluster: &Cluster, node: &Node, record: &Record, version: &Version) -> Result<Proposal> {
         let name = &node.name;
-        let mut outlook =
-            Outlook::new(format!("node {name} gets back what it had in generation {}:", self.args.to));
+        let mut preview =
+            Preview::new(format!("node {name} gets back what it had in generation {}:", self.args.to));
         match decide(&node.summary(), Stored::Record(record.summary())) {
             Reason::Returned => bail!(
                 "node {name} is still to be restored: do that first, with `kubectl label-storage restore {name}`"
             ),
             Reason::Ignored => {
-                outlook.note("it has the annotation label-storage/ignore: this is not stored");
+                preview.note("it has the annotation label-storage/ignore: this is not stored");
             }
             _ => (),
         }
@@ -166,12 +166,12 @@ impl Rollback {
                 continue;
             }
             if self.is_distrusted(kept, cluster) {
-                outlook.note(format!(
+                preview.note(format!(
                     "{name} is left alone, since it may have been another machine's: --trust gives it"
                 ));
                 continue;
             }
-            outlook.changes(name, own, Some(value));
+            preview.changes(name, own, Some(value));
             edits.insert(name.clone(), Some(value.clone()));
         }
         // What nobody ever stored stays.
@@ -182,20 +182,20 @@ impl Rollback {
             let Some(kept) = Item::parse(name).filter(|kept| is_ours(*kept)) else { continue };
             let Some(own) = node.value_of(kept) else { continue };
             match covered.why_not(name, kept) {
-                Some(why) => outlook.note(format!("{name} is left alone: {why}")),
+                Some(why) => preview.note(format!("{name} is left alone: {why}")),
                 None => {
-                    outlook.changes(name, Some(own), None);
+                    preview.changes(name, Some(own), None);
                     edits.insert(name.clone(), None);
                 }
             }
         }
         let mut writes = Vec::new();
         if edits.is_empty() {
-            outlook.note("it has all of it");
+            preview.note("it has all of it");
         } else {
             writes.push(Write::patch(node, &node_patch::changing(node, &edits))?);
         }
-        Ok(Plan { outlook, writes, done: format!("node/{name} rolled back, and the storer stores that") })
+        Ok(Proposal { preview, writes, done: format!("node/{name} rolled back, and the storer stores that") })
     }
 
     /// The Node is away: it will come back with what is stored.
@@ -206,7 +206,7 @@ impl Rollback {
         record: &Record,
         version: &Version,
         seen: ResourceVersion,
-    ) -> Result<Plan> {
+    ) -> Result<Proposal> {
         let name = &record.node;
         let mut labels = version.labels.clone();
         let mut withheld = record.more.withheld.clone();
@@ -233,19 +233,19 @@ impl Rollback {
             }
         }
         let heading = format!("node {name} will come back with what it had in generation {}:", self.args.to);
-        let mut outlook = Outlook::between(heading, &record.labels, &labels);
-        notes.iter().for_each(|what| outlook.note(what));
+        let mut preview = Preview::between(heading, &record.labels, &labels);
+        notes.iter().for_each(|what| preview.note(what));
         let edited = record.edited(labels, withheld, Some(seen), jiff::Timestamp::now(), &cluster.rules);
         let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
         let mut writes = Vec::new();
         if is_same {
-            outlook.note("it is so already");
+            preview.note("it is so already");
         } else {
             if record.uid.is_some() && record.departed_at.is_none() {
-                outlook.note(NOT_DEPARTED);
+                preview.note(NOT_DEPARTED);
             }
             writes.push(Write::replace(&edited, found, None)?);
         }
-        Ok(Plan { outlook, writes, done: format!("record of node/{name} rolled back") })
+        Ok(Proposal { preview, writes, done: format!("record of node/{name} rolled back") })
     }
 }

@@ -14,9 +14,9 @@ use crate::Ended;
 use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::find::Found;
-use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
-use crate::write::{Deed, Plan, Write, carry_out};
+use crate::preview::Preview;
+use crate::node_presence::{NOT_DEPARTED, Wait, NodePresence};
+use crate::write::{Operation, Proposal, Write, carry_out};
 
 /// Flags of `set`.
 #[derive(Debug, clap::Args)]
@@ -104,12 +104,12 @@ struct Set {
     wait: Wait,
 }
 
-impl Deed for Set {
+impl Operation for Set {
     fn node(&self) -> &str {
         &self.args.node
     }
 
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
         let name = &self.args.node;
         let found = cluster.find(self.args.identity.as_ref().unwrap_or(name)).await?;
         let found = cluster.once_departed(found, &self.wait).await?;
@@ -118,38 +118,38 @@ impl Deed for Set {
         }
         let record = self.record(cluster, &found)?;
         // The Node is looked for last, so that it was not there when the record was as it is.
-        let seen = match cluster.whereabouts(&found).await? {
-            Whereabouts::Away(seen) => Some(seen),
-            Whereabouts::There(claimants) => {
+        let seen = match cluster.node_presence(&found).await? {
+            NodePresence::Absent(seen) => Some(seen),
+            NodePresence::Present(claimants) => {
                 require_awaiting(&claimants, found.node.as_ref(), &found)?;
                 None
             }
         };
         let (mut labels, mut withheld) = (record.labels.clone(), record.more.withheld.clone());
-        let mut outlook = Outlook::new(format!("node {name} will come back with this:"));
+        let mut preview = Preview::new(format!("node {name} will come back with this:"));
         for Edit { name, value } in &self.args.edits {
             let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
             match (value, before) {
                 (Some(value), _) => {
-                    outlook.changes(name, before, Some(value));
+                    preview.changes(name, before, Some(value));
                     withheld.remove(name);
                     labels.insert(name.clone(), value.clone());
                 }
                 (None, Some(before)) => {
-                    outlook.changes(name, Some(before), None);
+                    preview.changes(name, Some(before), None);
                     withheld.remove(name);
                     labels.remove(name);
                 }
-                (None, None) => outlook.note(format!("{name} is not stored")),
+                (None, None) => preview.note(format!("{name} is not stored")),
             }
         }
         let edited = record.edited(labels, withheld, seen, jiff::Timestamp::now(), &cluster.rules);
         // A label that was withheld and is set to the same value: it shows nowhere, and is a change all the same.
         let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
         if is_same {
-            outlook.note("it is so already");
+            preview.note("it is so already");
         } else {
-            self.notes(&mut outlook, cluster, &found, &edited);
+            self.notes(&mut preview, cluster, &found, &edited);
         }
         let mut writes = Vec::new();
         if !is_same {
@@ -158,7 +158,7 @@ impl Deed for Set {
                 None => Write::create(&edited, None)?,
             });
         }
-        Ok(Plan { outlook, writes, done: format!("record of node/{name} changed") })
+        Ok(Proposal { preview, writes, done: format!("record of node/{name} changed") })
     }
 }
 
@@ -180,19 +180,19 @@ impl Set {
         Ok(Record::awaiting(name, self.args.identity.clone()))
     }
 
-    fn notes(&self, outlook: &mut Outlook, cluster: &Cluster, found: &Found, edited: &Record) {
+    fn notes(&self, preview: &mut Preview, cluster: &Cluster, found: &Found, edited: &Record) {
         let (rules, name) = (&cluster.rules, &self.args.node);
         match found.record() {
-            None => outlook.note(format!(
+            None => preview.note(format!(
                 "nothing was stored of node {name} yet: this is given to it when it first comes, within {}",
                 within(rules.retention)
             )),
-            Some(_) if edited.is_empty() => outlook.note("nothing is left: the storer deletes the record"),
+            Some(_) if edited.is_empty() => preview.note("nothing is left: the storer deletes the record"),
             Some(_) if found.node.is_some() => {
-                outlook
+                preview
                     .note("the node is there, to be restored: it may be given what was stored before this");
             }
-            Some(_) if found.is_departing() => outlook.note(NOT_DEPARTED),
+            Some(_) if found.is_departing() => preview.note(NOT_DEPARTED),
             Some(_) => (),
         }
         let is_given = |edit: &&Edit| edit.value.is_some();
@@ -203,10 +203,10 @@ impl Set {
                     Some(uuid) => format!("the machine {uuid}"),
                     None => "a machine that is known by then, and none is: `kubectl label-storage restore --trust` gives it".to_owned(),
                 };
-                outlook.note(format!("{name} is given back only to {whom}"));
+                preview.note(format!("{name} is given back only to {whom}"));
             }
             if !rules.keeps(name, None) {
-                outlook
+                preview
                     .note(format!("{name} is given back, and then not followed: the rules do not keep it"));
             }
         }

@@ -28,22 +28,22 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// Where a Node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Whereabouts {
+pub(crate) enum NodePresence {
     /// It is there, under this name, and perhaps others claim to be it.
-    There(Vec<String>),
+    Present(Vec<String>),
     /// It was not there when the cluster was at this version.
-    Away(ResourceVersion),
+    Absent(ResourceVersion),
 }
 
 impl Cluster {
     /// Where the Node is that this record is of, or would be.
-    pub(crate) async fn whereabouts(&self, found: &Found) -> Result<Whereabouts> {
+    pub(crate) async fn node_presence(&self, found: &Found) -> Result<NodePresence> {
         let (claimants, version) = if self.rules.identity == IdentityBy::Name {
             self.named(&found.name).await?
         } else {
             self.claimants(&found.filed_under).await?
         };
-        Ok(if claimants.is_empty() { Whereabouts::Away(version) } else { Whereabouts::There(claimants) })
+        Ok(if claimants.is_empty() { NodePresence::Absent(version) } else { NodePresence::Present(claimants) })
     }
 
     /// An error where this Node is not the only one to claim its record: then nothing is concluded from any of them.

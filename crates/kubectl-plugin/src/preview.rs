@@ -8,14 +8,14 @@ use crate::output::plain;
 
 /// A heading, and under it what is added, changed and taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outlook {
+pub(crate) struct Preview {
     heading: String,
     differences: Vec<Difference>,
     effects: Vec<String>,
     notes: Vec<String>,
 }
 
-impl Outlook {
+impl Preview {
     /// Nothing is changed yet.
     pub(crate) fn new(heading: impl Into<String>) -> Self {
         Self { heading: heading.into(), differences: Vec::new(), effects: Vec::new(), notes: Vec::new() }
@@ -65,14 +65,14 @@ mod tests {
         let labels = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Labels>()
         };
-        let mut outlook = Outlook::between("node x:", &labels(&[("a", "1")]), &labels(&[("a", "2")]));
-        outlook.note("mind this");
-        outlook.also("and that");
-        outlook.changes("b", Some("3"), None);
-        outlook.changes("c", None, Some("\n  ! \x1b[2J"));
-        outlook.changes("same", Some("4"), Some("4"));
+        let mut preview = Preview::between("node x:", &labels(&[("a", "1")]), &labels(&[("a", "2")]));
+        preview.note("mind this");
+        preview.also("and that");
+        preview.changes("b", Some("3"), None);
+        preview.changes("c", None, Some("\n  ! \x1b[2J"));
+        preview.changes("same", Some("4"), Some("4"));
         assert_eq!(
-            outlook.to_text(),
+            preview.to_text(),
             "node x:\n  -a=1\n  +a=2\n  -b=3\n  +c=\\n  ! \\u{1b}[2J\n  * and that\n  ! mind this\n"
         );
     }
