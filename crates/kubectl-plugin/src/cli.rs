@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use label_storage_runtime::args::STYLES;
 
 use crate::commands::{
-    check, complete, diff, explain, export, forget, generate, get, history, import, rename, restore,
-    rollback, set, status,
+    check, complete, diff, explain, export, forget, generate, get, history, import, rename, restore, set,
+    status,
 };
 
 /// Look inside Label Storage, ask it why, and repair what is stored
@@ -81,17 +81,17 @@ pub enum Command {
     Explain(explain::Args),
     /// A node against its record
     Diff(diff::Args),
-    /// What the labels of a node were before
+    /// List the earlier versions of a node's labels
     History(history::Args),
-    /// Bring an earlier version of a node's labels back
-    Rollback(rollback::Args),
+    /// Return a node to an earlier version of its labels
+    Rollback(history::RollbackArgs),
     /// Restore nodes now
     Restore(restore::Args),
     /// Delete the records of nodes
     Forget(forget::Args),
-    /// Change what an absent node will come back with
+    /// Change the labels that an absent node returns with
     Set(set::Args),
-    /// Give the record of a node to another, for a machine that returns under another name
+    /// Move the record of a node to another name
     Rename(rename::Args),
     /// Write all records to a file that can be read, edited and imported
     Export(export::Args),

@@ -12,7 +12,6 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod rename;
 pub(crate) mod restore;
-pub(crate) mod rollback;
 pub(crate) mod set;
 pub(crate) mod status;
 
@@ -32,7 +31,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Explain(args) => explain::run(&cluster().await?, args).await,
         Command::Diff(args) => diff::run(&cluster().await?, args).await,
         Command::History(args) => history::run(&cluster().await?, args).await,
-        Command::Rollback(args) => rollback::run(&cluster().await?, args).await,
+        Command::Rollback(args) => history::roll_back(&cluster().await?, args).await,
         Command::Restore(args) => restore::run(&cluster().await?, args).await,
         Command::Forget(args) => forget::run(&cluster().await?, args).await,
         Command::Set(args) => set::run(&cluster().await?, args).await,

@@ -6,8 +6,8 @@
 //! - `cluster`: the cluster, as kubectl would find it, and the rules that are in force there; `find`: a Node and its record, by name.
 //! - `output`: tables for people, JSON and YAML for machines; `changes`: one set of labels against another.
 //! - `advice`: commands that a person may run next; `liveness`: whether somebody renews a Lease.
-//! - `write`: the one place that writes; `preview`: what that will do, for a person to see; `confirm`: asks before anything is changed;
-//!   `node_presence`: whether the Node of a record is there.
+//! - `write`: the one place that writes; `preview`: shows a change before it is made; `confirm`: asks before anything is changed;
+//!   `node_presence`: finds out if the Node of a record exists; `select`: the nodes that a command is about.
 //! - `stderr`: what is told beside what was asked for; `progress`: how far long work is.
 //! - `commands`: a module for each command, or for a few that belong together.
 
@@ -30,6 +30,7 @@ mod node_presence;
 mod output;
 mod preview;
 mod progress;
+mod select;
 mod server_time;
 mod write;
 
