@@ -367,7 +367,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_node_is_restored_at_once_and_once_more
             what_can_not_be_restored_is_refused_with_advice
             what_is_no_record_is_not_forgotten
-            a_failure_says_what_was_done_and_what_not
+            a_failure_of_one_node_does_not_hold_up_the_others
+            when_the_api_server_fails_no_other_node_is_tried
+            of_selected_nodes_those_that_can_be_restored_are
+            selected_records_are_forgotten
+            many_nodes_are_planned_at_the_same_time
+            a_server_dry_run_shows_what_admission_refuses
+            a_server_dry_run_changes_no_record
             without_rights_nothing_is_changed_and_the_right_is_named
             what_nothing_can_have_is_bad_usage
             a_rename_that_broke_off_is_finished_by_another

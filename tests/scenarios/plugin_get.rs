@@ -221,7 +221,7 @@ pub async fn get_says_what_can_not_be_shown(s: &Scenario) -> Result<()> {
         (&["get", "../secrets"], 1, "not the name of a node"),
         (&["get", ""], 1, "not the name of a node"),
         (&["history", "no-such-node"], 1, "there is no node \"no-such-node\""),
-        (&["history", &broken], 1, "can't be read"),
+        (&["history", &broken], 1, "can't be used"),
         (&["explain"], 2, "NODE"),
         (&["explain", "no-such-node"], 1, "there is no node \"no-such-node\""),
     ] {
@@ -355,7 +355,7 @@ pub async fn history_shows_each_version_against_the_next(s: &Scenario) -> Result
     s.create(&node, labels([("pool", "gold"), ("zone", "a")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold"), ("zone", "a")])).await?;
     let none = s.plugin(&["history", &node])?;
-    says(&none, 0, &["no earlier version is kept", "the present one"]);
+    says(&none, 0, &["has no earlier version", ", current\n"]);
     s.label(&node, [("pool", Some("silver"))]).await?;
     s.eventually_stored(&node, labels([("pool", "silver"), ("zone", "a")])).await?;
     s.label(&node, [("zone", None)]).await?;
@@ -366,17 +366,27 @@ pub async fn history_shows_each_version_against_the_next(s: &Scenario) -> Result
     assert_eq!(
         heads,
         [
-            "generation 1, 2 kept",
+            "generation 1, 2 items",
             "  -pool=gold",
             "  +pool=silver",
-            "generation 2, 2 kept",
+            "generation 2, 2 items",
             "  -zone=a",
-            "generation 3, 1 kept",
+            "generation 3, 1 item",
         ]
     );
     let versions = parsed(&s.plugin(&["history", &node, "-o", "json"])?)?["versions"].take();
     assert_eq!(versions[0]["kept"], json!({"pool": "gold", "zone": "a"}));
     assert_eq!((&versions[2]["isCurrent"], &versions[2]["generation"]), (&json!(true), &json!(3)));
+    // The deletion raises the generation and changes no label.
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    let generation = parsed(&s.plugin(&["get", &node, "-o", "json"])?)?["generation"].take();
+    let versions = parsed(&s.plugin(&["history", &node, "-o", "json"])?)?["versions"].take();
+    assert_eq!((&versions[2]["generation"], &generation), (&json!(4), &json!(4)), "as `get` has it");
+    for to in ["3", "4"] {
+        let told = s.plugin(&["rollback", &node, "--to", to, "--yes"])?;
+        refuses(&told, 1, &[&format!("generation {to} of node {node} is stored now")]);
+    }
     drop(storer);
     let config = rules(s, "history: 0\n")?;
     let other = s.node("b");

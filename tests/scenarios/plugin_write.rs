@@ -1,6 +1,7 @@
 //! What `kubectl label-storage` changes: with the daemons beside it, and without.
 
 mod asking;
+mod dry_running;
 mod failing;
 mod forgetting;
 mod impersonating;
@@ -8,9 +9,11 @@ mod meanwhile;
 mod renaming;
 mod restoring;
 mod rolling_back;
+mod selecting;
 mod setting;
 
 pub use asking::*;
+pub use dry_running::*;
 pub use failing::*;
 pub use forgetting::*;
 pub use impersonating::*;
@@ -18,6 +21,7 @@ pub use meanwhile::*;
 pub use renaming::*;
 pub use restoring::*;
 pub use rolling_back::*;
+pub use selecting::*;
 pub use setting::*;
 
 use anyhow::{Result, ensure};

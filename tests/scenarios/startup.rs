@@ -180,7 +180,7 @@ pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s
 }
 
 /// Has the API server refuse Nodes of this test that have a label `forbidden`, as somebody's policy might.
-async fn forbid(
+pub async fn forbid(
     s: &Scenario,
 ) -> Result<(Api<ValidatingAdmissionPolicy>, Api<ValidatingAdmissionPolicyBinding>)> {
     let (policies, bindings) = (Api::all(s.client.clone()), Api::all(s.client.clone()));

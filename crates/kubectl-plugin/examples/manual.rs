@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory, Parser};
-use kubectl_plugin::cli::Cli;
+use kubectl_plugin::Cli;
 
 /// Writes docs/cli.md, made from the definitions of the command line
 #[derive(Parser)]

@@ -1,4 +1,6 @@
-//! Two sets of what is kept, one against the other.
+//! The differences between two sets of items.
+
+use std::collections::BTreeSet;
 
 use console::style;
 use label_storage::Labels;
@@ -6,35 +8,27 @@ use serde::Serialize;
 
 use crate::output::plain;
 
-/// Something that two sets have otherwise, or only one of them has.
+/// An item whose values differ, or that only one of the sets has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Difference {
-    /// Its name.
     pub(crate) name: String,
-    /// What it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<String>,
-    /// What it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
 }
 
-impl Difference {
-    /// As lines of a diff, for people: one line each, whatever stands in it.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
-        let before = self.before.as_ref().map(|value| plain(&format!("-{}={value}", self.name)));
-        let after = self.after.as_ref().map(|value| plain(&format!("+{}={value}", self.name)));
-        before.into_iter().chain(after)
-    }
-}
-
-/// All of them as lines of a diff.
+/// One line for each value, whatever it contains.
 pub(crate) fn diff_lines(differences: &[Difference]) -> Vec<String> {
-    differences.iter().flat_map(Difference::lines).collect()
+    let lines = differences.iter().flat_map(|Difference { name, before, after }| {
+        let line = |sign: char, value: &String| plain(&format!("{sign}{name}={value}"));
+        [before.as_ref().map(|value| line('-', value)), after.as_ref().map(|value| line('+', value))]
+    });
+    lines.flatten().collect()
 }
 
-/// A line of a diff in its colour, where there are any.
+/// A line of a diff in its colour.
 pub(crate) fn painted(line: &str) -> String {
     match line.as_bytes().first() {
         Some(b'-') => style(line).red().to_string(),
@@ -43,19 +37,14 @@ pub(crate) fn painted(line: &str) -> String {
     }
 }
 
-/// What is different, by name.
 pub(crate) fn differences(before: &Labels, after: &Labels) -> Vec<Difference> {
-    let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
-    names.sort();
-    names.dedup();
-    let different = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    different
-        .map(|name| Difference {
-            name: name.clone(),
-            before: before.get(name).cloned(),
-            after: after.get(name).cloned(),
-        })
-        .collect()
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let all = names.into_iter().map(|name| Difference {
+        name: name.clone(),
+        before: before.get(name).cloned(),
+        after: after.get(name).cloned(),
+    });
+    all.filter(|difference| difference.before != difference.after).collect()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::rules_file;
 use label_storage_wire::Object;
 
-use crate::cli::Global;
 use crate::connect::Clients;
+use crate::flags::Global;
 use crate::hints::{Hints, NAMESPACE};
 
 /// The ConfigMap that the daemons mount, and the file in it.

@@ -1,4 +1,4 @@
-//! The commands.
+//! The command line, and the commands.
 
 pub(crate) mod check;
 pub(crate) mod completion;
@@ -10,15 +10,72 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod rename;
 pub(crate) mod restore;
-pub(crate) mod rollback;
 pub(crate) mod set;
 pub(crate) mod status;
 
 use anyhow::Result;
+use clap::{Parser, Subcommand};
+use label_storage_runtime::args::STYLES;
 
 use crate::Ended;
-use crate::cli::{Cli, Command};
 use crate::cluster::Cluster;
+use crate::flags::Global;
+
+/// Show, explain and repair the Node labels that Label Storage keeps
+///
+/// Reads and changes the records that keep Node labels alive. A command that changes something shows the change and asks first,
+/// unless --yes is given.
+///
+/// Exit codes: 0 success, 1 error, 2 bad usage, 3 `status` or `check` found problems.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-label_storage",
+    bin_name = "kubectl label-storage",
+    version,
+    styles = STYLES,
+    max_term_width = 100
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show if labels are stored and restored
+    Status(status::Args),
+    /// List the records, or show those of some nodes
+    Get(get::Args),
+    /// Explain the state of a node and the next steps of the daemons
+    Explain(explain::Args),
+    /// List the earlier versions of a node's labels
+    History(history::Args),
+    /// Return a node to an earlier version of its labels
+    Rollback(history::RollbackArgs),
+    /// Restore nodes now
+    Restore(restore::Args),
+    /// Delete the records of nodes
+    Forget(forget::Args),
+    /// Change the labels that an absent node returns with
+    Set(set::Args),
+    /// Move the record of a node to another name
+    Rename(rename::Args),
+    /// Write all records to a file
+    Export(export::Args),
+    /// Read records from a file
+    Import(import::Args),
+    /// Check the installation: versions, permissions, policies, rules
+    Check(check::Args),
+    /// Print the completion script for kubectl
+    #[command(long_about = completion::ABOUT)]
+    Completion,
+    #[command(name = "__complete", hide = true)]
+    Complete(completion::Words),
+}
 
 pub(crate) async fn run(cli: Cli) -> Result<Ended> {
     let Cli { global, command } = cli;
@@ -29,7 +86,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Get(args) => get::run(&cluster().await?, args).await,
         Command::Explain(args) => explain::run(&cluster().await?, args).await,
         Command::History(args) => history::run(&cluster().await?, args).await,
-        Command::Rollback(args) => rollback::run(&cluster().await?, args).await,
+        Command::Rollback(args) => history::roll_back(&cluster().await?, args).await,
         Command::Restore(args) => restore::run(&cluster().await?, args).await,
         Command::Forget(args) => forget::run(&cluster().await?, args).await,
         Command::Set(args) => set::run(&cluster().await?, args).await,

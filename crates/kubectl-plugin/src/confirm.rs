@@ -5,44 +5,37 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use anyhow::{Result, bail};
 
-use crate::cli::Change;
+use crate::flags::Change;
 
-/// What to do with a change that was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Make it.
     Go,
-    /// It was only to be shown.
     OnlyShow,
-    /// The person does not want it.
     No,
 }
 
-/// Asks whether to make the change that was just shown.
+const NO_TERMINAL: &str =
+    "there is no terminal to ask at: give --yes to go ahead, or --dry-run to only show the changes";
+
 pub(crate) fn confirm(change: Change, question: &str) -> Result<Answer> {
-    if let Some(answer) = given(change) {
-        return Ok(answer);
-    }
     let stdin = io::stdin();
-    if !stdin.is_terminal() {
-        bail!(NOBODY);
+    match given(change) {
+        Some(answer) => Ok(answer),
+        None if stdin.is_terminal() => ask(question, io::stderr(), stdin.lock()),
+        None => bail!(NO_TERMINAL),
     }
-    ask(question, io::stderr(), stdin.lock())
 }
 
-/// The same where stdin is what was read, so that no answer can come from it: the terminal itself is asked, if there is one.
+/// The same for a command that reads its input from stdin: asks at the terminal itself. Windows has no such file.
 pub(crate) fn confirm_beside_stdin(change: Change, question: &str) -> Result<Answer> {
     if let Some(answer) = given(change) {
         return Ok(answer);
     }
-    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty") else { bail!(NOBODY) };
+    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty") else { bail!(NO_TERMINAL) };
     ask(question, &terminal, BufReader::new(&terminal))
 }
 
-const NOBODY: &str =
-    "there is nobody to ask: give --yes to go ahead, or --dry-run to see what would be changed";
-
-/// What the command line has answered already.
+/// The answer on the command line.
 fn given(change: Change) -> Option<Answer> {
     match change {
         Change { dry_run: Some(_), .. } => Some(Answer::OnlyShow),

@@ -7,7 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use label_storage_runtime::client;
 
-use crate::cli::Global;
+use crate::flags::Global;
 
 /// Clients for the same cluster.
 pub(crate) struct Clients {

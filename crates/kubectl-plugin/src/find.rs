@@ -35,6 +35,15 @@ impl Found {
         }
     }
 
+    /// The same, and an error where there is none.
+    pub(crate) fn require_record(&self) -> Result<&Record> {
+        match self.record.as_ref().map(|found| &found.content) {
+            Some(Ok(decoded)) => Ok(&decoded.record),
+            Some(Err(error)) => bail!("the record of node {} can't be used: {error}", self.name),
+            None => bail!("nothing is stored for node {}", self.name),
+        }
+    }
+
     /// The record, for a decision of the restorer's.
     pub(crate) fn stored(&self) -> Stored<&Record> {
         records::Found::stored(self.record.as_ref())

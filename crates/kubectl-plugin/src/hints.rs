@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::Global;
+use crate::flags::Global;
 
 /// The usual namespace of an installation.
 pub(crate) const NAMESPACE: &str = "label-storage";
@@ -76,7 +76,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::commands::Cli;
 
     fn hints(words: &[&str]) -> Hints {
         let words = [&["x"], words, &["check"]].concat();

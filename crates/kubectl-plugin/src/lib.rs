@@ -1,30 +1,32 @@
 //! `kubectl label-storage`: shows, explains and repairs the records. It decides with the functions of the daemons.
 //!
-//! Modules point downwards: [`cli`] and `commands`; `diagnose`, `write` and `backup`, which several commands share; `select` and `find`,
-//! which look for records; `cluster`, `connect` and `output`.
+//! Modules point downwards: `commands`; `diagnose`, `write` and `backup`, which several commands share; `select` and `find`,
+//! which look for records; `cluster`, `connect`, `flags` and `output`.
 
 // First, so that its `eprintln!` is that of all the others.
 #[macro_use]
 mod stderr;
 
 mod changes;
-pub mod cli;
 mod cluster;
 mod commands;
 mod confirm;
 mod connect;
 mod diagnose;
 mod find;
+mod flags;
 mod hints;
 mod jsonpath;
 mod node_patch;
-mod outlook;
+mod node_presence;
 mod output;
+mod preview;
 mod progress;
 mod select;
 mod server_time;
-mod whereabouts;
 mod write;
+
+pub use crate::commands::Cli;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,8 +37,6 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::cli::Cli;
 
 /// How a command ended, if not with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

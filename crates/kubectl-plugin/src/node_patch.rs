@@ -1,4 +1,4 @@
-//! The patch of a Node that changes some of its kept items.
+//! The patch of a Node that changes some of its items.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,23 @@ use label_storage::node::Taint;
 use label_storage_runtime::patch::taints_as_json;
 use serde_json::{Value, json};
 
-/// Changes items of a Node that was just read, by their names (see [`Item`]); `None` removes one. Names that stand for no
-/// item are left out. With uid and resourceVersion the API server refuses it if the Node was re-created or has changed.
+/// Changes items of a Node by name (see [`Item`]); `None` removes one. With uid and resourceVersion the API server refuses the patch
+/// if the Node was re-created or has changed.
 pub(crate) fn changing(node: &Node, changes: &BTreeMap<String, Option<String>>) -> Value {
     let (mut labels, mut annotations) = (BTreeMap::new(), BTreeMap::new());
     let (mut taints, mut unschedulable) = (node.extras.taints.clone(), None);
     for (name, value) in changes {
         match Item::parse(name) {
+            Some(item @ Item::Taint { .. }) if node.value_of(item) == value.as_deref() => (),
             Some(Item::Label(key)) => _ = labels.insert(key, value),
             Some(Item::Annotation(key)) => _ = annotations.insert(key, value),
-            Some(Item::Taint { effect, key }) => change_taint(&mut taints, effect, key, value.as_deref()),
+            Some(Item::Taint { effect, key }) => {
+                let old = taints.iter().position(|taint| taint.effect == effect && taint.key == key);
+                let old = old.map(|at| taints.remove(at));
+                let [key, effect] = [key, effect].map(str::to_owned);
+                let time_added = old.and_then(|taint| taint.time_added);
+                taints.extend(value.clone().map(|value| Taint { key, value, effect, time_added }));
+            }
             Some(Item::Cordon) => unschedulable = Some(value.is_some()),
             None => (),
         }
@@ -35,19 +42,6 @@ pub(crate) fn changing(node: &Node, changes: &BTreeMap<String, Option<String>>) 
         body["spec"]["unschedulable"] = unschedulable.into();
     }
     body
-}
-
-fn change_taint(taints: &mut Vec<Taint>, effect: &str, key: &str, value: Option<&str>) {
-    let place = taints.iter().position(|taint| taint.effect == effect && taint.key == key);
-    match (place, value) {
-        (Some(place), Some(value)) => value.clone_into(&mut taints[place].value),
-        (Some(place), None) => _ = taints.remove(place),
-        (None, Some(value)) => {
-            let (key, value, effect) = (key.to_owned(), value.to_owned(), effect.to_owned());
-            taints.push(Taint { key, value, effect, time_added: None });
-        }
-        (None, None) => (),
-    }
 }
 
 #[cfg(test)]

@@ -42,14 +42,14 @@ pub(crate) struct Selected {
 }
 
 impl Which {
-    pub(crate) fn is_named(&self) -> bool {
+    pub(crate) fn are_named(&self) -> bool {
         !self.nodes.is_empty()
     }
 
     /// The records, and an error for each named node without one. Without names and flags, all records.
     pub(crate) async fn records(&self, cluster: &Cluster) -> Result<(Vec<Selected>, Vec<String>)> {
         let now = Timestamp::now();
-        if !self.is_named() {
+        if !self.are_named() {
             let (which, rules) = (self.clone(), cluster.rules.clone());
             let nodes = Nodes::list(cluster, None).await?;
             let source = cluster.record_source().allowing(PATIENCE);
@@ -78,7 +78,7 @@ impl Which {
 
     /// Names that [`Cluster::find`] takes, each once; an error if nothing was chosen.
     pub(crate) async fn names(&self, cluster: &Cluster) -> Result<Vec<String>> {
-        if self.is_named() {
+        if self.are_named() {
             return Ok(each_once(&self.nodes));
         }
         if !(self.all || self.departed || self.pending || self.selector.is_some()) {
@@ -90,9 +90,9 @@ impl Which {
 
     /// True for a record that these names or flags choose.
     pub(crate) fn includes(&self, selected: &Selected) -> bool {
-        let is_named = |name: String| self.nodes.contains(&name);
+        let are_named = |name: String| self.nodes.contains(&name);
         self.wants(&selected.record, selected.state)
-            && (!self.is_named() || selected.name().is_some_and(is_named))
+            && (!self.are_named() || selected.name().is_some_and(are_named))
     }
 
     fn wants(&self, found: &records::Found, state: State) -> bool {

@@ -1,323 +1,260 @@
-//! Writes that a person has asked for: planned, shown, asked for, then planned again from fresh reads, and guarded as those of the daemons.
+//! Changes that a person asks for: planned, shown, confirmed, planned again from fresh reads, and written with guards.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{self as core, ConfigMap};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use label_storage::{Node, Record};
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::records::Found;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::Ended;
-use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
-use crate::outlook::Outlook;
+use crate::flags::{Change, DryRun};
+use crate::output::counted;
+use crate::preview::Preview;
 
-/// Who the API server remembers as the writer.
 const FIELD_MANAGER: &str = "kubectl-label-storage";
-
-/// How often a write is planned anew because the world has moved.
+const CONCURRENT_PLANS: usize = 16;
 const ATTEMPTS: u32 = 5;
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// For how long a server that asks for a pause is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// One thing to be done to one Node or its record.
-pub(crate) trait Deed {
-    /// The Node that it is about.
-    fn node(&self) -> &str;
-
-    /// What is to be done, by what is there now. `tries`: how many writes have been refused, or are not known to have happened.
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Plan>;
+/// A change of one Node or its record.
+pub(crate) trait Operation {
+    /// Plans from fresh reads. An error other than a failed call means that this node can't be changed. `tries` counts the
+    /// attempts before this one: their writes may have had an effect.
+    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal>;
 }
 
-/// What is to be done.
-pub(crate) struct Plan {
-    /// For a person to see.
-    pub(crate) outlook: Outlook,
-    /// In this order; none where all is as it should be.
+/// A planned change.
+pub(crate) struct Proposal {
+    pub(crate) preview: Preview,
+    /// Sent in this order; empty if nothing has to change.
     pub(crate) writes: Vec<Write>,
-    /// What is said once that is done.
     pub(crate) done: String,
 }
 
-/// A write, with its guards.
-pub(crate) enum Write {
-    /// Patches a Node that was read.
-    Patch { node: String, body: Value },
-    /// Creates a record where there is no ConfigMap.
-    Create(Box<ConfigMap>),
-    /// Replaces a record that was read.
-    Replace(Box<ConfigMap>),
-    /// Deletes a record that was read.
-    Delete { name: String, guards: Preconditions },
+/// A write with its guards: the API server refuses it if the object has changed since it was read.
+pub(crate) struct Write {
+    what: &'static str,
+    name: String,
+    body: Body,
+}
+
+enum Body {
+    Patch(Value),
+    Put(Box<ConfigMap>),
+    Delete(Preconditions),
 }
 
 impl Write {
-    /// Patches this Node, as it was read.
-    pub(crate) fn patch(node: &Node, body: &impl Serialize) -> Result<Self> {
-        Ok(Self::Patch { node: node.name.clone(), body: serde_json::to_value(body)? })
+    pub(crate) fn patch(node: &Node, body: Value) -> Self {
+        Self { what: "patch node", name: node.name.clone(), body: Body::Patch(body) }
     }
 
-    /// Puts a record where none was found, with what else people have put on the metadata of another, if it comes from one.
+    /// Creates a record, with the other labels and annotations of `model`.
     pub(crate) fn create(record: &Record, model: Option<&ConfigMap>) -> Result<Self> {
-        let mut config_map = ConfigMap::default();
-        if let Some(model) = model {
-            config_map.metadata.labels.clone_from(&model.metadata.labels);
-            config_map.metadata.annotations.clone_from(&model.metadata.annotations);
-        }
-        record.encode_into(&mut config_map)?;
-        Ok(Self::Create(Box::new(config_map)))
+        Self::put("create configmap", record, ConfigMap::default(), model)
     }
 
-    /// Puts a record in the place of the one that was found, with what else people have put on the metadata of another, if it comes from one.
+    /// Replaces a record. Its own labels and annotations win over those of `model`.
     pub(crate) fn replace(record: &Record, found: &Found, model: Option<&ConfigMap>) -> Result<Self> {
         guards(found)?;
-        let mut config_map = found.config_map.clone();
-        if let Some(model) = model {
-            let meta = &mut config_map.metadata;
-            for (ours, theirs) in [
-                (&mut meta.labels, &model.metadata.labels),
-                (&mut meta.annotations, &model.metadata.annotations),
-            ] {
-                for (key, value) in theirs.iter().flatten() {
-                    ours.get_or_insert_default().entry(key.clone()).or_insert_with(|| value.clone());
+        Self::put("replace configmap", record, found.config_map.clone(), model)
+    }
+
+    fn put(what: &'static str, record: &Record, base: ConfigMap, model: Option<&ConfigMap>) -> Result<Self> {
+        let mut put = Box::new(base);
+        if let Some(ConfigMap { metadata: model, .. }) = model {
+            let meta = &mut put.metadata;
+            let pairs = [(&mut meta.labels, &model.labels), (&mut meta.annotations, &model.annotations)];
+            for (own, others) in pairs {
+                for (key, value) in others.iter().flatten() {
+                    own.get_or_insert_default().entry(key.clone()).or_insert_with(|| value.clone());
                 }
             }
         }
-        record.encode_into(&mut config_map)?;
-        Ok(Self::Replace(Box::new(config_map)))
+        record.encode_into(&mut put)?;
+        Ok(Self { what, name: put.metadata.name.clone().unwrap_or_default(), body: Body::Put(put) })
     }
 
-    /// Deletes the record that was found.
     pub(crate) fn delete(found: &Found) -> Result<Self> {
         let name = found.config_map.metadata.name.clone().unwrap_or_default();
-        Ok(Self::Delete { name, guards: guards(found)? })
+        Ok(Self { what: "delete configmap", name, body: Body::Delete(guards(found)?) })
     }
 
-    /// What has been done, once it is.
-    fn done(&self) -> String {
-        let name = |config_map: &ConfigMap| config_map.metadata.name.clone().unwrap_or_default();
-        match self {
-            Self::Patch { node, .. } => format!("node {node} patched"),
-            Self::Create(config_map) => format!("configmap {} created", name(config_map)),
-            Self::Replace(config_map) => format!("configmap {} replaced", name(config_map)),
-            Self::Delete { name, .. } => format!("configmap {name} deleted"),
-        }
-    }
-
-    /// Once.
-    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
-        // After a failure comes a look, and not the same write again: so without hidden retries.
+    /// Sends it once: a failed write is followed by a read. With `dry_run` the API server checks it and stores nothing.
+    pub(crate) async fn send(&self, cluster: &Cluster, dry_run: bool) -> Result<(), Error> {
+        let Self { what, name, body } = self;
         let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match self {
-            Self::Patch { node, body } => {
-                let params =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let field_manager = Some(FIELD_MANAGER.to_owned());
+        let post = PostParams { dry_run, field_manager: field_manager.clone() };
+        match body {
+            Body::Patch(body) => {
                 let nodes: Api<core::Node> = Api::all(cluster.frank.clone());
-                let body = Patch::Strategic(body);
-                call::one("patch node", nodes.patch_metadata(node, &params, &body)).await?;
+                let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
+                call::one(what, nodes.patch_metadata(name, &params, &Patch::Strategic(body))).await.map(drop)
             }
-            Self::Create(config_map) => {
-                call::one("create configmap", records.create(&params, config_map)).await?;
+            Body::Put(config_map) if config_map.metadata.resource_version.is_none() => {
+                call::one(what, records.create(&post, config_map)).await.map(drop)
             }
-            Self::Replace(config_map) => {
-                let name = config_map.metadata.name.as_deref().unwrap_or_default();
-                call::one("replace configmap", records.replace(name, &params, config_map)).await?;
+            Body::Put(config_map) => {
+                call::one(what, records.replace(name, &post, config_map)).await.map(drop)
             }
-            Self::Delete { name, guards } => {
-                let params = DeleteParams { preconditions: Some(guards.clone()), ..DeleteParams::default() };
-                call::one("delete configmap", records.delete(name, &params)).await?;
+            Body::Delete(guards) => {
+                let preconditions = Some(guards.clone());
+                let params = DeleteParams { dry_run, preconditions, ..DeleteParams::default() };
+                call::one(what, records.delete(name, &params)).await.map(drop)
             }
         }
-        Ok(())
     }
 }
 
-/// Without, the API server would take the write whatever happened since.
+/// Without these the API server would accept a write whatever happened since the read.
 fn guards(found: &Found) -> Result<Preconditions> {
     let meta = &found.config_map.metadata;
-    let (Some(uid), Some(version)) = (&meta.uid, &meta.resource_version) else {
+    if meta.uid.is_none() || meta.resource_version.is_none() {
         bail!("the API server sent a configmap without uid or resourceVersion");
-    };
-    Ok(Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) })
+    }
+    Ok(Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() })
 }
 
-/// Shows all that is to be done, asks, and does it, one after the other. Nothing is done where anything is wrong with any of it.
+/// Shows all changes, asks once ("Restore 2 nodes?"), and makes the changes one after the other.
+/// If one of several named nodes can't be changed, none is. Of selected nodes, those that can't be changed are skipped. A
+/// failed write ends the command only if the API server is at fault.
 pub(crate) async fn carry_out(
     cluster: &Cluster,
     change: Change,
-    question: &str,
-    deeds: &[impl Deed],
+    (verb, noun): (&str, &str),
+    operations: &[impl Operation],
+    are_named: bool,
 ) -> Result<Ended> {
-    let (mut plans, mut wrong) = (Vec::new(), Vec::new());
-    for deed in deeds {
-        match deed.plan(cluster, 0).await {
-            Ok(plan) => plans.push(plan),
-            Err(error) => wrong.push(error),
+    let (mut proposals, mut refused) = (Vec::new(), Vec::new());
+    let plan = |operation| async move { (operation, Operation::plan(operation, cluster, 0).await) };
+    let mut plans = stream::iter(operations).map(plan).buffered(CONCURRENT_PLANS);
+    while let Some((operation, planned)) = plans.next().await {
+        match planned {
+            Ok(proposal) if proposal.writes.is_empty() && !are_named => (),
+            Ok(proposal) => proposals.push((operation, proposal)),
+            Err(error) if error.is::<Error>() => return Err(error),
+            Err(error) => refused.push(format!("{error:#}")),
         }
     }
-    if wrong.len() == 1 && deeds.len() == 1 {
-        return Err(wrong.remove(0));
+    if are_named && !refused.is_empty() {
+        let scope = if operations.len() > 1 { "nothing was changed: " } else { "" };
+        bail!("{scope}{}", refused.join("; "));
     }
-    if !wrong.is_empty() {
-        let wrong: Vec<_> = wrong.iter().map(|error| format!("{error:#}")).collect();
-        bail!("nothing was changed: {}", wrong.join("; "));
+    refused.iter().for_each(|why| eprintln!("skipped: {why}"));
+    if proposals.is_empty() {
+        eprintln!("nothing to change: {} selected", counted(operations.len(), noun));
     }
-    for plan in &plans {
-        say(&plan.outlook.to_text())?;
+    for (_, proposal) in &proposals {
+        say(&proposal.preview.to_text())?;
     }
-    if plans.iter().all(|plan| plan.writes.is_empty()) {
+    proposals.retain(|(_, proposal)| !proposal.writes.is_empty());
+    let total = proposals.len();
+    if total == 0 {
         return Ok(Ended::Well);
     }
-    match confirm(change, question)? {
-        Answer::Go => (),
-        Answer::OnlyShow => return Ok(Ended::Well),
+    let question = |count| format!("{verb} {}?", counted(count, noun));
+    match confirm(change, &question(total))? {
         Answer::No => return Ok(Ended::Declined),
+        Answer::OnlyShow if change.dry_run == Some(DryRun::Client) => return Ok(Ended::Well),
+        Answer::OnlyShow | Answer::Go => (),
     }
-    for (at, (deed, plan)) in deeds.iter().zip(plans).enumerate() {
-        if plan.writes.is_empty() {
-            continue;
-        }
-        match carry_out_one(cluster, change, question, deed, plan).await {
-            Ok(true) => (),
-            Ok(false) => {
-                let left = names(&deeds[at..]);
-                if at == 0 {
-                    return Ok(Ended::Declined);
-                }
-                bail!("not done: {left}; done before: {}", names(&deeds[..at]));
-            }
-            Err(error) if deeds.len() == 1 => return Err(error),
+    let mut done = 0;
+    for (operation, proposal) in proposals {
+        match carry_out_one(cluster, change, &question(1), operation, proposal.preview).await {
+            Ok(true) => done += 1,
+            Ok(false) if total == 1 => return Ok(Ended::Declined),
+            Ok(false) => break,
+            Err(error) if total == 1 => return Err(error),
             Err(error) => {
-                let before = match at {
-                    0 => "nothing".to_owned(),
-                    _ => names(&deeds[..at]),
-                };
-                let left = names(&deeds[at..]);
-                return Err(error.context(format!("done: {before}; not done: {left}")));
+                eprintln!("error: {error:#}");
+                let is_of_server = |it: &Error| !matches!(it.kind, FailureKind::Refused | FailureKind::Moved);
+                if error.downcast_ref().is_some_and(is_of_server) {
+                    break;
+                }
             }
         }
     }
-    Ok(Ended::Well)
-}
-
-fn names(deeds: &[impl Deed]) -> String {
-    deeds.iter().map(Deed::node).collect::<Vec<_>>().join(", ")
-}
-
-/// What has been sent for one deed, by all attempts together.
-#[derive(Default)]
-struct Sent {
-    done: Vec<String>,
-    /// Sent, and nobody knows whether it was done.
-    unclear: Vec<String>,
-}
-
-impl Sent {
-    /// All of it, for a person who believes that nothing has happened; `None` where that is so.
-    fn told(&self) -> Option<String> {
-        let Self { done, unclear } = self;
-        let unclear = unclear.iter().map(|what| format!("{what} (perhaps)"));
-        let all: Vec<_> = done.iter().cloned().chain(unclear).collect();
-        let again = "run the same command again to finish it";
-        (!all.is_empty()).then(|| format!("it was begun, and not finished: {}; {again}", all.join(", ")))
-    }
-
-    /// In this order, up to the first that fails.
-    async fn all(&mut self, cluster: &Cluster, writes: &[Write]) -> Result<(), Error> {
-        for write in writes {
-            let sent = write.send(cluster).await;
-            match &sent {
-                Ok(()) => self.done.push(write.done()),
-                Err(error) if error.kind == FailureKind::Unclear => self.unclear.push(write.done()),
-                Err(_) => (),
-            }
-            sent?;
-        }
-        Ok(())
+    match total - done {
+        0 => Ok(Ended::Well),
+        failed => bail!("{failed} of {} failed", counted(total, noun)),
     }
 }
 
-/// Does what was agreed to. Where that is something else by now, it is shown, and asked for, again. Returns whether it was done.
+/// Plans and writes until it succeeds. Asks again if the change is now another. Returns false if the person declined.
 async fn carry_out_one(
     cluster: &Cluster,
     change: Change,
     question: &str,
-    deed: &impl Deed,
-    agreed: Plan,
+    operation: &impl Operation,
+    mut agreed: Preview,
 ) -> Result<bool> {
-    let mut sent = Sent::default();
-    let result = try_to_carry_out(cluster, change, question, deed, agreed, &mut sent).await;
-    match (result, sent.told()) {
-        (result, None) => result,
-        (Ok(true), _) => Ok(true),
-        (Ok(false), Some(told)) => bail!("{told}"),
-        (Err(error), Some(told)) => Err(error.context(told)),
+    let is_dry = change.dry_run.is_some();
+    let mut sent = Vec::new();
+    let attempts = async {
+        for tries in 0..ATTEMPTS {
+            // The reads from before the question may be minutes old.
+            let Proposal { preview, writes, done } = operation.plan(cluster, tries).await?;
+            if writes.is_empty() {
+                say(&preview.to_text())?;
+                return Ok(true);
+            }
+            if preview != agreed {
+                eprintln!("the cluster has changed meanwhile; the change is now:");
+                say(&preview.to_text())?;
+                if !is_dry && confirm(change, question)? != Answer::Go {
+                    return Ok(false);
+                }
+                agreed = preview;
+                continue;
+            }
+            let Err(error) = send(cluster, &writes, is_dry, &mut sent).await else {
+                say(&format!("{done}{}\n", if is_dry { " (server dry run)" } else { "" }))?;
+                return Ok(true);
+            };
+            let is_final = matches!(error.kind, FailureKind::NotConnected | FailureKind::Refused);
+            if is_final || tries + 1 == ATTEMPTS {
+                return Err(error.into());
+            }
+            let pause = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
+            tokio::time::sleep(pause.unwrap_or(Duration::from_millis(50) * (tries + 1))).await;
+        }
+        bail!("the cluster keeps changing: try again later")
+    };
+    let result = attempts.await;
+    if is_dry || sent.is_empty() || matches!(result, Ok(true)) {
+        return result;
+    }
+    let begun = format!("done so far: {}; run the same command again to finish it", sent.join(", "));
+    match result {
+        Err(error) => Err(error.context(begun)),
+        Ok(_) => bail!(begun),
     }
 }
 
-async fn try_to_carry_out(
-    cluster: &Cluster,
-    change: Change,
-    question: &str,
-    deed: &impl Deed,
-    agreed: Plan,
-    sent: &mut Sent,
-) -> Result<bool> {
-    let mut agreed = agreed.outlook;
-    let mut tries = 0;
-    loop {
-        // A person takes their time: what was read before they were asked is too old to be written upon.
-        let plan = deed.plan(cluster, tries).await?;
-        if plan.writes.is_empty() {
-            say(&plan.outlook.to_text())?;
-            return Ok(true);
+/// Sends writes up to the first failure. `sent` gets those that had, or may have had, an effect.
+async fn send(cluster: &Cluster, writes: &[Write], dry: bool, sent: &mut Vec<String>) -> Result<(), Error> {
+    for write in writes {
+        let result = write.send(cluster, dry).await;
+        let is_unclear = result.as_ref().is_err_and(|error| error.kind == FailureKind::Unclear);
+        if result.is_ok() || is_unclear {
+            let perhaps = if is_unclear { " (perhaps)" } else { "" };
+            sent.push(format!("{} {}{perhaps}", write.what, write.name));
         }
-        if plan.outlook != agreed {
-            eprintln!("it has changed meanwhile; now this would be done:");
-            say(&plan.outlook.to_text())?;
-            if confirm(change, question)? != Answer::Go {
-                return Ok(false);
-            }
-            (agreed, tries) = (plan.outlook, tries + 1);
-            if tries < ATTEMPTS {
-                continue;
-            }
-            bail!("node {} does not come to rest: try again in a while", deed.node());
-        }
-        let Err(error) = sent.all(cluster, &plan.writes).await else {
-            say(&format!("{}\n", plan.done))?;
-            return Ok(true);
-        };
-        tries += 1;
-        let pause = match error.kind {
-            // Who moved it may not be through with it.
-            FailureKind::Moved | FailureKind::Unclear => Some(Duration::from_millis(50) * tries),
-            FailureKind::Busy(pause) => Some(pause.min(PATIENCE)),
-            FailureKind::NotConnected | FailureKind::Refused => None,
-        };
-        match pause {
-            Some(pause) if tries < ATTEMPTS => tokio::time::sleep(pause).await,
-            _ => return Err(error).with_context(|| format!("node {}", deed.node())),
-        }
+        result?;
     }
+    Ok(())
 }
 
 fn say(text: &str) -> Result<()> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
-}
-
-/// Each name once, in the order in which they were given.
-pub(crate) fn each_once(names: Vec<String>) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
 }

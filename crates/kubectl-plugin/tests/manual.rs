@@ -8,7 +8,7 @@ mod example;
 
 use clap::CommandFactory;
 use example::{MADE_BY, markdown};
-use kubectl_plugin::cli::Cli;
+use kubectl_plugin::Cli;
 
 #[test]
 fn the_command_line_is_sound() {

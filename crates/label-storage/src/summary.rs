@@ -3,7 +3,7 @@
 //! Labels and uids are only ever compared with each other, so 128 bits stand for them. Two that differ have the same
 //! digest about as often as two machines make up the same UUID.
 
-use std::num::{NonZeroI64, NonZeroU64};
+use std::num::{NonZeroU32, NonZeroU64};
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_128;
@@ -48,19 +48,19 @@ impl RecordId {
     }
 }
 
-/// A time of day in whole seconds.
+/// A time of day in whole seconds, up to the year 2106.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Second(NonZeroI64);
+pub struct Second(NonZeroU32);
 
 impl From<Timestamp> for Second {
     fn from(time: Timestamp) -> Self {
-        Self(NonZeroI64::new(time.as_second()).unwrap_or(NonZeroI64::MAX))
+        Self(u32::try_from(time.as_second()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX))
     }
 }
 
 impl From<Second> for Timestamp {
     fn from(Second(second): Second) -> Self {
-        Self::from_second(second.get()).unwrap_or(Self::MAX)
+        Self::from_second(second.get().into()).unwrap_or(Self::MAX)
     }
 }
 

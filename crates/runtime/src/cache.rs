@@ -40,7 +40,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct CachedNode {
     /// The key of its record, if that is not its name.
-    identity: Option<RecordKey>,
+    identity: Option<Box<RecordKey>>,
     presence: Presence,
     /// The last list that had it.
     list: u32,
@@ -219,15 +219,15 @@ impl Cache {
         if &**name != key {
             let key = RecordKey::from(&self.slots.slot(key).name);
             self.identities.entry(key.clone()).or_default().nodes.push((name.clone(), since));
-            self.node(name).1.identity = Some(key);
+            self.node(name).1.identity = Some(Box::new(key));
         }
     }
 
     fn take_key(&mut self, name: &NodeName, was_live: bool) {
         let identity = self.node(name).1.identity.take();
-        let nodes = identity.as_ref().and_then(|key| self.identities.get_mut(key));
+        let nodes = identity.as_ref().and_then(|key| self.identities.get_mut(&**key));
         nodes.into_iter().for_each(|identity| identity.nodes.retain(|(other, _)| other != name));
-        let key = identity.unwrap_or_else(|| name.into());
+        let key = identity.map_or_else(|| name.into(), |key| *key);
         if was_live {
             self.record(&key).has_no_node = true;
             self.left.push(key);
@@ -370,12 +370,12 @@ impl CachedNode {
 
     /// The key of its record; `None` if that is of another shard, or not known.
     fn key(&self, name: &NodeName) -> Option<RecordKey> {
-        let key = self.identity.clone().unwrap_or_else(|| name.into());
+        let key = self.identity.as_deref().cloned().unwrap_or_else(|| name.into());
         (self.presence != Presence::Elsewhere).then_some(key)
     }
 
     fn has_key(&self, key: &str, name: &str) -> bool {
-        self.presence != Presence::Elsewhere && self.identity.as_deref().unwrap_or(name) == key
+        self.presence != Presence::Elsewhere && self.identity.as_deref().map_or(name, |key| key) == key
     }
 }
 

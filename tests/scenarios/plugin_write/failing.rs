@@ -78,12 +78,35 @@ pub async fn a_rename_that_fails_in_the_middle_leaves_both(s: &Scenario) -> Resu
     departed(s, &old, &labels([("pool", "gold")])).await?;
     let refused = Fault::Status { code: 403, retry_after: None };
     let told = with_fault(s, Verb::Delete, refused, &["rename", &old, &new]).await?;
-    let begun = format!("error: it was begun, and not finished: configmap {} created", record_name(&new));
+    let begun = format!("error: done so far: create configmap {}", record_name(&new));
     ensure!(told.code == Some(1) && told.err.starts_with(&begun) && told.err.contains("403"), "{told:?}");
     assert!(s.record(&old).await?.is_some() && s.record(&new).await?.is_some());
     does(s, &["rename", &old, &new, "--yes"])?;
     assert!(s.record(&old).await?.is_none());
     assert_eq!(s.record(&new).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
+    Ok(())
+}
+
+pub async fn when_the_api_server_fails_no_other_node_is_tried(s: &Scenario) -> Result<()> {
+    let nodes = ["a", "b"].map(|name| s.node(name));
+    for node in &nodes {
+        departed(s, node, &labels([("pool", "gold")])).await?;
+    }
+    let deleted = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&deleted);
+    let proxy = s.proxy(move |request: &Request| match request.is(Verb::Delete, "configmaps") {
+        true => {
+            log.lock().expect("no panic in here").extend(request.name.clone());
+            Fault::Status { code: 500, retry_after: None }
+        }
+        false => Fault::None,
+    });
+    let proxy = proxy.await?;
+    let kubeconfig = proxy.kubeconfig().to_str().expect("a path").to_owned();
+    let told = s.plugin(&["forget", &nodes[0], &nodes[1], "--yes", "--kubeconfig", &kubeconfig])?;
+    ensure!(told.code == Some(1) && told.err.ends_with("error: 2 of 2 records failed\n"), "{told:?}");
+    let tried = deleted.lock().expect("no panic in here").clone();
+    ensure!(!tried.is_empty() && tried.iter().all(|name| *name == record_name(&nodes[0])), "{tried:?}");
     Ok(())
 }
 

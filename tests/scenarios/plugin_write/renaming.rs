@@ -15,7 +15,7 @@ pub async fn a_machine_returns_under_another_name(s: &Scenario) -> Result<()> {
     s.create(&old, kept.clone()).await?;
     s.eventually_stored(&old, kept.clone()).await?;
     let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
-    refuses(s, &rename, &["is there", "--force"])?;
+    refuses(s, &rename, &["exists", "--force"])?;
     s.delete(&old).await?;
     does(s, &["rename", &old, &new, "--dry-run"])?;
     assert!(s.record(&old).await?.is_some() && s.record(&new).await?.is_none());
@@ -57,7 +57,7 @@ pub async fn a_machine_that_is_there_under_another_name_gets_its_labels(s: &Scen
     s.create(&new, Labels::new()).await?;
     s.eventually_stored(&new, labels([("zone", "b"), ("own", "1")])).await?;
     let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
-    refuses(s, &rename, &["something is stored of node", "--replace"])?;
+    refuses(s, &rename, &["has a record", "--replace"])?;
     let said = does(s, &[&rename[..], &["--replace"]].concat())?;
     has_lines(&said, &["  +pool=gold", "  -zone=b", "  +zone=a", "  -own=1"])?;
     let all = labels([("pool", "gold"), ("zone", "b"), ("own", "1")]);
@@ -80,12 +80,12 @@ pub async fn a_rename_that_broke_off_is_finished_by_another(s: &Scenario) -> Res
     does(s, &["rename", &old, &new, "--yes"])?;
     assert!(s.record(&old).await?.is_none());
     assert_eq!(s.record(&new).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
-    refuses(s, &["rename", &old, &new, "--yes"], &["nothing is stored of node"])?;
-    refuses(s, &["rename", &new, &new, "--yes"], &["are one name"])?;
+    refuses(s, &["rename", &old, &new, "--yes"], &["nothing is stored for node"])?;
+    refuses(s, &["rename", &new, &new, "--yes"], &["are both"])?;
     s.occupy_record(&old).await?;
-    refuses(s, &["rename", &new, &old, "--yes", "--replace"], &["not a record"])?;
+    refuses(s, &["rename", &new, &old, "--yes", "--replace"], &["can't be used", "managed-by"])?;
     s.patch_record(&new, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
-    refuses(s, &["rename", &new, &s.node("c"), "--yes"], &["can't be read"])
+    refuses(s, &["rename", &new, &s.node("c"), "--yes"], &["can't be used"])
 }
 
 pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Result<()> {
@@ -101,7 +101,7 @@ pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Resul
     let file = format!("{}{}---\nend: true\n", of(&old, "m-old", first), of(&new, "m-new", second));
     ensure!(s.plugin_reading(&file, &["import", "--yes"])?.code == Some(0));
     let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
-    refuses(s, &rename, &["something is stored of node", "--replace"])?;
+    refuses(s, &rename, &["has a record", "--replace"])?;
     assert!(s.record(&old).await?.is_some());
     s.patch_record(&old, json!({"metadata": {"annotations": {"example.com/why": "moved"}}})).await?;
     does(s, &[&rename[..], &["--replace"]].concat())?;
@@ -117,7 +117,7 @@ pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Resul
     for node in [&a, &b] {
         does(s, &["set", node, "pool=gold", "--yes"])?;
     }
-    refuses(s, &["rename", &a, &b, "--yes"], &["something is stored of node"])?;
+    refuses(s, &["rename", &a, &b, "--yes"], &["has a record"])?;
     assert!(s.record(&a).await?.is_some());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `restore`.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use label_storage::node::RESTORED;
 use serde_json::json;
 
@@ -14,11 +14,8 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     s.create(&node, labels([("pool", "silver")])).await?;
 
     let said = does(s, &["restore", &node, "--dry-run"])?;
-    has_lines(
-        &said,
-        &["  +zone=a", "  ! pool stays silver, though gold is stored: --overwrite gives it that"],
-    )?;
-    refuses(s, &["restore", &node], &["there is nobody to ask", "--yes"])?;
+    has_lines(&said, &["  +zone=a", "  ! pool=silver stays: give --overwrite to restore pool=gold"])?;
+    refuses(s, &["restore", &node], &["there is no terminal to ask at", "--yes"])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]), "nothing was changed");
 
     does(s, &["restore", &node, "--yes"])?;
@@ -33,7 +30,7 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     let all = labels([("pool", "gold"), ("zone", "a")]);
     assert_eq!(s.labels(&node).await?, all);
     let said = does(s, &["restore", &node])?;
-    has_lines(&said, &[&format!("node {node} has all that it can be given")])?;
+    has_lines(&said, &[&format!("node {node} lacks nothing that can be restored")])?;
 
     // The daemons go on from there, and do not bring anything back.
     let (_storer, restorer) = s.pair()?;
@@ -57,7 +54,7 @@ pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> 
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
 
     let said = does(s, &["restore", &node, "--dry-run"])?;
-    ensure!(said.contains(&format!("{TRUST} is withheld: it is another machine")), "{said}");
+    has_lines(&said, &[&format!("  ! {TRUST}=1 is withheld (other-machine): give --trust to restore it")])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "gold")]));
     does(s, &["restore", &node, "--trust", "--yes"])?;
     assert_eq!(s.labels(&node).await?, all);
@@ -79,9 +76,9 @@ pub async fn what_can_not_be_restored_is_refused_with_advice(s: &Scenario) -> Re
     refuses(s, &["restore", "No_Name", "--yes"], &["is not the name of a node"])?;
     stored(s, &node, &labels([("pool", "gold")])).await?;
     s.create(&other, Labels::new()).await?;
-    refuses(s, &["restore", &other, "--yes"], &["nothing is stored of node"])?;
+    refuses(s, &["restore", &other, "--yes"], &["nothing is stored for node"])?;
     super::departed(s, &away, &labels([("pool", "gold")])).await?;
-    refuses(s, &["restore", &away, "--yes"], &["is not there", "label-storage set"])?;
+    refuses(s, &["restore", &away, "--yes"], &["does not exist", "label-storage set"])?;
 
     // All or nothing.
     s.label(&node, [("pool", None)]).await?;

@@ -12,16 +12,16 @@ pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result
     s.create(&node, labels([("pool", "gold"), ("old", "1")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold"), ("old", "1")])).await?;
     let set = ["set", &node, "pool=silver", "old-", "new=2", "never-", "--yes"];
-    refuses(s, &set, &["is there", "kubectl label node"])?;
+    refuses(s, &set, &["exists", "kubectl label node"])?;
     s.delete(&node).await?;
     // At once: it waits until the storer has noted that it is gone.
     let said = does(s, &set)?;
     has_lines(&said, &["  -pool=gold", "  +pool=silver", "  -old=1", "  +new=2", "  ! never is not stored"])?;
-    ensure!(!said.contains("no storer has noted"), "{said}");
+    ensure!(!said.contains("no storer has stored"), "{said}");
     let record = s.record(&node).await?.context("a record")?;
     assert_eq!(record.more.history.last().map(|version| version.labels.len()), Some(2), "{record:?}");
     let said = does(s, &set)?;
-    has_lines(&said, &["  ! it is so already"])?;
+    has_lines(&said, &["  ! nothing changes"])?;
     s.create(&node, Labels::new()).await?;
     let all = labels([("pool", "silver"), ("new", "2")]);
     s.eventually_stored(&node, all.clone()).await?;
@@ -45,7 +45,7 @@ pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenar
         "cordon:=true",
     ];
     let said = does(s, &[&set[..], &["--dry-run"]].concat())?;
-    ensure!(said.contains("nothing was stored of node") && said.contains("within 30d"), "{said}");
+    ensure!(said.contains("nothing was stored before") && said.contains("within 30d"), "{said}");
     assert!(s.config_map(&node).await?.is_none());
     does(s, &[&set[..], &["--yes"]].concat())?;
     s.eventually_departed(&node).await?;
@@ -87,7 +87,7 @@ pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> 
     s.label(&node, [("pool", Some("bronze"))]).await?;
     s.delete(&node).await?;
     let told = s.plugin(&["set", &node, "pool=silver", "--yes", "--force"])?;
-    ensure!(told.code == Some(0) && told.out.contains("no storer has noted yet"), "{told:?}");
+    ensure!(told.code == Some(0) && told.out.contains("no storer has stored the deletion"), "{told:?}");
     let (storer, _restorer) = s.pair()?;
     s.eventually_departed(&node).await?;
     s.has_acted(&storer, &node).await?;
@@ -104,7 +104,7 @@ pub async fn a_machine_that_has_never_been_there_gets_what_is_set_for_it(s: &Sce
     let _daemons = (s.storer(&by)?, s.restorer(&by)?);
     let (node, other) = (s.node("a"), s.node("b"));
     let set = ["set", node.as_str(), "pool=gold", "--yes", "--config", rules];
-    refuses(s, &set, &["nodes are known by systemUUID here", "--identity systemUUID=VALUE"])?;
+    refuses(s, &set, &["nothing is stored for node", "--identity systemUUID=VALUE"])?;
     refuses(s, &[&set[..], &["--identity", "providerID=x"]].concat(), &["--identity systemUUID=VALUE"])?;
     let identity = format!("systemUUID={uuid}");
     does(s, &[&set[..], &["--identity", &identity]].concat())?;
@@ -115,16 +115,20 @@ pub async fn a_machine_that_has_never_been_there_gets_what_is_set_for_it(s: &Sce
         Ok(s.plugin(&["set", &identity, "pool=silver", "--yes", "--config", rules])?.code)
     })
     .await?;
-    refuses(s, &["rename", &node, &other, "--yes", "--config", rules], &["nodes are known by systemUUID"])
+    refuses(
+        s,
+        &["rename", &node, &other, "--yes", "--config", rules],
+        &["nodes are identified by systemUUID"],
+    )
 }
 
 pub async fn what_nothing_can_have_is_bad_usage(s: &Scenario) -> Result<()> {
     for (edit, why) in [
-        ("pool", "write KEY=VALUE"),
-        ("pool=a b", "is no value"),
-        ("taint:Never:a=b", "is no key"),
+        ("pool", "write pool=VALUE"),
+        ("pool=a b", "\"a b\" is not a valid value of pool"),
+        ("taint:Never:a=b", "is not a valid key"),
         ("cordon:=no", "write cordon:=true"),
-        ("taint:NoExecute:node.kubernetes.io/not-ready=", "never given back"),
+        ("taint:NoExecute:node.kubernetes.io/not-ready=", "is never restored"),
     ] {
         let told = s.plugin(&["set", &s.node("a"), edit, "--yes"])?;
         assert_eq!(told.code, Some(2), "{told:?}");
@@ -132,7 +136,7 @@ pub async fn what_nothing_can_have_is_bad_usage(s: &Scenario) -> Result<()> {
     }
     let told = s.plugin(&["set", &s.node("a"), "--yes"])?;
     assert_eq!(told.code, Some(2), "{told:?}");
-    refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is said twice"])?;
+    refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is given twice"])?;
     refuses(s, &["set", "No_Name", "a=b", "--yes"], &["is not the name of a node"])?;
     assert!(s.config_map(&s.node("a")).await?.is_none());
     Ok(())
@@ -173,7 +177,11 @@ pub async fn without_a_storer_nothing_is_set_nor_rolled_back_nor_renamed(s: &Sce
     for process in all {
         let process = process?;
         assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
-        assert!(process.has_logged(&["error: no storer has noted yet", "--force"]), "{}", process.log());
+        assert!(
+            process.has_logged(&["error: no storer has stored the deletion", "--force"]),
+            "{}",
+            process.log()
+        );
     }
     assert_eq!(s.config_map(&node).await?, before);
     Ok(())

@@ -10,12 +10,12 @@ use label_storage_runtime::lease::LIFETIME;
 use serde::Serialize;
 
 use crate::Ended;
-use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::Leases;
 use crate::diagnose::survey::{self, Limits, Memory, Survey};
 use crate::diagnose::{Finding, Severity, permissions, policies};
+use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, counted, plain, print, typed};
 use crate::server_time::ServerTime;
 

@@ -13,10 +13,11 @@ use label_storage_runtime::projection::Detail;
 use label_storage_runtime::records::Found;
 use tokio::runtime::Handle;
 
+use super::Cli;
 use crate::Ended;
-use crate::cli::{Cli, Global};
 use crate::cluster::{Cluster, fold};
 use crate::connect::{Clients, kubeconfig};
+use crate::flags::Global;
 use crate::output::print;
 
 pub(crate) const ABOUT: &str = "Print the completion script for kubectl

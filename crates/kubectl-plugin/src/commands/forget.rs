@@ -1,88 +1,68 @@
-//! Deletes records.
+//! `forget`: deletes records.
 
 use anyhow::{Result, bail};
+use label_storage::Record;
 use label_storage::record::Unreadable;
-use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::cli::Change;
 use crate::cluster::Cluster;
-use crate::find::Found;
-use crate::outlook::Outlook;
-use crate::write::{Deed, Plan, Write, carry_out, each_once};
+use crate::flags::Change;
+use crate::output::counted;
+use crate::preview::Preview;
+use crate::select::Which;
+use crate::write::{Operation, Proposal, Write, carry_out};
 
-/// Flags of `forget`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl label-storage forget my-node
+  kubectl label-storage forget --departed -l pool=gold --dry-run")]
 pub struct Args {
-    /// The nodes, by name
-    #[arg(value_name = "NODE", required = true)]
-    pub nodes: Vec<String>,
-
-    /// Whether to ask.
     #[command(flatten)]
-    pub change: Change,
+    which: Which,
+
+    #[command(flatten)]
+    change: Change,
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
-    let deeds: Vec<_> = each_once(args.nodes).into_iter().map(|node| Forget { node }).collect();
-    carry_out(cluster, args.change, "Forget this?", &deeds).await
+    let operations: Vec<_> = args.which.names(cluster).await?.into_iter().map(Forget).collect();
+    carry_out(cluster, args.change, ("Delete", "record"), &operations, args.which.are_named()).await
 }
 
-struct Forget {
-    node: String,
-}
+struct Forget(String);
 
-impl Deed for Forget {
-    fn node(&self) -> &str {
-        &self.node
-    }
-
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Plan> {
-        let found = cluster.find(&self.node).await?;
-        let done = format!("record of node/{} deleted", self.node);
+impl Operation for Forget {
+    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal> {
+        let Self(name) = self;
+        let found = cluster.find(name).await?;
+        let done = format!("record of node/{name} deleted");
         let Some(record) = &found.record else {
-            if tries > 0 {
-                let outlook = Outlook::new(format!("nothing is stored of node {} any more", self.node));
-                return Ok(Plan { outlook, writes: Vec::new(), done });
+            if tries == 0 {
+                bail!("nothing is stored for node {name} in namespace {}", cluster.namespace);
             }
-            bail!("nothing is stored of node {} in namespace {}", self.node, cluster.namespace);
+            let preview = Preview::new(&format!("the record of node {name} is already deleted"));
+            return Ok(Proposal { preview, writes: Vec::new(), done });
         };
-        let outlook = show(&self.node, &found, record)?;
-        Ok(Plan { outlook, writes: vec![Write::delete(record)?], done })
-    }
-}
-
-fn show(node: &str, found: &Found, record: &records::Found) -> Result<Outlook> {
-    let mut outlook = Outlook::new(format!("the record of node {node} is deleted:"));
-    let decoded = match &record.content {
-        Ok(decoded) => decoded,
-        // It was never ours.
-        Err(error @ Unreadable::Foreign(_)) => bail!("this is not a record: {error}"),
-        Err(error) => {
-            outlook.also(format!("with all that it holds: {error}"));
-            return Ok(outlook);
+        let mut preview = Preview::new(&format!("the record of node {name} is deleted:"));
+        match &record.content {
+            Ok(_) => (),
+            Err(error @ Unreadable::Foreign(_)) => bail!("this is not a record: {error}"),
+            Err(error) => preview.also(&format!("its content can't be read: {error}")),
         }
-    };
-    for (name, value, _) in decoded.record.all() {
-        outlook.changes(name, Some(value), None);
-    }
-    if !decoded.record.more.history.is_empty() {
-        outlook.also(format!("with {} earlier versions", decoded.record.more.history.len()));
-    }
-    match &found.node {
-        Some(live) if live.is_ignored() => {
-            outlook
-                .note("the node is there and has the annotation label-storage/ignore: no new record is made");
+        for (name, value, _) in found.record().into_iter().flat_map(Record::all) {
+            preview.changes(name, Some(value), None);
         }
-        Some(_) => outlook.note("the node is there: the storer makes a new record of what it has now"),
-        None => {
-            outlook.note("the node is not there: what it had is gone for good, and it returns without");
-            if decoded.record.uid.is_some() && decoded.record.departed_at.is_none() {
-                outlook.note(
-                    "no storer has noted yet that it is gone, and one may still store what it said last",
-                );
-            }
+        let versions = found.record().map_or(0, |record| record.more.history.len());
+        if versions > 0 {
+            preview.also(&format!("its history is deleted, too: {}", counted(versions, "earlier version")));
         }
+        preview.note(match &found.node {
+            Some(node) if node.is_ignored() => "the node exists, is ignored, and gets no new record",
+            Some(_) => "the node exists: the storer creates a new record from its labels",
+            None if found.is_departing() => "no storer has stored the node's deletion yet: one still may",
+            None => "the node does not exist: its labels are lost, and it returns without them",
+        });
+        Ok(Proposal { preview, writes: vec![Write::delete(record)?], done })
     }
-    Ok(outlook)
 }

@@ -171,7 +171,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let mut items: Vec<_> = selected.into_iter().map(Shown::new).collect();
     match &args.sort_by {
         Some(path) => sort(&mut items, path)?,
-        None if !args.which.is_named() => items.sort_by(|one, other| one.node.cmp(&other.node)),
+        None if !args.which.are_named() => items.sort_by(|one, other| one.node.cmp(&other.node)),
         None => {}
     }
     if items.is_empty() && missing.is_empty() {
@@ -224,7 +224,7 @@ fn print_items(cluster: &Cluster, args: &Args, mut items: Vec<Shown>) -> Result<
             let names: Vec<_> = items.iter().map(|item| format!("configmap/{}\n", item.record)).collect();
             print(&names.concat())?;
         }
-        format if args.which.is_named() && items.len() == 1 => {
+        format if args.which.are_named() && items.len() == 1 => {
             format.print(&typed("Record", items.remove(0)))?;
         }
         format => {

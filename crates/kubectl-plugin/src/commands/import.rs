@@ -21,9 +21,9 @@ use self::reading::Reading;
 use self::survey::{Options, Survey};
 use self::writing::Written;
 use crate::Ended;
-use crate::cli::Change;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm, confirm_beside_stdin};
+use crate::flags::Change;
 
 /// Stands where the incarnation of an imported record would: no Node has it, and a person sees where the record comes from.
 pub(crate) const NOBODY: &str = "imported";

@@ -1,247 +1,172 @@
-//! Gives the record of a Node to another name.
+//! `rename`: moves the record of a Node to another name.
 
 use std::cell::RefCell;
 
 use anyhow::{Result, bail};
+use jiff::Timestamp;
 use label_storage::node::IGNORE;
-use label_storage::record::{Decoded, Unreadable};
 use label_storage::rules::IdentityBy;
-use label_storage::{Node, Record, ResourceVersion, Rules, Uid};
-use label_storage_runtime::records;
+use label_storage::{Labels, Node, Record, ResourceVersion, Rules, Uid};
 
 use crate::Ended;
-use crate::cli::Change;
+use crate::changes::{Difference, differences};
 use crate::cluster::Cluster;
 use crate::commands::import::NOBODY;
 use crate::find::Found;
-use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
-use crate::write::{Deed, Plan, Write, carry_out};
+use crate::flags::Change;
+use crate::hints::quoted;
+use crate::node_presence::NOT_DEPARTED;
+use crate::preview::Preview;
+use crate::write::{Operation, Proposal, Write, carry_out};
 
-/// Flags of `rename`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl label-storage rename old-node new-node
+  kubectl label-storage rename old-node new-node --replace")]
 pub struct Args {
-    /// The name that the node had
-    #[arg(value_name = "OLD")]
-    pub old: String,
+    /// The old name of the node
+    old: String,
 
-    /// The name that it has now, or will return under
-    #[arg(value_name = "NEW")]
-    pub new: String,
+    /// The name that it has now, or returns with
+    new: String,
 
-    /// Replace what is stored under the new name, if anything is
+    /// Replace the record of the new name, if there is one; its labels go into the history
     #[arg(long)]
-    pub replace: bool,
+    replace: bool,
 
-    /// Also while a node of the old name is there, or no storer notes that it is gone: what it was given last may be lost then
+    /// Go on if a node of the old name exists, or if no storer stores its deletion: its final labels may be lost
     #[arg(long)]
-    pub force: bool,
+    force: bool,
 
-    /// Whether to ask.
     #[command(flatten)]
-    pub change: Change,
+    change: Change,
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
-    if cluster.rules.identity != IdentityBy::Name {
-        bail!(
-            "nodes are known by {} here: a record follows that, whatever the node's name is",
-            cluster.rules.identity
-        );
+    let by = &cluster.rules.identity;
+    if *by != IdentityBy::Name {
+        bail!("nodes are identified by {by} here: a record needs no rename when its node gets another name");
     }
     if args.old == args.new {
-        bail!("{} and {} are one name", args.old, args.new);
+        bail!("the old and the new name are both {}: give two names", args.old);
     }
-    let change = args.change;
-    carry_out(cluster, change, "Rename this?", &[Rename::new(args)]).await
+    let rename = Rename { planned: RefCell::new(None), args };
+    carry_out(cluster, rename.args.change, ("Rename", "record"), &[rename], true).await
 }
 
 struct Rename {
     args: Args,
-    wait: Wait,
-    planned: RefCell<Option<Planned>>,
+    /// The last plan, by which the next attempt recognizes its own write: the old record, the new one, and the preview.
+    planned: RefCell<Option<(Record, Record, Preview)>>,
 }
 
-/// What was last planned.
-struct Planned {
-    /// Under the old name.
-    source: Record,
-    /// Under the new one.
-    renamed: Record,
-    /// And what was shown of that.
-    outlook: Outlook,
-}
-
-impl Rename {
-    fn new(args: Args) -> Self {
-        Self { wait: Wait::new(args.force), planned: RefCell::new(None), args }
-    }
-}
-
-impl Deed for Rename {
-    fn node(&self) -> &str {
-        &self.args.old
-    }
-
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Plan> {
-        let Args { old, new, .. } = &self.args;
+impl Operation for Rename {
+    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal> {
+        let Args { old, new, replace, force, .. } = &self.args;
         let done = format!("record of node/{old} renamed to node/{new}");
-        let theirs = cluster.find(new).await?;
-        let found = cluster.once_departed(cluster.find(old).await?, &self.wait).await?;
-        let Some(moved) = &found.record else {
-            if tries > 0 && theirs.record.is_some() {
-                let outlook = Outlook::new(format!("nothing is stored of node {old} any more"));
-                return Ok(Plan { outlook, writes: Vec::new(), done });
+        let target = cluster.find(new).await?;
+        let found = cluster.once_departed(cluster.find(old).await?, *force).await?;
+        let Some(source) = &found.record else {
+            if tries > 0 && target.record.is_some() {
+                let preview = Preview::new(&format!("the record of node {old} is already renamed"));
+                return Ok(Proposal { preview, writes: Vec::new(), done });
             }
-            bail!("nothing is stored of node {old} in namespace {}", cluster.namespace);
+            bail!("nothing is stored for node {old} in namespace {}", cluster.namespace);
         };
-        let record = usable(moved)?;
-        if found.node.is_some() && !self.args.force {
-            bail!(
-                "node {old} is there, and its record follows it: give --force to have what it has now given to {new} as well"
-            );
+        let record = found.require_record()?;
+        if found.node.is_some() && !force {
+            bail!("node {old} exists, and its record follows it: give --force to move its labels to {new}");
         }
-        let existing = theirs.record.as_ref().map(usable).transpose()?;
-        // It was done, but for the end of it: by an attempt before this one, or by another rename.
-        let planned = self.planned.take().filter(|planned| {
-            let is_there = existing.is_some_and(|existing| holds_all(existing, &planned.renamed));
-            tries > 0 && is_there && holds_all(&planned.source, record)
+        let existing = target.record.as_ref().map(|_| target.require_record()).transpose()?;
+        // Only the deletion is missing: the attempt before has written the new record.
+        let planned = self.planned.borrow().clone().filter(|(before, renamed, _)| {
+            tries > 0 && is_same(before, record) && existing.is_some_and(|it| is_same(it, renamed))
         });
-        if let Some(planned) = planned {
-            let outlook = planned.outlook.clone();
-            self.planned.replace(Some(planned));
-            return Ok(Plan { outlook, writes: vec![Write::delete(moved)?], done });
+        if let Some((_, _, preview)) = planned {
+            return Ok(Proposal { preview, writes: vec![Write::delete(source)?], done });
         }
-        let is_of_its_own = |uid: &&Uid| uid.as_str() != NOBODY;
-        let is_half_done = existing.is_some_and(|existing| {
-            existing.uid.as_ref().filter(is_of_its_own) == record.uid.as_ref()
-                && record.uid.is_some()
-                && holds_all(existing, record)
-        });
-        if existing.is_some() && !is_half_done && !self.args.replace {
-            bail!(
-                "something is stored of node {new} already: `kubectl label-storage get {new}` shows it, --replace replaces it"
-            );
+        // The same for another rename that was interrupted.
+        let is_real = |uid: &&Uid| uid.as_str() != NOBODY;
+        let is_half_done = record.uid.as_ref().filter(is_real).is_some()
+            && existing.is_some_and(|existing| existing.uid == record.uid && is_same(existing, record));
+        if existing.is_some() && !is_half_done && !replace {
+            let get = cluster.hints.plugin(&format!("get {}", quoted(new)));
+            bail!("node {new} has a record (`{get}` shows it): give --replace to replace it");
         }
-        let seen = match cluster.whereabouts(&theirs).await? {
-            Whereabouts::Away(seen) => Some(seen),
-            Whereabouts::There(_) => None,
-        };
-        let mut outlook = show(old, new, record, existing);
-        notes(&mut outlook, old, &theirs, &found, record, &cluster.rules);
+        let seen = cluster.absence(&target).await?;
+        let preview = preview(&self.args, &found, &target, &cluster.rules);
         let mut writes = Vec::new();
-        let renamed = match (&theirs.record, existing) {
-            _ if is_half_done => None,
-            (Some(config_map), Some(existing)) => {
-                let (replaced, lost) = replaced(existing, record, &theirs, seen, &cluster.rules);
-                if lost > 0 {
-                    outlook.note(format!(
-                        "of both histories, the {lost} oldest versions go: the rules keep {}",
-                        cluster.rules.history
-                    ));
-                }
-                writes.push(Write::replace(&replaced, config_map, Some(&moved.config_map))?);
-                Some(replaced)
-            }
-            _ => {
-                let renamed = renamed(record, new, &theirs, seen);
-                writes.push(Write::create(&renamed, Some(&moved.config_map))?);
-                Some(renamed)
-            }
-        };
-        // Last, so that whatever happens in between there are two, and not none.
-        writes.push(Write::delete(moved)?);
-        let planned = |renamed| Planned { source: record.clone(), renamed, outlook: outlook.clone() };
-        self.planned.replace(renamed.map(planned));
-        Ok(Plan { outlook, writes, done })
+        if !is_half_done {
+            let renamed = renamed(record, &target, seen, &cluster.rules);
+            writes.push(match &target.record {
+                Some(replaced) => Write::replace(&renamed, replaced, Some(&source.config_map))?,
+                None => Write::create(&renamed, Some(&source.config_map))?,
+            });
+            self.planned.replace(Some((record.clone(), renamed, preview.clone())));
+        }
+        // The deletion comes last: an interruption leaves two records, and never none.
+        writes.push(Write::delete(source)?);
+        Ok(Proposal { preview, writes, done })
     }
 }
 
-/// Whether nothing would be lost of a record if this one alone were left: all but its name, and what every write of it changes.
-fn holds_all(this: &Record, other: &Record) -> bool {
+/// True if both have the same content, apart from the name and the parts that every write changes.
+fn is_same(this: &Record, other: &Record) -> bool {
     let (mine, theirs) = (&this.more, &other.more);
-    this.labels == other.labels
-        && (&mine.machine, &mine.withheld, &mine.history)
-            == (&theirs.machine, &theirs.withheld, &theirs.history)
-        && this.leftovers == other.leftovers
+    (&this.labels, &this.leftovers) == (&other.labels, &other.leftovers)
+        && (&mine.machine, &mine.withheld) == (&theirs.machine, &theirs.withheld)
+        && mine.history == theirs.history
 }
 
-fn usable(found: &records::Found) -> Result<&Record> {
-    match &found.content {
-        Ok(Decoded { record, .. }) => Ok(record),
-        Err(error @ Unreadable::Foreign(_)) => bail!("this is not a record: {error}"),
-        Err(error) => bail!("a record can't be read: {error}"),
-    }
-}
-
-/// The record under its new name. The incarnation stays: none of the new name is it, so the record is given to whichever comes.
-fn renamed(record: &Record, new: &str, theirs: &Found, seen: Option<ResourceVersion>) -> Record {
-    let generation = generation_beyond(record.generation, theirs);
+/// The record under its new name. It keeps its incarnation: no Node of the new name has that, so it is restored to the next one.
+fn renamed(record: &Record, target: &Found, seen: Option<ResourceVersion>, rules: &Rules) -> Record {
     let mut renamed = record.clone();
-    renamed.node = new.to_owned();
-    renamed.generation = generation;
-    renamed.labels_generation = Some(generation);
+    renamed.node.clone_from(&target.name);
     renamed.node_version = renamed.node_version.max(seen);
-    // How long a record is kept counts anew under a new name, and no storer has anything to say of that Node.
-    renamed.departed_at = seen.map(|_| jiff::Timestamp::now());
+    // The retention starts again, and no storer will store a deletion of this name.
+    renamed.departed_at = seen.map(|_| Timestamp::now());
+    // Above the generation that the Node was restored from: otherwise it would count as restored.
+    let restored_from = target.node.as_ref().and_then(Node::restored_from);
+    let mut generation = record.generation.max(restored_from.map_or(0, |from| from.generation));
+    if let Some(existing) = target.record() {
+        renamed.more.history = existing.history_under(record, rules);
+        let newest = renamed.more.history.last().map_or(0, |version| version.generation);
+        generation = generation.max(existing.generation).max(newest);
+        renamed.node_version = renamed.node_version.max(existing.node_version);
+        renamed.captured_at = Some(Timestamp::now());
+        renamed.leftovers.data.extend(existing.leftovers.data.clone());
+        renamed.leftovers.binary_data.extend(existing.leftovers.binary_data.clone());
+    }
+    renamed.generation = generation.saturating_add(1);
+    renamed.labels_generation = Some(renamed.generation);
     renamed
 }
 
-/// The record in the place of another, which goes into the history; and how many versions of both there is no room for.
-fn replaced(
-    existing: &Record,
-    record: &Record,
-    theirs: &Found,
-    seen: Option<ResourceVersion>,
-    rules: &Rules,
-) -> (Record, usize) {
-    let mut replaced = renamed(record, &existing.node, theirs, seen);
-    replaced.more.history = existing.history_under(record, rules);
-    let newest = replaced.more.history.last().map_or(0, |version| version.generation);
-    replaced.generation = generation_beyond(record.generation.max(existing.generation).max(newest), theirs);
-    replaced.labels_generation = Some(replaced.generation);
-    replaced.node_version = existing.node_version.max(replaced.node_version);
-    replaced.captured_at = Some(jiff::Timestamp::now());
-    replaced.leftovers.data.extend(existing.leftovers.data.clone());
-    replaced.leftovers.binary_data.extend(existing.leftovers.binary_data.clone());
-    let unbounded = Rules { history: usize::MAX, ..rules.clone() };
-    let lost = existing.history_under(record, &unbounded).len() - replaced.more.history.len();
-    (replaced, lost)
-}
-
-/// Beyond what the Node of the new name has been restored from, if it is there: or it would count as restored.
-fn generation_beyond(generation: u64, theirs: &Found) -> u64 {
-    let restored_from = theirs.node.as_ref().and_then(Node::restored_from);
-    generation.max(restored_from.map_or(0, |from| from.generation)).saturating_add(1)
-}
-
-fn show(old: &str, new: &str, record: &Record, existing: Option<&Record>) -> Outlook {
-    let all =
-        |record: &Record| record.all().map(|(name, value, _)| (name.to_owned(), value.to_owned())).collect();
-    let (before, after) = (existing.map(all).unwrap_or_default(), all(record));
-    let heading = format!("what is stored of node {old} is stored of node {new} instead:");
-    let mut outlook = Outlook::between(heading, &before, &after);
-    outlook.also(format!("the record of node {old} is deleted"));
-    outlook
-}
-
-fn notes(outlook: &mut Outlook, old: &str, theirs: &Found, found: &Found, record: &Record, rules: &Rules) {
+fn preview(args: &Args, found: &Found, target: &Found, rules: &Rules) -> Preview {
+    let Args { old, new, .. } = args;
+    let all = |found: &Found| -> Labels {
+        let items = found.record().into_iter().flat_map(Record::all);
+        items.map(|(name, value, _)| (name.to_owned(), value.to_owned())).collect()
+    };
+    let mut preview = Preview::new(&format!("the record of node {old} becomes the record of node {new}:"));
+    for Difference { name, before, after } in differences(&all(target), &all(found)) {
+        preview.changes(&name, before.as_deref(), after.as_deref());
+    }
+    preview.also(&format!("the record of node {old} is deleted"));
     if found.node.is_some() {
-        outlook.note(format!("node {old} is there: the storer makes a new record of what it has"));
+        preview.note(&format!("node {old} exists: the storer creates a new record from its labels"));
     } else if found.is_departing() {
-        outlook.note(NOT_DEPARTED);
+        preview.note(NOT_DEPARTED);
     }
-    let Some(node) = &theirs.node else { return };
-    let name = &node.name;
-    if node.is_ignored() {
-        outlook.note(format!(
-            "node {name} has the annotation {IGNORE}: it is given nothing of this until that is removed"
-        ));
-    } else if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
-        outlook.note(format!(
-            "node {name} is another machine, and the rules have a fence: `kubectl label-storage restore {name} --other-machine`"
-        ));
+    let Some(node) = &target.node else { return preview };
+    let is_other = |record: &Record| node.extras.machine.differs_from(&record.more.machine);
+    preview.note(&if node.is_ignored() {
+        format!("node {new} has the annotation {IGNORE}: it is not restored until that is removed")
+    } else if rules.is_fenced() && found.record().is_some_and(is_other) {
+        format!("node {new} is another machine, and the rules have a fence: use `restore --other-machine`")
     } else {
-        outlook.note(format!("node {name} is there: the restorer gives it what it lacks of this"));
-    }
+        format!("node {new} exists: the restorer adds the labels that it lacks")
+    });
+    preview
 }

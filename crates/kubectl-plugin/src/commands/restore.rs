@@ -1,54 +1,50 @@
-//! Restores Nodes now, once.
+//! `restore`: restores Nodes now, as the restorer would.
 
 use anyhow::{Result, bail};
 use label_storage::item::Item;
+use label_storage::node::{IGNORE, STARTUP_TAINT};
 use label_storage::restore::{self, Reason, Why};
 use label_storage::rules::{Conflicts, Trust, Winner};
 use label_storage::store::Stored;
 use label_storage::{Node, Record, Rules, plan_restore};
 use label_storage_runtime::patch::merge_patch;
-use label_storage_runtime::records;
 
 use crate::Ended;
-use crate::cli::Change;
 use crate::cluster::Cluster;
-use crate::outlook::Outlook;
-use crate::write::{Deed, Plan, Write, carry_out, each_once};
+use crate::flags::Change;
+use crate::hints::quoted;
+use crate::preview::Preview;
+use crate::select::Which;
+use crate::write::{Operation, Proposal, Write, carry_out};
 
-/// Flags of `restore`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl label-storage restore my-node
+  kubectl label-storage restore --pending -l pool=gold --dry-run=server")]
 pub struct Args {
-    /// The nodes, by name
-    #[arg(value_name = "NODE", required = true)]
-    pub nodes: Vec<String>,
-
-    /// Give the node what is stored, also where it has another value
-    #[arg(long)]
-    pub overwrite: bool,
-
-    /// Give back labels under node-restriction.kubernetes.io/, too, whichever machine it is
-    #[arg(long)]
-    pub trust: bool,
-
-    /// Restore also where the rules fence the node off, since it is another machine than the one whose labels are stored
-    #[arg(long)]
-    pub other_machine: bool,
-
-    /// Whether to ask.
     #[command(flatten)]
-    pub change: Change,
+    which: Which,
+
+    /// Replace values on the node that differ from the stored ones
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Restore labels under node-restriction.kubernetes.io/ even if another machine had them
+    #[arg(long)]
+    trust: bool,
+
+    /// Restore a node that the fence excludes because it is another machine
+    #[arg(long)]
+    other_machine: bool,
+
+    #[command(flatten)]
+    change: Change,
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
-    let rules = rules(&cluster.rules, &args)?;
-    let restore = |node| Restore { node, rules: rules.clone(), overwrite: args.overwrite };
-    let deeds: Vec<_> = each_once(args.nodes).into_iter().map(restore).collect();
-    carry_out(cluster, args.change, "Restore this?", &deeds).await
-}
-
-/// The rules, but for what the person has said otherwise.
-fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
-    let mut rules = rules.clone();
+    let mut rules = Rules::clone(&cluster.rules);
+    rules.fence &= !args.other_machine;
     if args.overwrite {
         rules.conflicts = Conflicts::default();
         rules.conflicts.add("*", Winner::Record)?;
@@ -56,69 +52,47 @@ fn rules(rules: &Rules, args: &Args) -> Result<Rules> {
     if args.trust {
         rules.trust = Trust::Name;
     }
-    rules.fence &= !args.other_machine;
-    Ok(rules)
+    let restore = |node| Restore { node, rules: &rules, overwrite: args.overwrite };
+    let operations: Vec<_> = args.which.names(cluster).await?.into_iter().map(restore).collect();
+    carry_out(cluster, args.change, ("Restore", "node"), &operations, args.which.are_named()).await
 }
 
-struct Restore {
+struct Restore<'a> {
     node: String,
-    rules: Rules,
+    rules: &'a Rules,
     overwrite: bool,
 }
 
-impl Deed for Restore {
-    fn node(&self) -> &str {
-        &self.node
-    }
-
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
-        // The Node is read first and the record last, as the restorer does it.
+impl Operation for Restore<'_> {
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
         let found = cluster.find_known(&self.node).await?;
-        let name = &self.node;
+        let name = &found.name;
         let Some(node) = &found.node else {
-            bail!(
-                "node {name} is not there: it is restored when it returns; \
-                 `kubectl label-storage set {name} KEY=VALUE` says what it will return with"
-            );
+            let set = cluster.hints.plugin(&format!("set {} KEY=VALUE", quoted(&self.node)));
+            bail!("node {name} does not exist: it is restored when it returns; `{set}` changes its labels");
         };
-        let record = match found.stored() {
-            Stored::Record(record) => record,
-            Stored::Nothing => bail!("nothing is stored of node {name}"),
-            Stored::Unreadable => {
-                let what = found.record.as_ref().and_then(records::Found::complaint).unwrap_or_default();
-                bail!("the record of node {name} can't be used: {what}");
-            }
-        };
+        let record = found.require_record()?;
         cluster.require_uncontested(&found).await?;
-        let (plan, is_again) = plan(node, record, &self.rules, self.overwrite);
+        let (plan, is_again) = plan(node, record, self.rules, self.overwrite);
         let patch = match (plan.reason, plan.patch) {
             (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
-            (Reason::Ignored, _) => {
-                bail!("node {name} is not to be touched: remove its annotation label-storage/ignore first")
+            (Reason::Ignored, _) => bail!("node {name} has the annotation {IGNORE}: remove it first"),
+            (Reason::NoIdentity, _) => bail!("node {name} has no {}, and needs it", self.rules.identity),
+            (Reason::OtherMachine, _) => {
+                bail!(
+                    "node {name} is another machine, and the rules have a fence: give --other-machine to restore it"
+                )
             }
-            (Reason::NoIdentity, _) => bail!(
-                "node {name} does not have what its record would be filed under, which is its {}",
-                cluster.rules.identity
-            ),
-            (Reason::OtherMachine, _) => bail!(
-                "node {name} is another machine than the one whose labels are stored, and the rules have a fence: \
-                 --other-machine restores it all the same"
-            ),
-            (Reason::NothingStored, _) => bail!("nothing is left in the record of node {name}"),
             (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
         };
         let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
-        let outlook = show(node, record, &patch, has_effect);
-        let mut writes = Vec::new();
-        if has_effect {
-            writes.push(Write::patch(node, &merge_patch(&patch))?);
-        }
-        Ok(Plan { outlook, writes, done: format!("node/{name} restored") })
+        let writes = if has_effect { vec![Write::patch(node, merge_patch(&patch))] } else { Vec::new() };
+        let preview = preview(node, record, &patch, has_effect);
+        Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
     }
 }
 
-/// What the restorer would do if it had never had to do with this Node: what was removed since is given again, if it is still stored. Says
-/// whether it had. What it has given a Node counts for more than a record, so that is forgotten, too, where the Node is to be overwritten.
+/// The restorer's plan as if the Node was never restored: removed items come back. Also true if it was restored before.
 fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restore::Plan, bool) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let is_again = matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored);
@@ -130,40 +104,30 @@ fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restor
     (plan_restore(&node, Stored::Record(&record), rules, false), is_again)
 }
 
-fn show(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Outlook {
-    let name = &node.name;
-    let mut outlook = match has_effect {
-        true => Outlook::new(format!("node {name} is restored:")),
-        false => Outlook::new(format!("node {name} has all that it can be given")),
-    };
+fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Preview {
+    let heading = if has_effect { "is restored:" } else { "lacks nothing that can be restored" };
+    let mut preview = Preview::new(&format!("node {} {heading}", node.name));
+    let own = |name: &str| Item::parse(name).and_then(|item| node.value_of(item));
+    let stored = |name: &str| record.all().find(|(its, _, _)| *its == name).map_or("", |(_, value, _)| value);
     for (name, value) in &patch.restored {
-        outlook.changes(name, Item::parse(name).and_then(|kept| node.value_of(kept)), Some(value));
+        preview.changes(name, own(name), Some(value));
     }
     if patch.lifts_startup_taint {
-        outlook.also("pods may come: the taint label-storage/restoring is taken off");
+        preview.also(&format!("the start-up taint {STARTUP_TAINT} is removed"));
     }
     if has_effect && patch.restored.is_empty() {
-        outlook.also("it lacks nothing, and is marked as restored: from then on its own labels are stored");
+        preview.also("the node is marked as restored, and its own labels are stored from then on");
     }
     for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
-        let name = &conflict.name;
-        let own = Item::parse(name).and_then(|kept| node.value_of(kept)).unwrap_or_default();
-        let stored = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
-        let stored = stored.unwrap_or_default();
-        outlook.note(format!("{name} stays {own}, though {stored} is stored: --overwrite gives it that"));
+        let (name, own) = (&conflict.name, own(&conflict.name).unwrap_or_default());
+        preview.note(&format!("{name}={own} stays: give --overwrite to restore {name}={}", stored(name)));
     }
-    for withheld in &patch.withheld {
-        let why = match withheld.why {
-            Why::OtherMachine => "it is another machine than the one that was trusted: --trust gives it",
-            Why::MachineUnknown => {
-                "nobody knows whether it is the machine that was trusted: --trust gives it"
-            }
-            Why::Never => "such is never given back",
-            Why::TooLarge => "there is no room left in the node's annotations",
-        };
-        outlook.note(format!("{} is withheld: {why}", withheld.name));
+    for restore::Withheld { name, why } in &patch.withheld {
+        let is_trust = matches!(why, Why::OtherMachine | Why::MachineUnknown);
+        let hint = if is_trust { ": give --trust to restore it" } else { "" };
+        preview.note(&format!("{name}={} is withheld ({}){hint}", stored(name), why.as_str()));
     }
-    outlook
+    preview
 }
 
 #[cfg(test)]

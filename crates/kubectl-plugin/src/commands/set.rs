@@ -1,236 +1,157 @@
-//! Changes what a Node that is away will come back with.
-
-use std::str::FromStr;
+//! `set`: changes the labels that an absent Node returns with.
 
 use anyhow::{Result, bail};
+use jiff::SignedDuration;
 use label_storage::item::Item;
 use label_storage::restore::{Reason, decide, is_never_kept};
 use label_storage::rules::{IdentityBy, Trust};
-use label_storage::store::Stored;
-use label_storage::{Node, Record};
-use label_storage_runtime::records;
+use label_storage::{Record, Rules};
 
 use crate::Ended;
-use crate::cli::Change;
 use crate::cluster::Cluster;
+use crate::commands::history::edit;
 use crate::find::Found;
-use crate::outlook::Outlook;
-use crate::whereabouts::{NOT_DEPARTED, Wait, Whereabouts};
-use crate::write::{Deed, Plan, Write, carry_out};
+use crate::flags::Change;
+use crate::hints::quoted;
+use crate::node_presence::NOT_DEPARTED;
+use crate::output::age;
+use crate::preview::Preview;
+use crate::write::{Operation, Proposal, Write, carry_out};
 
-/// Flags of `set`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl label-storage set my-node pool=gold old-
+  kubectl label-storage set my-node taint:NoSchedule:dedicated=gpu")]
 pub struct Args {
-    /// The node, by name; it may be one that has never been there
-    #[arg(value_name = "NODE")]
-    pub node: String,
+    /// The name of the node; it need not have existed yet
+    node: String,
 
-    /// What it is to have, KEY=VALUE, and what not, KEY-; beside labels annotation:KEY=VALUE, taint:EFFECT:KEY=VALUE and cordon:=true
-    #[arg(value_name = "KEY=VALUE", required = true)]
-    pub edits: Vec<Edit>,
+    /// KEY=VALUE sets a label, KEY- removes it; KEY can also be annotation:KEY, taint:EFFECT:KEY or cordon:
+    #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_edit)]
+    edits: Vec<Edit>,
 
-    /// What a node that has never been there will be known by, where that is not its name: such as systemUUID=VALUE
+    /// The identity of a node that has not existed yet, if that is not its name, as in systemUUID=VALUE
     #[arg(long, value_name = "KIND=VALUE")]
-    pub identity: Option<String>,
+    identity: Option<String>,
 
-    /// Also where no storer notes that the node is gone: what it was given last may be lost then
+    /// Go on if no storer stores the deletion of the node: its final labels may be lost
     #[arg(long)]
-    pub force: bool,
+    force: bool,
 
-    /// Whether to ask.
     #[command(flatten)]
-    pub change: Change,
+    change: Change,
 }
 
-/// One thing that a Node is to come back with, or without.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
-    /// The name of what is kept.
-    name: String,
-    /// Its value; `None` takes it away.
-    value: Option<String>,
-}
+/// The name of an item and its new value; `None` removes it.
+type Edit = (String, Option<String>);
 
-impl FromStr for Edit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = match (text.split_once('='), text.strip_suffix('-')) {
-            (Some((name, value)), _) => (name, Some(value)),
-            (None, Some(name)) => (name, None),
-            (None, None) => return Err("write KEY=VALUE, or KEY- to take it away".to_owned()),
-        };
-        let Some(kept) = Item::parse(name) else {
-            return Err(format!(
-                "{name:?} is no key: give that of a label, annotation:KEY, taint:EFFECT:KEY or cordon:"
-            ));
-        };
-        if let Some(value) = value
-            && !kept.takes(value)
-        {
-            return Err(match kept {
-                Item::Cordon => "write cordon:=true, or cordon:- to take it away".to_owned(),
-                _ => format!("{value:?} is no value that {name} can have"),
-            });
+fn parse_edit(text: &str) -> Result<Edit, String> {
+    let (name, value) = match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((name, value)), _) => (name, Some(value)),
+        (None, Some(name)) => (name, None),
+        (None, None) => return Err(format!("write {text}=VALUE to set it, or {text}- to remove it")),
+    };
+    let Some(item) = Item::parse(name) else {
+        let kinds = "a label key, annotation:KEY, taint:EFFECT:KEY or cordon:";
+        return Err(format!("{name:?} is not a valid key: write {kinds}"));
+    };
+    match value {
+        Some(_) if is_never_kept(item) => Err(format!("{name} is never restored, so it can't be set")),
+        Some(value) if !item.takes(value) => {
+            let hint = if item == Item::Cordon { ": write cordon:=true" } else { "" };
+            Err(format!("{value:?} is not a valid value of {name}{hint}"))
         }
-        if value.is_some() && is_never_kept(kept) {
-            return Err(format!("{name} is never given back: it tells of a machine's present state"));
-        }
-        Ok(Self { name: name.to_owned(), value: value.map(str::to_owned) })
+        _ => Ok((name.to_owned(), value.map(str::to_owned))),
     }
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
-    for (at, edit) in args.edits.iter().enumerate() {
-        if args.edits[..at].iter().any(|before| before.name == edit.name) {
-            bail!("{} is said twice", edit.name);
-        }
+    let count = |name: &str| args.edits.iter().filter(|(other, _)| other == name).count();
+    if let Some((name, _)) = args.edits.iter().find(|(name, _)| count(name) > 1) {
+        bail!("{name} is given twice: give it once");
     }
-    if let Some(identity) = &args.identity {
+    let by = &cluster.rules.identity;
+    match &args.identity {
+        Some(_) if *by == IdentityBy::Name => bail!("nodes are identified by name here: omit --identity"),
+        Some(identity) if identity.strip_prefix(&format!("{by}=")).is_none_or(str::is_empty) => {
+            bail!("nodes are identified by {by} here: write --identity {by}=VALUE")
+        }
+        _ => carry_out(cluster, args.change, ("Change", "record"), &[args], true).await,
+    }
+}
+
+impl Operation for Args {
+    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
+        let Self { node: name, identity, edits, .. } = self;
+        let found = cluster.find(identity.as_ref().unwrap_or(name)).await?;
+        let found = cluster.once_departed(found, self.force).await?;
         let by = &cluster.rules.identity;
-        if *by == IdentityBy::Name {
-            bail!("nodes are known by their names here: leave --identity away");
-        }
-        if identity.strip_prefix(&format!("{by}=")).is_none_or(str::is_empty) {
-            bail!("nodes are known by {by} here: write --identity {by}=VALUE");
-        }
-    }
-    let change = args.change;
-    carry_out(cluster, change, "Change this?", &[Set { wait: Wait::new(args.force), args }]).await
-}
-
-struct Set {
-    args: Args,
-    wait: Wait,
-}
-
-impl Deed for Set {
-    fn node(&self) -> &str {
-        &self.args.node
-    }
-
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Plan> {
-        let name = &self.args.node;
-        let found = cluster.find(self.args.identity.as_ref().unwrap_or(name)).await?;
-        let found = cluster.once_departed(found, &self.wait).await?;
-        if let Some(Err(error)) = found.record.as_ref().map(|found| &found.content) {
-            bail!("the record of node {name} can't be used: {error}");
-        }
-        let record = self.record(cluster, &found)?;
-        // The Node is looked for last, so that it was not there when the record was as it is.
-        let seen = match cluster.whereabouts(&found).await? {
-            Whereabouts::Away(seen) => Some(seen),
-            Whereabouts::There(claimants) => {
-                require_awaiting(&claimants, found.node.as_ref(), &found)?;
-                None
+        let record = match &found.record {
+            Some(_) => found.require_record()?.clone(),
+            None if *by != IdentityBy::Name && identity.is_none() && found.node.is_none() => {
+                bail!("nothing is stored for node {name}: give --identity {by}=VALUE to create its record")
             }
+            None => Record::awaiting(name, identity.clone()),
         };
-        let (mut labels, mut withheld) = (record.labels.clone(), record.more.withheld.clone());
-        let mut outlook = Outlook::new(format!("node {name} will come back with this:"));
-        for Edit { name, value } in &self.args.edits {
-            let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
-            match (value, before) {
-                (Some(value), _) => {
-                    outlook.changes(name, before, Some(value));
-                    withheld.remove(name);
-                    labels.insert(name.clone(), value.clone());
-                }
-                (None, Some(before)) => {
-                    outlook.changes(name, Some(before), None);
-                    withheld.remove(name);
-                    labels.remove(name);
-                }
-                (None, None) => outlook.note(format!("{name} is not stored")),
-            }
+        // Read after the record, so that an absent Node was absent when the record was as it is.
+        let seen = cluster.absence(&found).await?;
+        if seen.is_none() && !is_pending(&found) {
+            let label = cluster.hints.kubectl(&format!("label node {} KEY=VALUE", quoted(&found.name)));
+            bail!("node {} exists, and its own labels are stored: run `{label}`", found.name);
         }
-        let edited = record.edited(labels, withheld, seen, jiff::Timestamp::now(), &cluster.rules);
-        // A label that was withheld and is set to the same value: it shows nowhere, and is a change all the same.
-        let is_same = edited.labels == record.labels && edited.more.withheld == record.more.withheld;
-        if is_same {
-            outlook.note("it is so already");
-        } else {
-            self.notes(&mut outlook, cluster, &found, &edited);
+        let mut preview = Preview::new(&format!("node {name} returns with this:"));
+        for (name, value) in edits {
+            let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
+            if value.is_none() && before.is_none() {
+                preview.note(&format!("{name} is not stored"));
+            }
+            preview.changes(name, before, value.as_deref());
         }
         let mut writes = Vec::new();
-        if !is_same {
-            writes.push(match &found.record {
-                Some(found) => Write::replace(&edited, found, None)?,
-                None => Write::create(&edited, None)?,
+        match edit(&record, edits.iter().cloned().collect(), seen, &cluster.rules) {
+            None => preview.note("nothing changes"),
+            Some(edited) => {
+                add_notes(&mut preview, edits, &found, &edited, &cluster.rules);
+                writes.push(match &found.record {
+                    Some(found) => Write::replace(&edited, found, None)?,
+                    None => Write::create(&edited, None)?,
+                });
+            }
+        }
+        Ok(Proposal { preview, writes, done: format!("record of node/{name} changed") })
+    }
+}
+
+/// True if the Node exists and is still to be restored from the record. Otherwise its own labels are stored.
+fn is_pending(found: &Found) -> bool {
+    let stored = found.stored().map(Record::summary);
+    let reason = found.node.as_ref().map(|node| decide(&node.summary(), stored));
+    found.record.is_some() && matches!(reason, Some(Reason::Returned | Reason::Ignored))
+}
+
+fn add_notes(preview: &mut Preview, edits: &[Edit], found: &Found, edited: &Record, rules: &Rules) {
+    if found.record.is_none() {
+        let within = SignedDuration::try_from(rules.retention).map(|it| format!(" within {}", age(it)));
+        let within = within.unwrap_or_default();
+        preview.note(&format!("nothing was stored before: a node that is created{within} gets this"));
+    } else if edited.is_empty() {
+        preview.note("the record becomes empty: the storer deletes it");
+    } else if found.node.is_some() {
+        preview.note("the node exists and is about to be restored: it may get the present labels first");
+    } else if found.is_departing() {
+        preview.note(NOT_DEPARTED);
+    }
+    for (name, _) in edits.iter().filter(|(_, value)| value.is_some()) {
+        if Item::parse(name).is_some_and(Item::is_trust) && rules.trust == Trust::SameMachine {
+            preview.note(&match &edited.more.machine.system_uuid {
+                Some(uuid) => format!("{name} is only restored to the machine {uuid}"),
+                None => format!("{name} is only restored with `restore --trust`: no machine is known"),
             });
         }
-        Ok(Plan { outlook, writes, done: format!("record of node/{name} changed") })
-    }
-}
-
-impl Set {
-    /// The record that there is, or one for a Node that is still to come.
-    fn record(&self, cluster: &Cluster, found: &Found) -> Result<Record> {
-        let name = &self.args.node;
-        if let Some(record) = found.record() {
-            return Ok(record.clone());
+        if !rules.keeps(name, None) {
+            preview.note(&format!("{name} is restored, and not stored again: the rules do not keep it"));
         }
-        if cluster.rules.identity != IdentityBy::Name && self.args.identity.is_none() && found.node.is_none()
-        {
-            bail!(
-                "nothing is stored of node {name}, and nodes are known by {0} here: give --identity {0}=VALUE to have \
-                 something stored for it",
-                cluster.rules.identity
-            );
-        }
-        Ok(Record::awaiting(name, self.args.identity.clone()))
-    }
-
-    fn notes(&self, outlook: &mut Outlook, cluster: &Cluster, found: &Found, edited: &Record) {
-        let (rules, name) = (&cluster.rules, &self.args.node);
-        match found.record() {
-            None => outlook.note(format!(
-                "nothing was stored of node {name} yet: this is given to it when it first comes, within {}",
-                within(rules.retention)
-            )),
-            Some(_) if edited.is_empty() => outlook.note("nothing is left: the storer deletes the record"),
-            Some(_) if found.node.is_some() => {
-                outlook
-                    .note("the node is there, to be restored: it may be given what was stored before this");
-            }
-            Some(_) if found.is_departing() => outlook.note(NOT_DEPARTED),
-            Some(_) => (),
-        }
-        let is_given = |edit: &&Edit| edit.value.is_some();
-        for Edit { name, .. } in self.args.edits.iter().filter(is_given) {
-            let is_trust = Item::parse(name).is_some_and(Item::is_trust);
-            if is_trust && rules.trust == Trust::SameMachine {
-                let whom = match &edited.more.machine.system_uuid {
-                    Some(uuid) => format!("the machine {uuid}"),
-                    None => "a machine that is known by then, and none is: `kubectl label-storage restore --trust` gives it".to_owned(),
-                };
-                outlook.note(format!("{name} is given back only to {whom}"));
-            }
-            if !rules.keeps(name, None) {
-                outlook
-                    .note(format!("{name} is given back, and then not followed: the rules do not keep it"));
-            }
-        }
-    }
-}
-
-fn within(retention: std::time::Duration) -> String {
-    match i64::try_from(retention.as_secs()) {
-        Ok(seconds) if seconds < i64::MAX / 1000 => {
-            crate::output::age(jiff::SignedDuration::from_secs(seconds))
-        }
-        _ => "any time".to_owned(),
-    }
-}
-
-/// An error, unless the Node is still to be given what is stored: what it has itself counts otherwise.
-fn require_awaiting(claimants: &[String], node: Option<&Node>, found: &Found) -> Result<()> {
-    let names = claimants.join(" and ");
-    let stored = records::Found::stored(found.record.as_ref()).map(Record::summary);
-    match (node.map(|node| decide(&node.summary(), stored)), stored) {
-        (Some(Reason::Returned | Reason::Ignored), Stored::Record(_)) => Ok(()),
-        _ => bail!(
-            "node {names} is there, and what it has is what is stored: change the node itself, as with `kubectl label node {names} KEY=VALUE`"
-        ),
     }
 }
 
@@ -256,23 +177,23 @@ mod tests {
                 None,
             ),
         ] {
-            let expected = Edit { name: name.to_owned(), value: value.map(str::to_owned) };
-            assert_eq!(text.parse(), Ok(expected), "{text}");
+            let expected = (name.to_owned(), value.map(str::to_owned));
+            assert_eq!(parse_edit(text), Ok(expected), "{text}");
         }
         for (text, why) in [
-            ("pool", "write KEY=VALUE"),
-            ("=x", "is no key"),
-            ("-", "is no key"),
-            ("a-=b", "is no key"),
-            ("po ol=x", "is no key"),
-            ("pool=a b", "is no value"),
-            ("label:a=b", "is no key"),
-            ("taint:Never:a=b", "is no key"),
-            ("cordon:=false", "write cordon:=true"),
-            ("taint:NoExecute:node.kubernetes.io/not-ready=", "never given back"),
-            ("annotation:label-storage/restored=x", "never given back"),
+            ("pool", "write pool=VALUE"),
+            ("=x", "is not a valid key"),
+            ("-", "is not a valid key"),
+            ("a-=b", "is not a valid key"),
+            ("po ol=x", "is not a valid key"),
+            ("pool=a b", "\"a b\" is not a valid value of pool"),
+            ("label:a=b", "is not a valid key"),
+            ("taint:Never:a=b", "is not a valid key"),
+            ("cordon:=false", "\"false\" is not a valid value of cordon:: write cordon:=true"),
+            ("taint:NoExecute:node.kubernetes.io/not-ready=", "is never restored"),
+            ("annotation:label-storage/restored=x", "is never restored"),
         ] {
-            let refused = text.parse::<Edit>().expect_err(text);
+            let refused = parse_edit(text).expect_err(text);
             assert!(refused.contains(why), "{text}: {refused}");
         }
     }

@@ -14,13 +14,13 @@ use label_storage_runtime::lease;
 use serde::Serialize;
 
 use crate::Ended;
-use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::{Expected, Holding, Leases, Shard};
 use crate::diagnose::state::State;
 use crate::diagnose::survey::{Limits, Memory, Names, Survey};
 use crate::diagnose::{Finding, Severity};
+use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, age, plain, typed};
 use crate::server_time::ServerTime;
 

@@ -254,12 +254,12 @@ impl<'a> Writer<'a> {
         let unwritable = |error| Error::refused("encode the record", error);
         if let Some(mut found) = found {
             tags.put_on(&mut found.config_map);
-            Write::replace(next, &found, None).map_err(unwritable)?.send(self.cluster).await?;
+            Write::replace(next, &found, None).map_err(unwritable)?.send(self.cluster, false).await?;
             return Ok(Outcome::Replaced);
         }
         let mut model = ConfigMap::default();
         tags.put_on(&mut model);
-        match Write::create(next, Some(&model)).map_err(unwritable)?.send(self.cluster).await {
+        match Write::create(next, Some(&model)).map_err(unwritable)?.send(self.cluster, false).await {
             Ok(()) => Ok(Outcome::Created),
             // There is no such namespace, and there will be none the next time.
             Err(error) if error.code == Some(404) => {

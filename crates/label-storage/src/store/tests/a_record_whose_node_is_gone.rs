@@ -15,7 +15,7 @@ fn is_kept_for_the_retention_and_then_deleted() {
     for (departed_at, reason, action) in [
         (NOW - 99, Reason::Away, Action::Nothing),
         (NOW - 100, Reason::RetentionOver, Action::Delete),
-        (NOW - 9999, Reason::RetentionOver, Action::Delete),
+        (1, Reason::RetentionOver, Action::Delete),
     ] {
         let record = record("a", "u1").label("k", "v").departed(departed_at);
         expect(Sighting::Gone, Stored::Record(&record), seen, reason, action);

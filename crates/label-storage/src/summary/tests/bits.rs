@@ -44,14 +44,17 @@ fn both_halves_of_a_uid_tell_one_config_map_from_another() {
 
 #[test]
 fn a_departure_is_known_to_the_second() {
-    for second in [1, -1, 1_700_000_000] {
+    for second in [1, 1_700_000_000] {
         let time = Timestamp::from_second(second).expect("a time");
         assert_eq!(Timestamp::from(Second::from(time)), time);
     }
-    assert_eq!(Timestamp::from(Second::from(Timestamp::UNIX_EPOCH)), Timestamp::MAX, "nobody departed then");
+    let last = Timestamp::from_second(u32::MAX.into()).expect("a time");
+    for nonsense in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
+        assert_eq!(Timestamp::from(Second::from(nonsense)), last, "nobody departed then");
+    }
 }
 
 #[test]
 fn a_summary_is_small() {
-    assert_eq!((size_of::<NodeSummary>(), size_of::<RecordSummary>()), (64, 72));
+    assert_eq!((size_of::<NodeSummary>(), size_of::<RecordSummary>()), (64, 64));
 }

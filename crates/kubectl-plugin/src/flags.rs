@@ -1,36 +1,10 @@
-//! The command line.
+//! Flags that commands share.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
-use label_storage_runtime::args::{STYLES, duration};
-
-use crate::commands::{
-    check, completion, explain, export, forget, get, history, import, rename, restore, rollback, set, status,
-};
-
-/// Show, explain and repair the Node labels that Label Storage keeps
-///
-/// Reads and changes the records that keep Node labels alive. A command that changes something shows the change and asks first,
-/// unless --yes is given.
-///
-/// Exit codes: 0 success, 1 error, 2 bad usage, 3 `status` or `check` found problems.
-#[derive(Debug, Parser)]
-#[command(
-    name = "kubectl-label_storage",
-    bin_name = "kubectl label-storage",
-    version,
-    styles = STYLES,
-    max_term_width = 100
-)]
-pub struct Cli {
-    #[command(flatten)]
-    pub global: Global,
-
-    #[command(subcommand)]
-    pub command: Command,
-}
+use clap::Args;
+use label_storage_runtime::args::duration;
 
 /// The flags of all commands, as kubectl has them.
 #[derive(Debug, Clone, Default, Args)]
@@ -89,43 +63,9 @@ fn timeout(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Show if labels are stored and restored
-    Status(status::Args),
-    /// List the records, or show those of some nodes
-    Get(get::Args),
-    /// Explain the state of a node and the next steps of the daemons
-    Explain(explain::Args),
-    /// List the earlier versions of a node's labels
-    History(history::Args),
-    /// Return a node to an earlier version of its labels
-    Rollback(rollback::Args),
-    /// Restore nodes now
-    Restore(restore::Args),
-    /// Delete the records of nodes
-    Forget(forget::Args),
-    /// Change the labels that an absent node returns with
-    Set(set::Args),
-    /// Move the record of a node to another name
-    Rename(rename::Args),
-    /// Write all records to a file
-    Export(export::Args),
-    /// Read records from a file
-    Import(import::Args),
-    /// Check the installation: versions, permissions, policies, rules
-    Check(check::Args),
-    /// Print the completion script for kubectl
-    #[command(long_about = completion::ABOUT)]
-    Completion,
-    #[command(name = "__complete", hide = true)]
-    Complete(completion::Words),
-}
-
 /// Flags of commands that change something.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Change {
+pub(crate) struct Change {
     /// Don't ask
     #[arg(long, short)]
     pub yes: bool,
@@ -144,7 +84,7 @@ pub struct Change {
 
 /// Who checks a change that is not to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DryRun {
+pub(crate) enum DryRun {
     /// This program alone.
     Client,
     /// The API server, too.
