@@ -399,13 +399,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             where_all_is_well_it_says_so
             what_is_not_well_comes_first_and_is_the_exit_code
             work_in_progress_is_looked_at_again
-            watching_it_goes_on_until_somebody_has_seen_enough
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
             another_machine_behind_a_fence_is_not_overdue_but_needs_a_person
-            while_it_is_watched_new_rules_count
             by_unknown_rules_no_node_is_judged
-            on_a_terminal_it_is_in_colours_and_in_place
+            on_a_terminal_it_is_in_colours
             bad_input_is_one_line;
         plugin_port:
             what_is_exported_is_imported_elsewhere_as_it_was

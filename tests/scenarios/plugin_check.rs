@@ -171,8 +171,8 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     assert!(finding.message.contains("retention: \"soon\" can't be used"), "{finding:?}");
     assert!(finding.fix.ends_with("edit configmap label-storage-rules"), "{finding:?}");
     rules("{identity: {by: providerID}}").await?;
-    found(s, "records", "warning", "1 record is not filed by the identity of the rules").await?;
-    found(s, "records", "warning", "without the identity that the rules ask for").await?;
+    found(s, "records", "warning", "1 record filed by another identity than the rules have").await?;
+    found(s, "records", "warning", "without the identity of the rules").await?;
     rules("{}").await?;
     sound(s).await?;
 
@@ -194,9 +194,9 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     // Nodes.
     s.annotate(&node, [("label-storage/keep", Some("pool,,"))]).await?;
     let finding =
-        found(s, "records", "warning", "the annotation label-storage/keep of a node can't be read").await?;
+        found(s, "records", "warning", "with an annotation label-storage/keep that can't be read").await?;
     assert!(finding.message.contains(&node), "{finding:?}");
-    run(s, &finding.fix.replace("KEYS", "pool"))?;
+    run(s, &finding.fix.replace("KEYS", "pool").replace("NODE", &node))?;
     sound(s).await?;
 
     // Versions.

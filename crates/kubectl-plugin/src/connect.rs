@@ -49,10 +49,9 @@ async fn config(global: &Global) -> Result<Config> {
             {
                 bail!("the kubeconfig has no user {user:?}");
             }
-            let mut config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options)
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
                 .await
                 .context("no cluster to talk to")?;
-            client::set_proxy(&mut config, Some(&kubeconfig), &options);
             config.cluster_url = server.unwrap_or(config.cluster_url);
             config
         }
@@ -60,6 +59,7 @@ async fn config(global: &Global) -> Result<Config> {
         (Err(_), Some(server)) if global.kubeconfig.is_none() => Config::new(server),
         (Err(error), _) => return Err(error),
     };
+    client::set_proxy(&mut config);
     config.connect_timeout = Some(Duration::from_secs(5));
     if let Some(limit) = global.request_timeout {
         config.read_timeout = Some(limit).filter(|limit| !limit.is_zero());

@@ -82,7 +82,7 @@ fn rfc_path(path: &str) -> Result<String, String> {
         rest = &rest[end..];
     }
     if out == "$" || out == "$[*]" && path.trim() == "." {
-        out = "$".to_owned()
+        out = "$".to_owned();
     }
     jsonpath_rust::parser::parse_json_path(&out).map_err(|error| format!("{path}: {error}"))?;
     Ok(out)
@@ -106,7 +106,7 @@ fn render(parts: &[Part], value: &Value, text: &mut String) -> Result<()> {
                 text.push_str(&found.join(" "));
             }
             Part::Range(path, inner) => {
-                query(path)?.into_iter().try_for_each(|value| render(inner, value, text))?
+                query(path)?.into_iter().try_for_each(|value| render(inner, value, text))?;
             }
         }
     }

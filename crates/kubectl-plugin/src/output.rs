@@ -55,7 +55,7 @@ impl TypedValueParser for Formats {
         let parse = move |text: String| {
             let is_one =
                 |format: &&str| text == *format || format.ends_with('=') && text.starts_with(*format);
-            match formats.iter().any(|format| is_one(&format)) {
+            match formats.iter().any(is_one) {
                 true => text.parse(),
                 false => Err(format!("write one of {}TEMPLATE", formats.join(", "))),
             }

@@ -125,7 +125,6 @@ fn begins_with_a_word(text: &str) -> bool {
         || text.get(..3).is_some_and(|word| hex_digits(word).is_some())
 }
 
-/// The digits of a word such as `X2A`.
 fn hex_digits(word: &str) -> Option<&str> {
     let digits = word.strip_prefix('X')?;
     let upper = |b: u8| b.is_ascii_digit() || (b'A'..=b'F').contains(&b);

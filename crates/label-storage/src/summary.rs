@@ -171,7 +171,6 @@ impl Uid {
     }
 }
 
-/// The bits of a UUID in the spelling of the API server.
 fn uuid_bits(text: &str) -> Option<u128> {
     let is_right = |(at, byte)| match at {
         8 | 13 | 18 | 23 => byte == b'-',

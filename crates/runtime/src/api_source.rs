@@ -266,7 +266,6 @@ fn reader(response: Response<Body>) -> Reader {
     StreamReader::new(Box::pin(response.into_body().into_data_stream().map_err(io::Error::other)))
 }
 
-/// The whole body of a small answer.
 async fn body(what: &'static str, response: Response<Body>) -> Result<Vec<u8>, Error> {
     let is_compressed = is_gzip(what, response.headers())?;
     let body = Limited::new(response.into_body(), MAX_ITEM).collect().await;

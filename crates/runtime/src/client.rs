@@ -11,7 +11,7 @@ use http::Response;
 use http::header::RETRY_AFTER;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tower::BoxError;
 use tower::layer::layer_fn;
@@ -32,19 +32,14 @@ pub(crate) async fn connect(
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
     let mut config = if is_set || default.is_some_and(|path| path.exists()) {
-        let (kubeconfig, options) = (Kubeconfig::read().map_err(bad_config)?, KubeConfigOptions::default());
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
-        let mut config = config.map_err(bad_config)?;
-        set_proxy(&mut config, Some(&kubeconfig), &options);
-        config
+        Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(bad_config)?
     } else {
-        let mut config = Config::incluster().map_err(|error| {
+        Config::incluster().map_err(|error| {
             let error = in_one_line(&error);
             anyhow!("no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({error})")
-        })?;
-        set_proxy(&mut config, None, &KubeConfigOptions::default());
-        config
+        })?
     };
+    set_proxy(&mut config);
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     let url = config.cluster_url.to_string();
@@ -60,22 +55,16 @@ pub(crate) async fn connect(
     Ok((client, url))
 }
 
-/// Sets the proxy: that of the kubeconfig, else that of the environment, unless `NO_PROXY` has the API server. kube compares `NO_PROXY` with the
-/// address of the proxy instead.
-pub fn set_proxy(config: &mut Config, kubeconfig: Option<&Kubeconfig>, options: &KubeConfigOptions) {
-    let own = kubeconfig.and_then(|kubeconfig| {
-        let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
-        let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context);
-        let cluster = options.cluster.as_ref().or(Some(&context?.context.as_ref()?.cluster));
-        let cluster = kubeconfig.clusters.iter().find(|named| Some(&named.name) == cluster)?;
-        cluster.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
-    });
-    let variable = || ["HTTPS_PROXY", "https_proxy"].iter().find_map(|name| std::env::var(name).ok());
-    let is_proxied = Matcher::from_env().intercept(&config.cluster_url).is_some();
-    let url = own.or_else(|| variable().filter(|url| is_proxied && !url.is_empty()));
-    config.proxy_url = url.and_then(|url| {
-        if url.contains("://") { url.parse().ok() } else { format!("http://{url}").parse().ok() }
-    });
+/// Uses the proxy of the environment, unless the kubeconfig has one of its own or `NO_PROXY` has the API server. kube compares `NO_PROXY` with
+/// the address of the proxy instead.
+pub fn set_proxy(config: &mut Config) {
+    let variable = ["HTTPS_PROXY", "https_proxy"].iter().find_map(|name| std::env::var(name).ok());
+    let from_env = variable.as_ref().and_then(|url| url.parse().ok());
+    if config.proxy_url.is_none() || config.proxy_url == from_env {
+        let is_used = Matcher::from_env().intercept(&config.cluster_url).is_some();
+        let with_scheme = |url: String| if url.contains("://") { url } else { format!("http://{url}") };
+        config.proxy_url = variable.filter(|_| is_used).and_then(|url| with_scheme(url).parse().ok());
+    }
 }
 
 /// A client without retries, for the plugin. Its calls are not counted.

@@ -39,7 +39,6 @@ pub trait Daemon: Parser {
     async fn run(&self, context: ShardContext, own: Arc<Self::Own>);
 }
 
-/// Bad usage, as clap and most tools have it.
 const USAGE: u8 = 2;
 /// The code that a shell reports for a process that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;

@@ -108,7 +108,6 @@ pub async fn run<P: Planner>(
     }
 }
 
-/// An attempt in flight.
 struct Ticket<T> {
     key: RecordKey,
     /// The name that the Node is read by.
@@ -223,7 +222,6 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         self.consider_left();
     }
 
-    /// Sees an object, in a list or in an event.
     fn see(&mut self, list: Option<u32>, update: Update) {
         let is_event = list.is_none();
         if let (true, Update::Node(Node { version, .. }) | Update::Elsewhere { version, .. }) =

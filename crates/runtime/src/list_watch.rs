@@ -164,7 +164,6 @@ fn oldest_known(error: &Error) -> Option<ResourceVersion> {
 /// How often to send how far a watch has come, if all its events are of other shards.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// One watch, until it ends.
 async fn follow(
     source: &ApiSource,
     share: &Share,

@@ -15,7 +15,6 @@ const URGENCIES: usize = 4;
 /// The most tidying attempts at a time.
 const MOST_TIDY: usize = 2;
 
-/// The longest back-off of one Node.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest back-off of final labels: shorter than a restorer waits for them.

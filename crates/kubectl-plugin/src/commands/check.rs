@@ -13,7 +13,7 @@ use crate::Ended;
 use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::Leases;
-use crate::diagnose::survey::{self, Limits, Memory, Survey};
+use crate::diagnose::survey::{self, Limits, Survey};
 use crate::diagnose::{Finding, Severity, permissions, policies};
 use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, counted, plain, print, typed};
@@ -100,8 +100,8 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
         }
         Ok(survey) => {
             // Work in progress is the business of `status`.
-            let limits = Limits { now, patience: Duration::MAX, overdue: Duration::MAX };
-            let (findings, _) = survey.findings(&limits, &mut Memory::default(), &cluster.hints);
+            let limits = Limits { now, overdue: Duration::MAX };
+            let findings = survey.findings(&limits, None, &cluster.hints);
             (
                 format!("{}, {}", counted(survey.node_count(), "node"), counted(survey.records, "record")),
                 findings,

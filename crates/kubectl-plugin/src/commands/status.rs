@@ -1,14 +1,13 @@
 //! `status`: the state of all nodes, records and shards.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use console::style;
 use globset::GlobMatcher;
 use jiff::{SignedDuration, Timestamp};
-use label_storage_runtime::args::{duration, glob, interval};
+use label_storage_runtime::args::{duration, glob};
 use label_storage_runtime::call::Error;
 use label_storage_runtime::lease;
 use serde::Serialize;
@@ -18,14 +17,11 @@ use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::{Expected, Holding, Leases, Shard};
 use crate::diagnose::state::State;
-use crate::diagnose::survey::{Limits, Memory, Names, Survey};
+use crate::diagnose::survey::{Limits, Names, Survey};
 use crate::diagnose::{Finding, Severity};
 use crate::flags::Global;
-use crate::output::{Format, OF_OBJECTS, Table, age, plain, typed};
+use crate::output::{Format, OF_OBJECTS, Table, age, plain, print, typed};
 use crate::server_time::ServerTime;
-
-/// The pause between two looks is at least this many times the duration of a look.
-const REST: u32 = 3;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -34,20 +30,11 @@ A problem that may be work in progress is looked at twice, and counts if it has 
 
 Examples:
   kubectl label-storage status
-  kubectl label-storage status --watch
   kubectl label-storage status -o jsonpath='{.states.pending.count}'")]
 pub struct Args {
     /// The output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
     output: Format,
-
-    /// Look again and again, until Ctrl-C
-    #[arg(long, short)]
-    watch: bool,
-
-    /// The time between two looks with --watch, from 100ms to 1h; never less than three times the duration of a look
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
-    interval: Duration,
 
     /// A state that has not changed for this long is not work in progress
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = duration)]
@@ -72,106 +59,69 @@ struct Report {
     /// `null` if nodes, records or rules can't be read.
     nodes: Option<usize>,
     records: Option<usize>,
-    states: Option<BTreeMap<&'static str, Group>>,
-    latest: Option<Latest>,
+    states: Option<BTreeMap<State, Names>>,
     shards: Option<Vec<Shard>>,
-    #[serde(skip)]
-    is_unsure: bool,
 }
 
-/// The nodes in one state.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    #[serde(flatten)]
-    names: Names,
-    /// The oldest node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    oldest: Option<Latest>,
-}
-
-/// A node and a time.
-#[derive(Debug, Serialize)]
-struct Latest {
-    node: String,
-    at: Timestamp,
-}
-
-/// Takes looks, and remembers what it needs from one to the next.
-struct Observer<'a> {
-    cluster: Cluster,
-    args: &'a Args,
-    time: ServerTime,
-    memory: Memory,
-    leases: Leases,
-}
-
-impl Observer<'_> {
-    async fn look(&mut self) -> Result<Report> {
-        let now = self.time.now();
-        let only = self.args.nodes.as_ref();
-        let Self { cluster, leases, .. } = self;
-        let (survey, installation, leases) =
-            tokio::join!(survey(cluster, only, now), Installation::read(cluster), leases.look(cluster, now));
-        let mut findings = installation::rules(&self.cluster);
-        let survey = readable(survey, &mut findings)?.flatten();
-        let leases = readable(leases, &mut findings)?;
-        if survey.is_none() && leases.is_none() {
-            let missing: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
-            bail!("nothing can be read: {}", missing.join("; "));
-        }
-        let limits = Limits { now, patience: self.args.patience, overdue: self.args.overdue };
-        let mut is_unsure = false;
-        if let Some(survey) = &survey {
-            let (problems, unsure) = survey.findings(&limits, &mut self.memory, &self.cluster.hints);
-            findings.extend(problems);
-            is_unsure |= unsure;
-        }
-        let expected = if only.is_some() { Expected::default() } else { installation.expected() };
-        let shards = leases.map(|()| self.leases.shards(only.map(lease::scope).as_deref(), &expected));
-        for shard in shards.iter().flatten() {
-            let name = format!("{} {} {:?} {}", shard.daemon, shard.index, shard.replicas, shard.scope);
-            let is_settled = self.memory.has_seen(&name, shard.state, limits.patience);
-            let finding = shard.finding(&self.cluster.hints, now);
-            is_unsure |= shard.is_problem() && !is_settled;
-            findings.extend(finding.filter(|_| shard.is_problem() && is_settled));
-        }
-        let stopped = installation.findings(&self.cluster).into_iter();
-        findings.extend(stopped.filter(|finding| finding.reason == "stopped" && only.is_none()));
-        let pair = |(at, node): (Timestamp, &str)| Latest { node: node.to_owned(), at };
-        Ok(Report {
-            healthy: !findings.iter().any(|finding| finding.severity <= Severity::Unknown),
-            findings,
-            namespace: self.cluster.namespace.clone(),
-            at: now,
-            nodes: survey.as_ref().map(Survey::node_count),
-            records: survey.as_ref().map(|survey| survey.records),
-            latest: survey.as_ref().and_then(|survey| {
-                Some(pair(survey.latest.as_ref().map(|(at, node)| (*at, node.as_str()))?))
-            }),
-            states: survey.map(|mut survey| {
-                let states = std::mem::take(&mut survey.states).into_iter();
-                let group = |(state, names): (State, Names)| {
-                    (state.as_str(), Group { names, oldest: survey.oldest(state).map(pair) })
-                };
-                states.map(group).collect()
-            }),
-            shards,
-            is_unsure,
-        })
+pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
+    let cluster = Cluster::connect_without_rules(global).await?;
+    let time = ServerTime::ask(&cluster.client).await?;
+    let limits = Limits { now: time.now(), overdue: args.overdue };
+    let only = args.nodes.as_ref();
+    let (scope, installation) = (only.map(lease::scope), Installation::read(&cluster).await);
+    let expected = if only.is_some() { Expected::default() } else { installation.expected() };
+    let shards =
+        Leases::settle(&cluster, &time, args.patience, |leases| leases.shards(scope.as_deref(), &expected));
+    let (survey, shards) = tokio::join!(surveys(&cluster, only, &limits, args.patience), shards);
+    let mut findings = installation::rules(&cluster);
+    let survey = readable(survey, &mut findings)?.flatten();
+    let shards = readable(shards, &mut findings)?;
+    if survey.is_none() && shards.is_none() {
+        let missing: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        bail!("nothing can be read: {}", missing.join("; "));
     }
+    if let Some((before, survey)) = &survey {
+        findings.extend(survey.findings(&limits, Some(before.as_ref().unwrap_or(survey)), &cluster.hints));
+    }
+    let problems = shards.iter().flatten().filter(|shard| shard.is_problem());
+    findings.extend(problems.filter_map(|shard| shard.finding(&cluster.hints, time.now())));
+    let stopped = installation.findings(&cluster).into_iter();
+    findings.extend(stopped.filter(|finding| finding.reason == "stopped" && only.is_none()));
+    let survey = survey.map(|(_, survey)| survey);
+    let report = Report {
+        healthy: !findings.iter().any(|finding| finding.severity <= Severity::Unknown),
+        findings,
+        at: time.now(),
+        nodes: survey.as_ref().map(Survey::node_count),
+        records: survey.as_ref().map(|survey| survey.records),
+        states: survey.map(|survey| survey.states),
+        shards,
+        namespace: cluster.namespace,
+    };
+    if !args.output.print(&typed("Status", &report))? {
+        print(&text(&report))?;
+    }
+    Ok(if report.healthy { Ended::Well } else { Ended::Unwell })
 }
 
-/// `None` without the rules: they tell how nodes and records belong together.
-async fn survey(
+/// One survey, and an earlier one if it is needed to tell problems from work in progress. `None` without the rules: they tell how nodes
+/// and records belong together.
+async fn surveys(
     cluster: &Cluster,
     only: Option<&GlobMatcher>,
-    now: Timestamp,
-) -> Result<Option<Survey>, Error> {
-    match cluster.rules_unknown {
-        None => Survey::take(cluster, only, now).await.map(Some),
-        Some(_) => Ok(None),
+    limits: &Limits,
+    patience: Duration,
+) -> Result<Option<(Option<Survey>, Survey)>, Error> {
+    if cluster.rules_unknown.is_some() {
+        return Ok(None);
     }
+    let first = Survey::take(cluster, only, limits.now).await?;
+    if !first.is_unsure(limits) || patience.is_zero() {
+        return Ok(Some((None, first)));
+    }
+    eprintln!("some of it may be work in progress: looking again in {patience:?}");
+    tokio::time::sleep(patience).await;
+    Ok(Some((Some(first), Survey::take(cluster, only, limits.now).await?)))
 }
 
 /// `None` and a finding if a permission is missing.
@@ -186,70 +136,6 @@ fn readable<T>(answer: Result<T, Error>, findings: &mut Vec<Finding>) -> Result<
     }
 }
 
-pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
-    let cluster = Cluster::connect_without_rules(global).await?;
-    let time = ServerTime::ask(&cluster.client).await?;
-    let mut observer =
-        Observer { cluster, args: &args, time, memory: Memory::default(), leases: Leases::default() };
-    if args.watch {
-        return watch(&mut observer, global).await;
-    }
-    let mut report = observer.look().await?;
-    if report.is_unsure {
-        eprintln!("some of it may be work in progress: looking again in {:?}", args.patience);
-        tokio::time::sleep(args.patience).await;
-        report = observer.look().await?;
-    }
-    io::stdout().lock().write_all(&printed(&report, &args.output)?)?;
-    Ok(if report.healthy { Ended::Well } else { Ended::Unwell })
-}
-
-async fn watch(observer: &mut Observer<'_>, global: &Global) -> Result<Ended> {
-    let mut is_first = true;
-    let looks = async {
-        loop {
-            let began = Instant::now();
-            match observer.look().await {
-                Ok(report) => {
-                    show(&printed(&report, &observer.args.output)?, &observer.args.output, is_first)?
-                }
-                Err(error) if is_first => return Err(error),
-                Err(error) => eprintln!("error: {error:#}"),
-            }
-            is_first = false;
-            tokio::time::sleep(observer.args.interval.max(began.elapsed() * REST)).await;
-            if let Err(error) = observer.cluster.read_rules(global).await {
-                eprintln!("error: {error:#}");
-            }
-        }
-    };
-    tokio::select! {
-        ended = looks => ended,
-        interrupted = tokio::signal::ctrl_c() => Ok(interrupted.map(|()| Ended::Well)?),
-    }
-}
-
-/// In place of the report before on a terminal, after it elsewhere. Written at once, so that it does not flicker.
-fn show(report: &[u8], format: &Format, is_first: bool) -> io::Result<()> {
-    let before: &[u8] = match format {
-        Format::Table if io::stdout().is_terminal() => b"\x1b[H\x1b[2J",
-        Format::Yaml if !is_first => b"---\n",
-        Format::Table if !is_first => b"\n",
-        _ => b"",
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(&[before, report].concat())?;
-    out.flush()
-}
-
-fn printed(report: &Report, format: &Format) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    if !format.write(&typed("Status", report), &mut out)? {
-        out.extend(text(report).into_bytes());
-    }
-    Ok(out)
-}
-
 fn text(report: &Report) -> String {
     let verdict = match report.healthy {
         true => style("Healthy").green().bold(),
@@ -261,23 +147,15 @@ fn text(report: &Report) -> String {
         text += &format!("- {}\n", if finding.is_problem() { style(message).red() } else { style(message) });
         text += &finding.fix.as_ref().map(|fix| format!("  {}\n", plain(fix))).unwrap_or_default();
     }
-    let since = |at: Timestamp| age(report.at.duration_since(at));
     let mut table = Table::new(&["", "COUNT", ""]);
     let count = |count: Option<usize>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
     table.row(["nodes".to_owned(), count(report.nodes), String::new()]);
-    for (state, Group { names, oldest }) in report.states.iter().flatten() {
-        let detail = match (*state, oldest) {
-            ("up-to-date" | "no-labels" | "departed", _) => String::new(),
-            (_, Some(oldest)) => format!("{} (the oldest for {})", oldest.node, since(oldest.at)),
-            (_, None) => names.few(),
-        };
-        table.row([format!("  {state}"), names.count.to_string(), plain(&detail)]);
+    for (state, names) in report.states.iter().flatten() {
+        let is_usual = matches!(state, State::UpToDate | State::NoLabels | State::Departed);
+        let few = if is_usual { String::new() } else { plain(&names.few()) };
+        table.row([format!("  {}", state.as_str()), names.count.to_string(), few]);
     }
-    let latest = report
-        .latest
-        .as_ref()
-        .map(|latest| format!("latest change stored {} ago, of {}", since(latest.at), latest.node));
-    table.row(["records".to_owned(), count(report.records), plain(&latest.unwrap_or_default())]);
+    table.row(["records".to_owned(), count(report.records), String::new()]);
     text += &format!("\n{}", table.to_text());
     if let Some(shards) = &report.shards {
         text += &format!("\n{}", holders(shards, report.at).to_text());

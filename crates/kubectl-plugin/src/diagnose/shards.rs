@@ -370,7 +370,10 @@ mod tests {
         let expected = ["storer 0/1 home", "storer 0/2 retired", "storer 1/2 retired"];
         assert_eq!(storers(&[now.clone(), before.clone()], None), expected);
         assert_eq!(storers(&[now.clone(), before.clone()], Some(1)), expected);
-        assert_eq!(storers(&[before.clone()], None), ["storer 0/2 absent", "storer 1/2 not-renewed"]);
+        assert_eq!(
+            storers(std::slice::from_ref(&before), None),
+            ["storer 0/2 absent", "storer 1/2 not-renewed"]
+        );
         let older = held("storer", (0, 5), None, 600);
         let released = held("storer", (0, 1), None, 30);
         assert_eq!(storers(&[released.clone(), older.clone()], None)[0], "storer 0/1 released");

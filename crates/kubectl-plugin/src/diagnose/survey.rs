@@ -1,8 +1,7 @@
 //! All nodes and records, and the problems with them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hash, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use globset::GlobMatcher;
 use jiff::{SignedDuration, Timestamp};
@@ -22,7 +21,7 @@ use label_storage_wire::Object;
 use serde::Serialize;
 
 use super::state::{State, Subject};
-use super::{Finding, few};
+use super::{Finding, Severity, few};
 use crate::cluster::{Cluster, fold};
 use crate::hints::Hints;
 use crate::output::{age, counted};
@@ -128,10 +127,17 @@ impl Names {
 /// A node that waits for a daemon.
 #[derive(Debug)]
 struct Waiting {
-    name: Box<str>,
     state: State,
     summary: NodeSummary,
     created_at: Option<Timestamp>,
+}
+
+impl Waiting {
+    /// True if no daemon has worked on it since.
+    fn is_same(&self, later: &Self) -> bool {
+        let has_labels = || self.state != State::Changed || self.summary.labels == later.summary.labels;
+        self.state == later.state && self.summary.uid == later.summary.uid && has_labels()
+    }
 }
 
 /// All nodes and records at one time.
@@ -141,9 +147,7 @@ pub(crate) struct Survey {
     pub(crate) records: usize,
     pub(crate) states: BTreeMap<State, Names>,
     pub(crate) empty: usize,
-    /// The latest change that was stored, and its node.
-    pub(crate) latest: Option<(Timestamp, String)>,
-    waiting: Vec<Waiting>,
+    waiting: HashMap<Box<str>, Waiting>,
     damaged: Names,
     unreadable: Names,
     /// The records that no node looks for.
@@ -201,10 +205,6 @@ impl Survey {
                 if is_orphaned {
                     self.orphaned.add(name);
                 }
-                let latest = self.latest.as_ref().map(|(at, _)| *at);
-                if let Some(at) = record.captured_at.filter(|at| latest.is_none_or(|latest| *at > latest)) {
-                    self.latest = Some((at, record.node.clone()));
-                }
             }
         }
     }
@@ -222,127 +222,86 @@ impl Survey {
                 (node.name.unwrap_or(key), node.subject.summary, node.created_at);
             self.states.entry(state).or_default().add(&name);
             if matches!(state, State::Pending | State::New | State::Changed) {
-                self.waiting.push(Waiting { name, state, summary, created_at });
+                self.waiting.insert(name, Waiting { state, summary, created_at });
             }
         }
-        for name in self.nodes.contested.values().flatten() {
-            self.states.entry(State::Contested).or_default().add(name);
+        for (identity, nodes) in &self.nodes.contested {
+            nodes.iter().for_each(|name| {
+                self.states.entry(State::Contested).or_default().add(&format!("{name} ({identity})"))
+            });
         }
     }
 
-    /// The node that has been in this state for longest, as far as its age tells.
-    pub(crate) fn oldest(&self, state: State) -> Option<(Timestamp, &str)> {
-        let waiting = self.waiting.iter().filter(|node| node.state == state);
-        waiting.filter_map(|node| Some((node.created_at?, &*node.name))).min()
-    }
-
-    /// The problems, and if some of them may be work in progress, so that a second survey is needed.
-    pub(crate) fn findings(
-        &self,
-        limits: &Limits,
-        memory: &mut Memory,
-        hints: &Hints,
-    ) -> (Vec<Finding>, bool) {
-        let mut findings = Vec::new();
-        let names = |state| self.states.get(&state);
-        let explain = hints.plugin("explain NODE");
-        for unreadable in &self.unreadable.names {
-            let name = unreadable.split(':').next().unwrap_or_default();
-            let edit = hints.in_namespace(&format!("edit configmap {name}"));
-            findings.push(Finding::error("record-unreadable", format!("configmap {unreadable}")).fix(edit));
-        }
-        more(
-            &mut findings,
-            "record-unreadable",
-            &self.unreadable,
-            "record can't be read",
-            "records can't be read",
-        );
-        for (identity, nodes) in self.nodes.contested.iter().take(NAMED) {
-            let message = format!(
-                "several nodes have the identity {identity}, and are left alone: {}",
-                few(nodes, nodes.len())
-            );
-            findings.push(Finding::error("identity-contested", message).fix(explain.clone()));
-        }
-        if let Some(others) = names(State::OtherMachine) {
-            let message = format!(
-                "{} of another machine than the record, and the rules have a fence: {}",
-                counted(others.count, "node"),
-                others.few()
-            );
-            findings.push(Finding::error("other-machine", message).fix(explain.clone()));
-        }
-        let (mut late, mut is_unsure) = (BTreeMap::<State, Names>::new(), false);
-        for node in &self.waiting {
-            let is_due =
-                node.state == State::Changed || node.created_at.is_none_or(|at| limits.is_overdue(at));
-            let labels = (node.state == State::Changed).then_some(node.summary.labels);
-            let is_settled =
-                memory.has_seen(&node.name, (node.state, node.summary.uid, labels), limits.patience);
-            if is_due && is_settled {
-                late.entry(node.state).or_default().add(&node.name);
-            }
-            is_unsure |= is_due && !is_settled;
-        }
-        let overdue = age(SignedDuration::try_from(limits.overdue).unwrap_or(SignedDuration::MAX));
-        for (state, nodes) in &late {
-            let (count, few) = (counted(nodes.count, "node"), nodes.few());
-            let (reason, message) = match state {
-                State::Pending => {
-                    ("restore-overdue", format!("{count} older than {overdue}, and not restored: {few}"))
-                }
-                State::New => {
-                    ("record-overdue", format!("{count} older than {overdue}, and without a record: {few}"))
-                }
-                _ => ("labels-not-stored", format!("{count} with other labels than the record: {few}")),
+    /// The problems. A problem that may be work in progress counts if an earlier survey has seen it, too.
+    pub(crate) fn findings(&self, limits: &Limits, before: Option<&Self>, hints: &Hints) -> Vec<Finding> {
+        let (explain, none) = (hints.plugin("explain NODE"), Names::default());
+        let of = |state| self.states.get(&state).unwrap_or(&none);
+        let late = |state| {
+            let mut names = Names::default();
+            let is_late = |(name, node): &(&Box<str>, &Waiting)| {
+                let seen = before.and_then(|before| before.waiting.get(*name));
+                node.state == state && limits.is_due(node) && seen.is_some_and(|seen| seen.is_same(node))
             };
-            findings.push(Finding::error(reason, message).fix(explain.clone()));
-        }
-        if let Some(nodes) = names(State::NoIdentity) {
-            let message = format!(
-                "{} without the identity that the rules ask for, and left alone: {}",
-                counted(nodes.count, "node"),
-                nodes.few()
-            );
-            findings.push(Finding::warning("no-identity", message).fix(explain.clone()));
-        }
-        for (names, reason, message, fix) in [
-            (
-                &self.damaged,
-                "record-damaged",
-                "damaged, so that a part of it is not used",
-                hints.plugin("get NODE"),
-            ),
-            (
-                &self.orphaned,
-                "record-orphaned",
-                "not filed by the identity of the rules, so that no node finds it, and it is deleted after the retention",
-                hints.plugin("export -f records.yaml"),
-            ),
-        ] {
+            self.waiting.iter().filter(is_late).for_each(|(name, _)| names.add(name));
+            names
+        };
+        let overdue = age(SignedDuration::try_from(limits.overdue).unwrap_or(SignedDuration::MAX));
+        let first = self.unreadable.names.first().and_then(|name| name.split(':').next()).unwrap_or_default();
+        let keep = hints.kubectl(&format!("annotate node NODE --overwrite {KEEP}=KEYS"));
+        let mut findings = Vec::new();
+        let mut add = |severity, reason: &'static str, names: &Names, what: &str, fix: &str| {
             if names.count > 0 {
-                let verb = if names.count == 1 { "is" } else { "are" };
-                let message = format!("{} {verb} {message}: {}", counted(names.count, "record"), names.few());
-                findings.push(Finding::warning(reason, message).fix(fix));
+                let thing = if reason.starts_with("record-") { "record" } else { "node" };
+                let message = format!("{} {what}: {}", counted(names.count, thing), names.few());
+                findings.push(Finding::new(severity, reason, message).fix(fix));
             }
-        }
-        for node in &self.nodes.bad_keep_lists.names {
-            let message =
-                format!("the annotation {KEEP} of a node can't be read, so all its labels are kept: {node}");
-            let name = node.split(' ').next().unwrap_or_default();
-            let fix = hints.kubectl(&format!("annotate node {name} --overwrite {KEEP}=KEYS"));
-            findings.push(Finding::warning("keep-list-unreadable", message).fix(fix));
-        }
-        (findings, is_unsure)
+        };
+        let (error, warning) = (Severity::Error, Severity::Warning);
+        let edit = hints.in_namespace(&format!("edit configmap {first}"));
+        add(error, "record-unreadable", &self.unreadable, "that can't be read", &edit);
+        add(
+            error,
+            "identity-contested",
+            of(State::Contested),
+            "with the identity of another, left alone",
+            &explain,
+        );
+        add(
+            error,
+            "other-machine",
+            of(State::OtherMachine),
+            "of another machine, kept out by the fence",
+            &explain,
+        );
+        let what = format!("older than {overdue} and not restored");
+        add(error, "restore-overdue", &late(State::Pending), &what, &explain);
+        let what = format!("older than {overdue} and not stored");
+        add(error, "not-stored", &late(State::New), &what, &explain);
+        add(error, "labels-not-stored", &late(State::Changed), "with other labels than the record", &explain);
+        add(
+            warning,
+            "no-identity",
+            of(State::NoIdentity),
+            "without the identity of the rules, left alone",
+            &explain,
+        );
+        add(
+            warning,
+            "record-damaged",
+            &self.damaged,
+            "of which a part can't be read",
+            &hints.plugin("get -o wide"),
+        );
+        let what = "filed by another identity than the rules have, so that no node finds it";
+        add(warning, "record-orphaned", &self.orphaned, what, &hints.plugin("export -f records.yaml"));
+        let what = format!("with an annotation {KEEP} that can't be read, so that all labels are kept");
+        add(warning, "keep-list-unreadable", &self.nodes.bad_keep_lists, &what, &keep);
+        findings
     }
-}
 
-fn more(findings: &mut Vec<Finding>, reason: &'static str, names: &Names, one: &str, many: &str) {
-    match names.count - names.names.len() {
-        0 => {}
-        1 => findings.push(Finding::error(reason, format!("1 more {one}"))),
-        more => findings.push(Finding::error(reason, format!("{more} more {many}"))),
+    /// True if a second survey is needed to tell problems from work in progress.
+    pub(crate) fn is_unsure(&self, limits: &Limits) -> bool {
+        self.waiting.values().any(|node| limits.is_due(node))
     }
 }
 
@@ -379,50 +338,21 @@ pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) now: Timestamp,
-    /// A state that has not changed for this long is not work in progress.
-    pub(crate) patience: Duration,
     /// A node that is older than this should have its labels, and a record.
     pub(crate) overdue: Duration,
 }
 
 impl Limits {
-    fn is_overdue(&self, created_at: Timestamp) -> bool {
-        Duration::try_from(self.now.duration_since(created_at)).is_ok_and(|age| age >= self.overdue)
-    }
-}
-
-/// What earlier looks have seen.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    hasher: RandomState,
-    seen: HashMap<Box<str>, (u64, Instant)>,
-}
-
-impl Memory {
-    /// True if the sight of this name has been the same for this long.
-    pub(crate) fn has_seen(&mut self, name: &str, sight: impl Hash, patience: Duration) -> bool {
-        let (sight, now) = (self.hasher.hash_one(sight), Instant::now());
-        let seen = self.seen.entry(name.into()).or_insert((sight, now));
-        if seen.0 != sight {
-            *seen = (sight, now);
-        }
-        now.duration_since(seen.1) >= patience
+    /// True if a daemon should have handled the node by now.
+    fn is_due(&self, node: &Waiting) -> bool {
+        let age = |at| Duration::try_from(self.now.duration_since(at)).unwrap_or_default();
+        node.state == State::Changed || node.created_at.is_none_or(|at| age(at) >= self.overdue)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sight_that_changes_counts_anew() {
-        let mut memory = Memory::default();
-        assert!(memory.has_seen("a", 1, Duration::ZERO));
-        assert!(!memory.has_seen("a", 1, Duration::from_secs(3600)));
-        memory.seen.insert("a".into(), (memory.hasher.hash_one(1), Instant::now() - Duration::from_secs(5)));
-        assert!(memory.has_seen("a", 1, Duration::from_secs(5)));
-        assert!(!memory.has_seen("a", 2, Duration::from_secs(5)), "somebody works on it");
-    }
 
     #[test]
     fn the_first_names_are_kept_in_order() {

@@ -75,7 +75,6 @@ impl Record {
         history
     }
 
-    /// The present labels as a version, if there are any.
     fn present(&self) -> Option<Version> {
         let generation = self.labels_generation.unwrap_or(self.generation);
         let present = || Version { generation, at: self.captured_at, labels: self.labels.clone() };
@@ -83,7 +82,6 @@ impl Record {
     }
 }
 
-/// The latest versions, as many as the rules keep.
 fn latest(mut history: Vec<Version>, rules: &Rules) -> Vec<Version> {
     history.drain(..history.len().saturating_sub(rules.history));
     history

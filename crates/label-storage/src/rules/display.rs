@@ -40,7 +40,6 @@ impl fmt::Display for Rules {
     }
 }
 
-/// `key: value`, unless the value is the default.
 fn part<T: fmt::Display + PartialEq>(key: &str, its: T, default: T) -> Option<String> {
     (its != default).then(|| format!("{key}: {its}"))
 }

@@ -73,36 +73,32 @@ impl Rules {
         let (file, default) = (file.unwrap_or_default(), Self::default());
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
-        let startup_taint = file.startup_taint.unwrap_or_default();
-        let at_most = read("startupTaint.atMost", startup_taint.at_most, units::startup_taint)?
-            .unwrap_or(Self::STARTUP_TAINT);
+        let (taint, at_most) = (file.startup_taint.unwrap_or_default(), Self::STARTUP_TAINT);
+        let at_most = read("startupTaint.atMost", taint.at_most, units::startup_taint, at_most)?;
         Ok(Self {
             labels: selection(KeyKind::Label, file.labels, default.labels)?,
             annotations: selection(KeyKind::Annotation, file.annotations, default.annotations)?,
             taints: selection(KeyKind::Taint, file.taints, default.taints)?,
             cordon: file.cordon.unwrap_or(default.cordon),
-            selector: read("nodes.selector", nodes.selector, str::parse)?.unwrap_or(default.selector),
+            selector: read("nodes.selector", nodes.selector, str::parse, default.selector)?,
             opt_in: nodes.opt_in.unwrap_or(default.opt_in),
             conflicts: file.conflicts.map(conflicts).transpose()?.unwrap_or(default.conflicts),
-            identity: read("identity.by", identity.by, str::parse)?.unwrap_or(default.identity),
+            identity: read("identity.by", identity.by, str::parse, default.identity)?,
             fence: identity.fence.unwrap_or(default.fence),
-            trust: read("identity.trustLabels", identity.trust_labels, str::parse)?.unwrap_or(default.trust),
-            startup_taint: startup_taint.enabled.unwrap_or_default().then_some(at_most),
-            retention: read("retention", file.retention, units::retention)?.unwrap_or(default.retention),
-            cleanup_share: read("cleanupShare", file.cleanup_share, str::parse)?
-                .unwrap_or(default.cleanup_share),
-            history: read("history", file.history, units::history)?.unwrap_or(default.history),
+            trust: read("identity.trustLabels", identity.trust_labels, str::parse, default.trust)?,
+            startup_taint: taint.enabled.unwrap_or_default().then_some(at_most),
+            retention: read("retention", file.retention, units::retention, default.retention)?,
+            cleanup_share: read("cleanupShare", file.cleanup_share, str::parse, default.cleanup_share)?,
+            history: read("history", file.history, units::history, default.history)?,
         })
     }
 }
 
-fn read<T>(
-    key: &str,
-    text: Option<Text>,
-    parse: fn(&str) -> Result<T, InvalidRule>,
-) -> Result<Option<T>, Refused> {
-    let refused = |text: &Text, why| Refused::at(text.referenced, format!("{key}: {why}"));
-    text.map(|text| parse(&text.value).map_err(|why| refused(&text, why))).transpose()
+type Parse<T> = fn(&str) -> Result<T, InvalidRule>;
+
+fn read<T>(key: &str, text: Option<Text>, parse: Parse<T>, default: T) -> Result<T, Refused> {
+    let Some(text) = text else { return Ok(default) };
+    parse(&text.value).map_err(|why| Refused::at(text.referenced, format!("{key}: {why}")))
 }
 
 fn selection(kind: KeyKind, keys: Option<Keys>, default: Selection) -> Result<Selection, Refused> {

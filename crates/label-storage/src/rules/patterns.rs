@@ -161,7 +161,6 @@ impl Patterns {
 impl FromStr for Patterns {
     type Err = InvalidRule;
 
-    /// Reads patterns of label keys, separated by commas.
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
         if text.trim().is_empty() {
             return Ok(Self::default());

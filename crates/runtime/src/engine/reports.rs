@@ -13,7 +13,6 @@ use crate::recorder::EventRecorder;
 /// The most claimants of which every change is reported at once. More share something that is no identity, such as a zone, and are
 /// reported after a list.
 const FEW: usize = 16;
-/// The number of names in a log line.
 const NAMED: usize = 5;
 
 pub(super) struct Reports {

@@ -100,7 +100,7 @@ fn selected(case: &Case<'_>, node: &Node, seen: &Node) -> Vec<String> {
     match &list {
         Some((list, Ok(_))) => lines.push(format!("Its annotation {KEEP} selects labels: {list}.")),
         Some((list, Err(error))) => {
-            lines.push(format!("Its annotation {KEEP} ({list}) can't be read: {error}."))
+            lines.push(format!("Its annotation {KEEP} ({list}) can't be read: {error}."));
         }
         None => {}
     }
