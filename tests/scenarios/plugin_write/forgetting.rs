@@ -115,7 +115,7 @@ pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenar
         let args = [args, &["--yes", "--as", "nobody"]].concat();
         let told = s.plugin(&args)?;
         // By which rules it would be done is not known either.
-        let error = "error: you may not get configmaps in namespace";
+        let error = "error: the rules can't be read: configmaps \"label-storage-rules\" is forbidden";
         assert!(told.code == Some(1) && told.err.lines().any(|line| line.starts_with(error)), "{told:?}");
         let with_rules = [&args[..], &["--config", "/dev/null"]].concat();
         refuses(s, &with_rules, &["User \"nobody\" cannot get resource"])?;
@@ -125,7 +125,11 @@ pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenar
         json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "fence: perhaps"}});
     s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;
     let told = s.plugin(&["forget", &node, "--yes"])?;
-    assert!(told.code == Some(1) && told.err.contains("nothing is changed: give the rules"), "{told:?}");
+    assert!(
+        told.code == Some(1)
+            && told.err.contains("the rules can't be read: configmap label-storage-rules can't be used"),
+        "{told:?}"
+    );
     assert_eq!(s.record(&node).await?.map(|record| record.labels), Some(labels([("pool", "gold")])));
     assert_eq!(s.labels(&node).await?, Labels::new());
     Ok(())

@@ -66,9 +66,13 @@ impl State {
         };
         let summary = stored.map(Record::summary);
         // The restorer's decision comes first: while it has something to restore, the storer waits.
-        if restore::decide(&node.summary, summary) == restore::Reason::Returned {
-            let is_fenced = matches!(stored, Stored::Record(record) if is_other(record));
-            return if is_fenced { Self::OtherMachine } else { Self::Pending };
+        match restore::decide(&node.summary, summary) {
+            restore::Reason::Ignored => return Self::Ignored,
+            restore::Reason::Returned if matches!(stored, Stored::Record(record) if is_other(record)) => {
+                return Self::OtherMachine;
+            }
+            restore::Reason::Returned => return Self::Pending,
+            _ => {}
         }
         let has_labels = matches!(summary, Stored::Record(record) if record.labels == node.summary.labels);
         let reason = store::decide(Sighting::Live(node.summary), summary, Circumstances::at(now));
@@ -148,7 +152,7 @@ mod tests {
         let record = Record::of(&on("m-1", node("u1", 5, &gold)), now);
         let mut config_map = Default::default();
         record.encode_into(&mut config_map).expect("a record");
-        let found = Found::from(config_map);
+        let found = Found::from(config_map.clone());
         let mut unreadable = found.clone();
         unreadable.config_map.metadata.labels = None;
         let unreadable = Found::from(unreadable.config_map);
@@ -173,7 +177,7 @@ mod tests {
             (node("u2", 9, &gold), none, State::New),
             (node("u2", 9, &[]), none, State::NoLabels),
             (node("u2", 9, &gold), Some(&unreadable), State::Unreadable),
-            (ignored, some, State::Ignored),
+            (ignored.clone(), some, State::Ignored),
             (unselected, none, State::NotSelected),
             (nobody, none, State::NoIdentity),
         ] {
@@ -185,6 +189,10 @@ mod tests {
             let other = if state == State::Pending { State::OtherMachine } else { state };
             assert_eq!(State::of(Some(&fenced), found, now), other, "{node:?}");
         }
+        let departed = Record { departed_at: Some(now), ..record };
+        departed.encode_into(&mut config_map).expect("a record");
+        let subject = Subject::new(&ignored, &Rules::default());
+        assert_eq!(State::of(Some(&subject), Some(&Found::from(config_map)), now), State::Ignored);
         assert_eq!(State::of(None, some, now), State::Departed);
         assert_eq!(State::of(None, Some(&unreadable), now), State::Unreadable);
     }
