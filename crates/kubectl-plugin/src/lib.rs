@@ -8,6 +8,7 @@
 //! - `advice`: commands that a person may run next; `liveness`: whether somebody renews a Lease.
 //! - `write`: the one place that writes; `outlook`: what that will do, for a person to see; `confirm`: asks before anything is changed;
 //!   `whereabouts`: whether the Node of a record is there.
+//! - `backup`: the format that `export` writes and `import` reads.
 //! - `stderr`: what is told beside what was asked for; `progress`: how far long work is.
 //! - `commands`: a module for each command, or for a few that belong together.
 
@@ -16,6 +17,7 @@
 mod stderr;
 
 mod advice;
+mod backup;
 mod changes;
 pub mod cli;
 mod cluster;

@@ -102,6 +102,11 @@ pub(crate) fn age(duration: jiff::SignedDuration) -> String {
     }
 }
 
+/// "1 record", "2 records".
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,74 +1,64 @@
-//! How far long work is: a bar on a terminal, a line every so often elsewhere.
+//! The progress of long work: a bar on a terminal, a line every few seconds elsewhere.
 
 use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use label_storage_runtime::api_source::ApiSource;
+use label_storage_wire::Object;
 
-/// How often a line is written where there is no terminal.
-const EVERY: Duration = Duration::from_secs(5);
+/// The time between two lines.
+const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Things, such as "records".
-    Of(&'static str),
-    Bytes,
-}
+/// The time limit for a list. Each object is worked on while the list arrives.
+pub(crate) const LIST_LIMIT: Duration = Duration::from_secs(600);
 
-/// How far it is.
+/// The templates of a bar with and without a known end.
+const TEMPLATES: [&str; 2] =
+    ["{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}", "{msg} {spinner} {human_pos} {per_sec}"];
+
 pub(crate) struct Progress {
-    what: &'static str,
-    unit: Unit,
+    /// As in "written".
+    done: &'static str,
+    /// As in "records".
+    things: &'static str,
     bar: Option<ProgressBar>,
-    /// `None` where nobody knows.
-    all: Option<u64>,
-    done: u64,
-    said_at: Instant,
+    total: Option<u64>,
+    count: u64,
+    printed_at: Instant,
 }
 
 impl Progress {
-    /// Of so many, where that is known.
-    pub(crate) fn new(what: &'static str, unit: Unit, all: Option<u64>) -> Self {
+    pub(crate) fn new(done: &'static str, things: &'static str, total: Option<u64>) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
-            let bar = all.map_or_else(ProgressBar::no_length, ProgressBar::new);
-            let style = ProgressStyle::with_template(template(unit, all.is_some()));
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
+            let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+            let style = ProgressStyle::with_template(TEMPLATES[usize::from(total.is_none())]);
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(done)
         });
-        Self { what, unit, bar, all, done: 0, said_at: Instant::now() }
+        Self { done, things, bar, total, count: 0, printed_at: Instant::now() }
     }
 
-    /// So many more.
-    pub(crate) fn step(&mut self, more: u64) {
-        self.done += more;
+    /// Counts one more.
+    pub(crate) fn step(&mut self) {
+        self.count += 1;
         match &self.bar {
-            Some(bar) => bar.inc(more),
-            None if self.said_at.elapsed() >= EVERY => {
-                eprintln!("{}", self.told());
-                self.said_at = Instant::now();
+            Some(bar) => bar.inc(1),
+            None if self.printed_at.elapsed() >= INTERVAL => {
+                eprintln!("{}", self.line());
+                self.printed_at = Instant::now();
             }
             None => (),
         }
     }
 
-    fn told(&self) -> String {
-        let Self { what, done, .. } = self;
-        match (self.unit, self.all) {
-            (Unit::Of(things), Some(all)) => format!("{what}: {done} of {all} {things}"),
-            (Unit::Of(things), None) => format!("{what}: {done} {things}"),
-            (Unit::Bytes, all) => {
-                let percent = done.saturating_mul(100).checked_div(all.unwrap_or_default()).unwrap_or(100);
-                format!("{what}: {percent}%")
-            }
+    fn line(&self) -> String {
+        let Self { done, things, count, .. } = self;
+        match self.total {
+            Some(total) => format!("{done}: {count} of {total} {things}"),
+            None => format!("{done}: {count} {things}"),
         }
-    }
-}
-
-fn template(unit: Unit, is_bounded: bool) -> &'static str {
-    match (unit, is_bounded) {
-        (Unit::Of(_), true) => "{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}",
-        (Unit::Of(_), false) => "{msg} {spinner} {human_pos} {per_sec}",
-        (Unit::Bytes, _) => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
     }
 }
 
@@ -80,25 +70,44 @@ impl Drop for Progress {
     }
 }
 
+/// Reads a list and shows the progress. `add` puts each object into the state as it arrives, up to the first error.
+pub(crate) async fn list<T: Send + 'static>(
+    source: ApiSource,
+    things: &'static str,
+    state: T,
+    mut add: impl FnMut(&mut T, Object) -> Result<()> + Send + 'static,
+) -> Result<T> {
+    let state = Arc::new(Mutex::new((state, Ok(()))));
+    let shared = Arc::clone(&state);
+    let mut progress = Progress::new("read", things, None);
+    let each = move |object| {
+        progress.step();
+        let (state, result) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_ok() {
+            *result = add(state, object);
+        }
+    };
+    source.allowing(LIST_LIMIT).list(each).await?;
+    let state = Arc::into_inner(state).context("the list is still being read")?;
+    let (state, result) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    result.map(|()| state)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is_and_every_bar_can_be_drawn() {
-        let said = |unit, all| {
-            let mut progress = Progress::new("written", unit, all);
-            progress.step(3);
-            progress.told()
+    fn a_line_gives_the_count_and_every_bar_can_be_drawn() {
+        let line = |total| {
+            let mut progress = Progress::new("written", "records", total);
+            progress.step();
+            progress.line()
         };
-        assert_eq!(said(Unit::Of("records"), Some(12)), "written: 3 of 12 records");
-        assert_eq!(said(Unit::Of("records"), None), "written: 3 records");
-        assert_eq!(said(Unit::Bytes, Some(12)), "written: 25%");
-        assert_eq!(said(Unit::Bytes, Some(0)), "written: 100%");
-        for unit in [Unit::Of("records"), Unit::Bytes] {
-            for is_bounded in [true, false] {
-                assert!(ProgressStyle::with_template(template(unit, is_bounded)).is_ok());
-            }
+        assert_eq!(line(Some(12)), "written: 1 of 12 records");
+        assert_eq!(line(None), "written: 1 records");
+        for template in TEMPLATES {
+            assert!(ProgressStyle::with_template(template).is_ok());
         }
     }
 }

@@ -113,15 +113,15 @@ impl Write {
         }
     }
 
-    /// Once.
-    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<(), Error> {
+    /// Once. With `dry_run` the API server checks it, and changes nothing.
+    pub(crate) async fn send(&self, cluster: &Cluster, dry_run: bool) -> Result<(), Error> {
         // After a failure comes a look, and not the same write again: so without hidden retries.
         let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
         match self {
             Self::Patch { node, body } => {
-                let params =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                let field_manager = Some(FIELD_MANAGER.to_owned());
+                let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
                 let nodes: Api<core::Node> = Api::all(cluster.frank.clone());
                 let body = Patch::Strategic(body);
                 call::one("patch node", nodes.patch_metadata(node, &params, &body)).await?;
@@ -134,7 +134,8 @@ impl Write {
                 call::one("replace configmap", records.replace(name, &params, config_map)).await?;
             }
             Self::Delete { name, guards } => {
-                let params = DeleteParams { preconditions: Some(guards.clone()), ..DeleteParams::default() };
+                let preconditions = Some(guards.clone());
+                let params = DeleteParams { dry_run, preconditions, ..DeleteParams::default() };
                 call::one("delete configmap", records.delete(name, &params)).await?;
             }
         }
@@ -236,7 +237,7 @@ impl Sent {
     /// In this order, up to the first that fails.
     async fn all(&mut self, cluster: &Cluster, writes: &[Write]) -> Result<(), Error> {
         for write in writes {
-            let sent = write.send(cluster).await;
+            let sent = write.send(cluster, false).await;
             match &sent {
                 Ok(()) => self.done.push(write.done()),
                 Err(error) if error.kind == FailureKind::Unclear => self.unclear.push(write.done()),

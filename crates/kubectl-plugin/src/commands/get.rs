@@ -16,13 +16,13 @@ use label_storage_runtime::records;
 
 use self::shown::{Seen, Shown, State};
 use self::stream::Stream;
-use super::export::PATIENCE;
 use crate::Ended;
 use crate::advice::quoted;
 use crate::cli::WideFormat;
 use crate::cluster::Cluster;
 use crate::find::Found;
 use crate::output;
+use crate::progress::LIST_LIMIT;
 
 /// Which, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -137,7 +137,7 @@ async fn all(cluster: &Cluster, args: Args) -> Result<Ended> {
             }
         }
     };
-    cluster.record_source().allowing(PATIENCE).list(each).await?;
+    cluster.record_source().allowing(LIST_LIMIT).list(each).await?;
     let (stream, ended) = &mut *stream.lock().unwrap_or_else(PoisonError::into_inner);
     let shown = stream.end().context("can't write a temporary file")?;
     let spool: &mut File = stream.out().get_mut();
@@ -175,7 +175,7 @@ async fn seen_nodes(cluster: &Cluster) -> Result<HashMap<String, Seen>> {
         let filed_under = node.extras.identity.unwrap_or(node.name);
         nodes.entry(filed_under).and_modify(|first| first.is_contested = true).or_insert(seen);
     };
-    cluster.node_source(Detail::WhatIsThere).allowing(PATIENCE).list(each).await?;
+    cluster.node_source(Detail::WhatIsThere).allowing(LIST_LIMIT).list(each).await?;
     Ok(std::mem::take(&mut *nodes.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
