@@ -28,15 +28,13 @@ pub(crate) fn read(found: Found) -> Result<(ConfigMap, Record, Vec<String>), Unr
             Damage::Annotation(key) => (*key, &annotations),
             Damage::Key(key) | Damage::Value(key) | Damage::Binary(key) => (key.as_str(), &config_map.data),
         };
-        let name = name.as_deref().unwrap_or_default();
-        match map.as_ref().and_then(|map| map.get(key)) {
-            None if matches!(damage, Damage::Annotation(_)) => None,
-            None => Some(format!("configmap {name}: {damage}")),
-            Some(value) => {
-                let value: String = value.chars().take(80).collect();
-                Some(format!("configmap {name}: {damage}: {value:?}"))
-            }
+        let value = map.as_ref().and_then(|map| map.get(key));
+        if value.is_none() && matches!(damage, Damage::Annotation(_)) {
+            return None;
         }
+        let value = value.map(|value| format!(": {:?}", value.chars().take(80).collect::<String>()));
+        let name = name.as_deref().unwrap_or_default();
+        Some(format!("configmap {name}: {damage}{}", value.unwrap_or_default()))
     };
     let problems = damage.into_iter().filter_map(problem).collect();
     config_map.metadata = ObjectMeta { name, labels, annotations, ..ObjectMeta::default() };

@@ -93,9 +93,9 @@ pub enum Command {
     Set(set::Args),
     /// Give the record of a node to another, for a machine that returns under another name
     Rename(rename::Args),
-    /// Write all records to a file that can be read, edited and imported
+    /// Write records to a file, as ConfigMaps
     Export(export::Args),
-    /// Read records from such a file
+    /// Write the records of a file to the cluster
     Import(import::Args),
     /// Whether the installation is sound
     ///

@@ -44,7 +44,7 @@ fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
         "several nodes claim it; the node is another machine, and the rules have a fence;",
         "other-machine (the fence keeps it from being restored)",
         "\n    kubectl label-storage get --departed -l pool=gold\n",
-        "All of the file is checked first",
+        "The whole file is checked first",
     ] {
         assert!(page.contains(text), "{text}");
     }

@@ -2,25 +2,28 @@
 
 mod imported;
 mod reading;
-mod writing;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::record::{MANAGED_BY, Unreadable};
 use label_storage::{Labels, Node, Rules};
-use label_storage_runtime::call;
+use label_storage_runtime::backoff;
+use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::projection::Detail;
-use label_storage_runtime::records::Found;
+use label_storage_runtime::records::{self, Found};
+use label_storage_runtime::shutdown::Shutdown;
 
 pub(crate) use self::imported::NOBODY;
 use self::imported::{Action, compare, effect, imported};
-use self::reading::{Records, get};
+use self::reading::{Entry, Records, get};
 use crate::Ended;
 use crate::backup::SHOWN;
 use crate::changes::{diff_lines, differences};
@@ -28,7 +31,13 @@ use crate::cli::{Change, DryRun};
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm, confirm_beside_stdin};
 use crate::output::counted;
-use crate::progress;
+use crate::progress::{self, Progress};
+use crate::write::Write;
+
+/// The number of records that are written at the same time.
+const IN_FLIGHT: usize = 16;
+/// The number of tries for a record. With the pauses between them they take at least 20 s.
+const TRIES: u32 = 10;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -67,8 +76,8 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     if !records.problems.is_empty() {
         bail!("{name} has {}: nothing was changed", counted(records.problems.len(), "problem"));
     }
-    let plan = Plan::make(cluster, records, args.include_living).await?;
-    let [new, changed, ..] = plan.show()?;
+    let records = records.compare(cluster, args.include_living).await?;
+    let [new, changed, ..] = records.show()?;
     if changed > 0 && !args.replace {
         bail!("nothing was changed: give --replace to overwrite {}", counted(changed, "stored record"));
     }
@@ -81,61 +90,56 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         None => confirm_beside_stdin(args.change, &question)?,
     };
     match answer {
-        Answer::Go => writing::write_all(cluster, &plan.records, dry_run).await,
+        Answer::Go => write(cluster, &records, dry_run).await,
         Answer::OnlyShow => Ok(Ended::Well),
         Answer::No => Ok(Ended::Declined),
     }
 }
 
-/// The records of the file, compared with the cluster.
-struct Plan {
-    records: Records,
-    include_living: bool,
-    /// For the first stored records that differ.
-    changes: Vec<String>,
-}
-
-impl Plan {
-    /// Looks at all Nodes, then at all stored records. The restorer reads in this order, too.
-    async fn make(cluster: &Cluster, records: Records, include_living: bool) -> Result<Self> {
-        let plan = Self { records, include_living, changes: Vec::new() };
+impl Records {
+    /// Compares them with all Nodes, then with all stored records. The restorer reads in this order, too.
+    async fn compare(self, cluster: &Cluster, include_living: bool) -> Result<Self> {
         let projection = cluster.projection(Detail::WhatIsThere);
-        let see_node = move |plan: &mut Self, object| match projection.node(object) {
-            Ok(node) if !node.extras.is_unidentified => plan.see_node(&node, &projection.rules),
+        let see_node = move |records: &mut Self, object| match projection.node(object) {
+            Ok(node) if !node.extras.is_unidentified => {
+                records.see_node(&node, include_living, &projection.rules)
+            }
             _ => Ok(()),
         };
-        let plan = progress::list(cluster.node_source(Detail::WhatIsThere), "nodes", plan, see_node).await?;
-        let see_record = |plan: &mut Self, object| plan.see_record(&Found::from(object));
-        let mut plan = progress::list(cluster.record_source(), "records", plan, see_record).await?;
+        let records =
+            progress::list(cluster.node_source(Detail::WhatIsThere), "nodes", self, see_node).await?;
+        let see_record = |records: &mut Self, object| records.see_record(&Found::from(object));
+        let mut records = progress::list(cluster.record_source(), "records", records, see_record).await?;
         // A ConfigMap that is no record may have the name of one.
         let others = ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1));
         for other in call::one("list configmaps", cluster.records.list_metadata(&others)).await?.items {
             let name = other.metadata.name.unwrap_or_default();
-            if let Some(entry) = plan.records.entries.get_mut(name.as_str()) {
+            if let Some(entry) = records.entries.get_mut(name.as_str())
+                && entry.action == Action::Create
+            {
                 entry.action = Action::Block(Unreadable::Foreign(name).to_string());
             }
         }
-        Ok(plan)
+        Ok(records)
     }
 
-    fn see_node(&mut self, node: &Node, rules: &Rules) -> Result<()> {
-        let Records { entries, spool, .. } = &mut self.records;
-        let Some(entry) = entries.get_mut(record_name(node.filed_under()).as_str()) else { return Ok(()) };
-        entry.node = Some(node.name.as_str().into());
-        entry.action = if self.include_living {
-            let (_, record) = get(spool, entry)?;
-            effect(&imported(&record, None, Some(node), Timestamp::now(), rules), node, rules)
-        } else {
-            Action::Skip("its node exists")
+    fn see_node(&mut self, node: &Node, include_living: bool, rules: &Rules) -> Result<()> {
+        let Some(entry) = self.entries.get_mut(record_name(node.filed_under()).as_str()) else {
+            return Ok(());
         };
+        entry.node = Some(node.name.as_str().into());
+        entry.action = Action::Skip("its node exists");
+        if include_living {
+            let next = imported(&get(&self.spool, entry)?.1, None, Some(node), Timestamp::now(), rules);
+            entry.action = effect(&next, node, rules);
+        }
         Ok(())
     }
 
     fn see_record(&mut self, found: &Found) -> Result<()> {
-        let Records { entries, spool, .. } = &mut self.records;
         let name = found.config_map.metadata.name.as_deref().unwrap_or_default();
-        let Some(entry) = entries.get_mut(name) else { return Ok(()) };
-        let (_, record) = get(spool, entry)?;
+        let Some(entry) = self.entries.get_mut(name) else { return Ok(()) };
+        let (_, record) = get(&self.spool, entry)?;
         let action = compare(&record, Some(found));
         // Otherwise its Node has decided.
         if entry.action == Action::Create || action == Action::Keep {
@@ -156,22 +160,141 @@ impl Plan {
     /// Prints the plan. Returns the numbers of new, changed, unchanged and skipped records.
     fn show(&self) -> Result<[usize; 4]> {
         let (mut text, mut counts) = (self.changes.concat(), [0; 4]);
-        for (name, entry) in &self.records.entries {
-            let (kind, mark) = match &entry.action {
+        for (name, entry) in &self.entries {
+            let node = node_in_record_name(name).unwrap_or(name);
+            let (kind, line) = match &entry.action {
+                Action::Create => (0, format!("+ {node}\n")),
+                Action::Replace(_) => (1, String::new()),
+                Action::Keep => (2, String::new()),
+                Action::Skip(reason) => (3, format!("skipped ({reason}): {node}\n")),
                 Action::Block(why) => bail!("nothing was changed: {why}"),
-                Action::Create => (0, Some("+".to_owned())),
-                Action::Replace(_) => (1, None),
-                Action::Keep => (2, None),
-                Action::Skip(reason) => (3, Some(format!("skipped ({reason}):"))),
             };
             counts[kind] += 1;
-            if let Some(mark) = mark.filter(|_| counts[kind] <= SHOWN) {
-                text += &format!("{mark} {}\n", node_in_record_name(name).unwrap_or(name));
+            if counts[kind] <= SHOWN {
+                text += &line;
             }
         }
         let [new, changed, unchanged, skipped] = counts;
-        let summary = format!("{new} new, {changed} changed, {unchanged} unchanged, {skipped} skipped\n");
-        io::stdout().lock().write_all((text + &summary).as_bytes())?;
+        text += &format!("{new} new, {changed} changed, {unchanged} unchanged, {skipped} skipped\n");
+        io::stdout().lock().write_all(text.as_bytes())?;
         Ok(counts)
+    }
+}
+
+/// Writes all records, until a signal comes or the API server is gone.
+async fn write(cluster: &Cluster, records: &Records, dry_run: bool) -> Result<Ended> {
+    let shutdown = &Shutdown::on_signals()?;
+    let writer = &Writer { cluster, records, dry_run, shutdown };
+    let is_todo = |action: &Action| matches!(action, Action::Create | Action::Replace(_));
+    let todo: Vec<_> = records.entries.iter().filter(|(_, entry)| is_todo(&entry.action)).collect();
+    let mut unchanged = records.entries.values().filter(|entry| entry.action == Action::Keep).count();
+    let (mut missing, mut created, mut replaced, mut left_alone) = (todo.len(), 0, 0, Vec::new());
+    let (mut progress, mut failure) = (Progress::new("written", "records", Some(missing as u64)), None);
+    let begun = todo.into_iter().take_while(|_| !shutdown.stop.is_cancelled());
+    let writes = begun.map(async |(name, entry)| (name, writer.write(entry).await));
+    let mut outcomes = stream::iter(writes).buffer_unordered(IN_FLIGHT);
+    while let Some((name, outcome)) = tokio::select! {
+        outcome = outcomes.next() => outcome,
+        () = shutdown.abort.cancelled() => None,
+    } {
+        match outcome {
+            Ok(Ok(Action::Create)) => created += 1,
+            Ok(Ok(Action::Replace(_))) => replaced += 1,
+            Ok(Ok(_)) => unchanged += 1,
+            Ok(Err(why)) => left_alone.push(format!("{}: {why}", node_in_record_name(name).unwrap_or(name))),
+            Err(error) => {
+                failure = failure.or(error);
+                shutdown.stop.cancel();
+                continue;
+            }
+        }
+        missing -= 1;
+        progress.step();
+    }
+    drop(progress);
+    let (left, mode) = (left_alone.len(), if dry_run { " (server dry run)" } else { "" });
+    eprintln!("{created} created, {replaced} replaced, {unchanged} unchanged, {left} left alone{mode}");
+    left_alone.iter().take(SHOWN).for_each(|why| eprintln!("left alone: {why}"));
+    if missing > 0 {
+        let why = failure.map_or_else(|| "interrupted".to_owned(), |error| error.to_string());
+        bail!("{why}: {} not written; run the same import again to go on", counted(missing, "record"));
+    }
+    if left > 0 {
+        bail!("{} left alone: run the same import again to compare them", counted(left, "record"));
+    }
+    Ok(Ended::Well)
+}
+
+struct Writer<'a> {
+    cluster: &'a Cluster,
+    records: &'a Records,
+    dry_run: bool,
+    shutdown: &'a Shutdown,
+}
+
+impl Writer<'_> {
+    /// Writes a record, and tries again after failures that may pass. The inner error is the reason for which this record
+    /// is left alone, the outer one ends the import; it is `None` after a signal.
+    async fn write(&self, entry: &Entry) -> Result<Result<Action, String>, Option<Error>> {
+        let mut tries = 0;
+        loop {
+            let error = match self.attempt(entry, tries).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
+            };
+            tries += 1;
+            match (error.kind, error.code) {
+                // Without the permission or the namespace no record can be written.
+                (FailureKind::Refused, None | Some(401 | 403)) => return Err(Some(error)),
+                (FailureKind::Moved, Some(404)) if entry.action == Action::Create => return Err(Some(error)),
+                (FailureKind::Refused, _) => return Ok(Err(error.to_string())),
+                _ if tries == TRIES => return Err(Some(error)),
+                _ => (),
+            }
+            let pause = backoff::exponential(Duration::from_millis(50), tries, Duration::from_secs(5));
+            tokio::select! {
+                biased;
+                () = self.shutdown.stop.cancelled() => return Err(None),
+                () = tokio::time::sleep(error.retry_after().map_or(pause, backoff::a_little_more)) => (),
+            }
+        }
+    }
+
+    /// A failed attempt may have had an effect, so the next one begins with a read.
+    async fn attempt(&self, entry: &Entry, tries: u32) -> Result<Result<Action, String>, Error> {
+        let unreadable = |error| Error::refused("read the file", error);
+        let (document, record) = get(&self.records.spool, entry).map_err(unreadable)?;
+        let found = match entry.action {
+            Action::Create if tries == 0 => None,
+            _ => records::get(&self.cluster.records, record.filed_under()).await?,
+        };
+        match compare(&record, found.as_ref()) {
+            action if action == entry.action => (),
+            // After a failure it was written by the attempt before.
+            Action::Keep if tries > 0 => return Ok(Ok(entry.action.clone())),
+            Action::Keep => return Ok(Ok(Action::Keep)),
+            Action::Block(why) => return Ok(Err(why)),
+            _ => return Ok(Err("it has changed meanwhile, and was not overwritten".to_owned())),
+        }
+        let before =
+            found.as_ref().and_then(|found| found.content.as_ref().ok()).map(|stored| &stored.record);
+        let node = match &entry.node {
+            None => None,
+            Some(name) => self.cluster.node_source(Detail::WhatIsThere).get_node(name).await?,
+        };
+        let node = node.filter(|node| node.filed_under() == record.filed_under());
+        let rules = &self.cluster.rules;
+        let next = imported(&record, before, node.as_ref(), Timestamp::now(), rules);
+        match node.map(|node| effect(&next, &node, rules)) {
+            Some(Action::Keep) => return Ok(Ok(Action::Keep)),
+            Some(Action::Skip(reason)) => return Ok(Err(format!("its node would not get it ({reason})"))),
+            _ => (),
+        }
+        let write = match found {
+            None => Write::create(&next, Some(&document)),
+            Some(found) => Write::replace(&next, &found, Some(&document)),
+        };
+        write.map_err(unreadable)?.send(self.cluster, self.dry_run).await?;
+        Ok(Ok(entry.action.clone()))
     }
 }

@@ -39,14 +39,11 @@ pub(super) fn compare(record: &Record, found: Option<&Found>) -> Action {
 /// record is skipped: the storer would wait for that restore.
 pub(super) fn effect(record: &Record, node: &Node, rules: &Rules) -> Action {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
-    match (plan.reason, plan.patch) {
-        (Reason::Returned | Reason::ReturnedWhole, Some(patch))
-            if patch.restored.is_empty() && patch.withheld.is_empty() =>
-        {
-            Action::Keep
-        }
-        (Reason::Returned | Reason::ReturnedWhole, Some(_)) | (Reason::SeenInPart, _) => Action::Create,
-        (reason, _) => Action::Skip(reason.as_str()),
+    let is_whole = plan.patch.is_some_and(|patch| patch.restored.is_empty() && patch.withheld.is_empty());
+    match plan.reason {
+        Reason::Returned | Reason::ReturnedWhole if is_whole => Action::Keep,
+        Reason::Returned | Reason::ReturnedWhole | Reason::SeenInPart => Action::Create,
+        reason => Action::Skip(reason.as_str()),
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Records {
     pub(super) spool: File,
     /// Each with its line.
     pub(super) problems: Vec<(u64, String)>,
+    /// The changes to the first stored records that differ.
+    pub(super) changes: Vec<String>,
 }
 
 /// A record without its content.
@@ -45,8 +47,8 @@ pub(super) fn get(mut spool: &File, entry: &Entry) -> Result<(ConfigMap, Record)
 
 impl Records {
     pub(super) fn read(input: impl Read) -> io::Result<Self> {
-        let (entries, problems) = (BTreeMap::new(), Vec::new());
-        let mut records = Self { entries, spool: tempfile::tempfile()?, problems };
+        let (entries, problems, changes) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut records = Self { entries, spool: tempfile::tempfile()?, problems, changes };
         let (mut text, mut before, mut is_cut_off) = (String::new(), 0, false);
         for (number, line) in (1..).zip(BufReader::new(input).lines().chain([Ok("---".to_owned())])) {
             let line = line?;
@@ -79,7 +81,10 @@ impl Records {
     fn add(&mut self, line: u64, config_map: ConfigMap) -> io::Result<()> {
         let (config_map, record, mut problems) = match backup::read(config_map.into()) {
             Ok(read) => read,
-            Err(error) => return Ok(self.problems.push((line, error.to_string()))),
+            Err(error) => {
+                self.problems.push((line, error.to_string()));
+                return Ok(());
+            }
         };
         let name = config_map.metadata.name.clone().unwrap_or_default();
         if !is_name(&record.node) {
@@ -87,6 +92,9 @@ impl Records {
         }
         if record.is_empty() {
             problems.push(format!("configmap {name} has no labels: add some, or remove it"));
+        }
+        if record.generation > i64::MAX as u64 {
+            problems.push(format!("configmap {name} has no generation after {}", record.generation));
         }
         if let Err(error) = record.encode_into(&mut ConfigMap::default()) {
             problems.push(error.to_string());
