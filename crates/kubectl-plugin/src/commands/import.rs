@@ -22,8 +22,8 @@ use label_storage_runtime::records::{self, Found};
 use label_storage_runtime::shutdown::Shutdown;
 
 pub(crate) use self::imported::NOBODY;
-use self::imported::{Action, compare, effect, imported};
-use self::reading::{Entry, Records, get};
+use self::imported::{Intent, compare, effect, imported};
+use self::reading::{Contents, Entry, get};
 use crate::Ended;
 use crate::backup::SHOWN;
 use crate::changes::{diff_lines, differences};
@@ -42,7 +42,7 @@ const TRIES: u32 = 10;
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "The whole file is checked first. If it has any problem, nothing is changed.\n\n\
-    An imported record is restored to the next node of its name or identity. Its retention begins with the import. Records \
+    An imported record is restored to the next node of its name or identity. Its retention begins with the import. Contents \
     of existing nodes are skipped. With --include-living, such a node gets the labels that it lacks.\n\n\
     After an interruption, run the same import again: records that are stored already are not written again.\n\n\
     Example: kubectl label-storage import -f records.yaml --dry-run=server"
@@ -69,7 +69,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         Some(path) => File::open(path).map(|file| Box::new(file) as Box<dyn Read>),
         None => Ok(Box::new(io::stdin()) as _),
     };
-    let records = input.and_then(Records::read).with_context(|| format!("can't read {name}"))?;
+    let records = input.and_then(Contents::read).with_context(|| format!("can't read {name}"))?;
     for (line, problem) in records.problems.iter().take(SHOWN) {
         eprintln!("{name}: line {line}: {problem}");
     }
@@ -96,7 +96,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     }
 }
 
-impl Records {
+impl Contents {
     /// Compares them with all Nodes, then with all stored records. The restorer reads in this order, too.
     async fn compare(self, cluster: &Cluster, include_living: bool) -> Result<Self> {
         let projection = cluster.projection(Detail::WhatIsThere);
@@ -115,9 +115,9 @@ impl Records {
         for other in call::one("list configmaps", cluster.records.list_metadata(&others)).await?.items {
             let name = other.metadata.name.unwrap_or_default();
             if let Some(entry) = records.entries.get_mut(name.as_str())
-                && entry.action == Action::Create
+                && entry.intent == Intent::Create
             {
-                entry.action = Action::Block(Unreadable::Foreign(name).to_string());
+                entry.intent = Intent::Block(Unreadable::Foreign(name).to_string());
             }
         }
         Ok(records)
@@ -128,10 +128,10 @@ impl Records {
             return Ok(());
         };
         entry.node = Some(node.name.as_str().into());
-        entry.action = Action::Skip("its node exists");
+        entry.intent = Intent::Skip("its node exists");
         if include_living {
             let next = imported(&get(&self.spool, entry)?.1, None, Some(node), Timestamp::now(), rules);
-            entry.action = effect(&next, node, rules);
+            entry.intent = effect(&next, node, rules);
         }
         Ok(())
     }
@@ -140,13 +140,13 @@ impl Records {
         let name = found.config_map.metadata.name.as_deref().unwrap_or_default();
         let Some(entry) = self.entries.get_mut(name) else { return Ok(()) };
         let (_, record) = get(&self.spool, entry)?;
-        let action = compare(&record, Some(found));
+        let intent = compare(&record, Some(found));
         // Otherwise its Node has decided.
-        if entry.action == Action::Create || action == Action::Keep {
-            entry.action = action;
+        if entry.intent == Intent::Create || intent == Intent::Keep {
+            entry.intent = intent;
         }
-        if let (Action::Replace(_), Ok(stored), true) =
-            (&entry.action, &found.content, self.changes.len() < SHOWN)
+        if let (Intent::Replace(_), Ok(stored), true) =
+            (&entry.intent, &found.content, self.changes.len() < SHOWN)
         {
             let [before, after] = [&stored.record, &record].map(|record| -> Labels {
                 record.all().map(|(name, value, _)| (name.to_owned(), value.to_owned())).collect()
@@ -162,12 +162,12 @@ impl Records {
         let (mut text, mut counts) = (self.changes.concat(), [0; 4]);
         for (name, entry) in &self.entries {
             let node = node_in_record_name(name).unwrap_or(name);
-            let (kind, line) = match &entry.action {
-                Action::Create => (0, format!("+ {node}\n")),
-                Action::Replace(_) => (1, String::new()),
-                Action::Keep => (2, String::new()),
-                Action::Skip(reason) => (3, format!("skipped ({reason}): {node}\n")),
-                Action::Block(why) => bail!("nothing was changed: {why}"),
+            let (kind, line) = match &entry.intent {
+                Intent::Create => (0, format!("+ {node}\n")),
+                Intent::Replace(_) => (1, String::new()),
+                Intent::Keep => (2, String::new()),
+                Intent::Skip(reason) => (3, format!("skipped ({reason}): {node}\n")),
+                Intent::Block(why) => bail!("nothing was changed: {why}"),
             };
             counts[kind] += 1;
             if counts[kind] <= SHOWN {
@@ -182,12 +182,12 @@ impl Records {
 }
 
 /// Writes all records, until a signal comes or the API server is gone.
-async fn write(cluster: &Cluster, records: &Records, dry_run: bool) -> Result<Ended> {
+async fn write(cluster: &Cluster, records: &Contents, dry_run: bool) -> Result<Ended> {
     let shutdown = &Shutdown::on_signals()?;
     let writer = &Writer { cluster, records, dry_run, shutdown };
-    let is_todo = |action: &Action| matches!(action, Action::Create | Action::Replace(_));
-    let todo: Vec<_> = records.entries.iter().filter(|(_, entry)| is_todo(&entry.action)).collect();
-    let mut unchanged = records.entries.values().filter(|entry| entry.action == Action::Keep).count();
+    let is_todo = |intent: &Intent| matches!(intent, Intent::Create | Intent::Replace(_));
+    let todo: Vec<_> = records.entries.iter().filter(|(_, entry)| is_todo(&entry.intent)).collect();
+    let mut unchanged = records.entries.values().filter(|entry| entry.intent == Intent::Keep).count();
     let (mut missing, mut created, mut replaced, mut left_alone) = (todo.len(), 0, 0, Vec::new());
     let (mut progress, mut failure) = (Progress::new("written", "records", Some(missing as u64)), None);
     let begun = todo.into_iter().take_while(|_| !shutdown.stop.is_cancelled());
@@ -198,8 +198,8 @@ async fn write(cluster: &Cluster, records: &Records, dry_run: bool) -> Result<En
         () = shutdown.abort.cancelled() => None,
     } {
         match outcome {
-            Ok(Ok(Action::Create)) => created += 1,
-            Ok(Ok(Action::Replace(_))) => replaced += 1,
+            Ok(Ok(Intent::Create)) => created += 1,
+            Ok(Ok(Intent::Replace(_))) => replaced += 1,
             Ok(Ok(_)) => unchanged += 1,
             Ok(Err(why)) => left_alone.push(format!("{}: {why}", node_in_record_name(name).unwrap_or(name))),
             Err(error) => {
@@ -219,15 +219,12 @@ async fn write(cluster: &Cluster, records: &Records, dry_run: bool) -> Result<En
         let why = failure.map_or_else(|| "interrupted".to_owned(), |error| error.to_string());
         bail!("{why}: {} not written; run the same import again to go on", counted(missing, "record"));
     }
-    if left > 0 {
-        bail!("{} left alone: run the same import again to compare them", counted(left, "record"));
-    }
-    Ok(Ended::Well)
+    if left > 0 { bail!("{} left alone", counted(left, "record")) } else { Ok(Ended::Well) }
 }
 
 struct Writer<'a> {
     cluster: &'a Cluster,
-    records: &'a Records,
+    records: &'a Contents,
     dry_run: bool,
     shutdown: &'a Shutdown,
 }
@@ -235,7 +232,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Writes a record, and tries again after failures that may pass. The inner error is the reason for which this record
     /// is left alone, the outer one ends the import; it is `None` after a signal.
-    async fn write(&self, entry: &Entry) -> Result<Result<Action, String>, Option<Error>> {
+    async fn write(&self, entry: &Entry) -> Result<Result<Intent, String>, Option<Error>> {
         let mut tries = 0;
         loop {
             let error = match self.attempt(entry, tries).await {
@@ -246,7 +243,7 @@ impl Writer<'_> {
             match (error.kind, error.code) {
                 // Without the permission or the namespace no record can be written.
                 (FailureKind::Refused, None | Some(401 | 403)) => return Err(Some(error)),
-                (FailureKind::Moved, Some(404)) if entry.action == Action::Create => return Err(Some(error)),
+                (FailureKind::Moved, Some(404)) if entry.intent == Intent::Create => return Err(Some(error)),
                 (FailureKind::Refused, _) => return Ok(Err(error.to_string())),
                 _ if tries == TRIES => return Err(Some(error)),
                 _ => (),
@@ -261,23 +258,22 @@ impl Writer<'_> {
     }
 
     /// A failed attempt may have had an effect, so the next one begins with a read.
-    async fn attempt(&self, entry: &Entry, tries: u32) -> Result<Result<Action, String>, Error> {
+    async fn attempt(&self, entry: &Entry, tries: u32) -> Result<Result<Intent, String>, Error> {
         let unreadable = |error| Error::refused("read the file", error);
         let (document, record) = get(&self.records.spool, entry).map_err(unreadable)?;
-        let found = match entry.action {
-            Action::Create if tries == 0 => None,
+        let found = match entry.intent {
+            Intent::Create if tries == 0 => None,
             _ => records::get(&self.cluster.records, record.filed_under()).await?,
         };
         match compare(&record, found.as_ref()) {
-            action if action == entry.action => (),
+            intent if intent == entry.intent => (),
             // After a failure it was written by the attempt before.
-            Action::Keep if tries > 0 => return Ok(Ok(entry.action.clone())),
-            Action::Keep => return Ok(Ok(Action::Keep)),
-            Action::Block(why) => return Ok(Err(why)),
+            Intent::Keep if tries > 0 => return Ok(Ok(entry.intent.clone())),
+            Intent::Keep => return Ok(Ok(Intent::Keep)),
+            Intent::Block(why) => return Ok(Err(why)),
             _ => return Ok(Err("it has changed meanwhile, and was not overwritten".to_owned())),
         }
-        let before =
-            found.as_ref().and_then(|found| found.content.as_ref().ok()).map(|stored| &stored.record);
+        let before = found.as_ref().and_then(|found| Some(&found.content.as_ref().ok()?.record));
         let node = match &entry.node {
             None => None,
             Some(name) => self.cluster.node_source(Detail::WhatIsThere).get_node(name).await?,
@@ -286,8 +282,8 @@ impl Writer<'_> {
         let rules = &self.cluster.rules;
         let next = imported(&record, before, node.as_ref(), Timestamp::now(), rules);
         match node.map(|node| effect(&next, &node, rules)) {
-            Some(Action::Keep) => return Ok(Ok(Action::Keep)),
-            Some(Action::Skip(reason)) => return Ok(Err(format!("its node would not get it ({reason})"))),
+            Some(Intent::Keep) => return Ok(Ok(Intent::Keep)),
+            Some(Intent::Skip(reason)) => return Ok(Err(format!("its node would not get it ({reason})"))),
             _ => (),
         }
         let write = match found {
@@ -295,6 +291,6 @@ impl Writer<'_> {
             Some(found) => Write::replace(&next, &found, Some(&document)),
         };
         write.map_err(unreadable)?.send(self.cluster, self.dry_run).await?;
-        Ok(Ok(entry.action.clone()))
+        Ok(Ok(entry.intent.clone()))
     }
 }

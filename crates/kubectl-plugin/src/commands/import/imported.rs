@@ -11,7 +11,7 @@ pub(crate) const NOBODY: &str = "imported";
 
 /// The plan for a record of the file, or its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum Intent {
     Create,
     /// The stored record differs, and has this version.
     Replace(ResourceVersion),
@@ -22,28 +22,28 @@ pub(super) enum Action {
 }
 
 /// Compares a record with the stored one. Times, generations and history do not count.
-pub(super) fn compare(record: &Record, found: Option<&Found>) -> Action {
+pub(super) fn compare(record: &Record, found: Option<&Found>) -> Intent {
     let content = |record: &Record| {
         let Record { node, labels, leftovers, more, .. } = record.clone();
         (node, labels, leftovers, more.identity, more.machine, more.withheld)
     };
     match found.map(|found| (&found.content, found.version())) {
-        None => Action::Create,
-        Some((Err(error), _)) => Action::Block(error.to_string()),
-        Some((Ok(stored), _)) if content(&stored.record) == content(record) => Action::Keep,
-        Some((Ok(_), version)) => Action::Replace(version.unwrap_or(ResourceVersion(0))),
+        None => Intent::Create,
+        Some((Err(error), _)) => Intent::Block(error.to_string()),
+        Some((Ok(stored), _)) if content(&stored.record) == content(record) => Intent::Keep,
+        Some((Ok(_), version)) => Intent::Replace(version.unwrap_or(ResourceVersion(0))),
     }
 }
 
 /// The effect of a record on an existing Node, as the restorer decides it. If the restorer would not restore the Node, the
 /// record is skipped: the storer would wait for that restore.
-pub(super) fn effect(record: &Record, node: &Node, rules: &Rules) -> Action {
+pub(super) fn effect(record: &Record, node: &Node, rules: &Rules) -> Intent {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let is_whole = plan.patch.is_some_and(|patch| patch.restored.is_empty() && patch.withheld.is_empty());
     match plan.reason {
-        Reason::Returned | Reason::ReturnedWhole if is_whole => Action::Keep,
-        Reason::Returned | Reason::ReturnedWhole | Reason::SeenInPart => Action::Create,
-        reason => Action::Skip(reason.as_str()),
+        Reason::Returned | Reason::ReturnedWhole if is_whole => Intent::Keep,
+        Reason::Returned | Reason::ReturnedWhole | Reason::SeenInPart => Intent::Create,
+        reason => Intent::Skip(reason.as_str()),
     }
 }
 

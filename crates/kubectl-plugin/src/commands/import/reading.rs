@@ -10,12 +10,12 @@ use label_storage::Record;
 use serde::Deserialize;
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::imported::Action;
+use super::imported::Intent;
 use crate::backup::{self, END, HEADER};
 use crate::find::is_name;
 
 /// The records of a file.
-pub(super) struct Records {
+pub(super) struct Contents {
     /// By the name of the ConfigMap.
     pub(super) entries: BTreeMap<Box<str>, Entry>,
     /// The ConfigMaps as JSON.
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     line: u64,
     offset: u64,
     bytes: usize,
-    pub(super) action: Action,
+    pub(super) intent: Intent,
     /// The existing Node of the record.
     pub(super) node: Option<Box<str>>,
 }
@@ -45,7 +45,7 @@ pub(super) fn get(mut spool: &File, entry: &Entry) -> Result<(ConfigMap, Record)
     Ok((config_map, record))
 }
 
-impl Records {
+impl Contents {
     pub(super) fn read(input: impl Read) -> io::Result<Self> {
         let (entries, problems, changes) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut records = Self { entries, spool: tempfile::tempfile()?, problems, changes };
@@ -106,7 +106,7 @@ impl Records {
             let json = serde_json::to_vec(&config_map)?;
             let (offset, bytes) = (self.spool.stream_position()?, json.len());
             self.spool.write_all(&json)?;
-            let entry = Entry { line, offset, bytes, action: Action::Create, node: None };
+            let entry = Entry { line, offset, bytes, intent: Intent::Create, node: None };
             self.entries.insert(name.into(), entry);
         }
         self.problems.extend(problems.into_iter().map(|problem| (line, problem)));

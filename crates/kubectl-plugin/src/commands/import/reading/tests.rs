@@ -170,8 +170,8 @@ fn export(records: &[Record]) -> String {
     text + &format!("---\n{END}: {} records\n", records.len())
 }
 
-fn read(text: &str) -> Records {
-    Records::read(text.as_bytes()).expect("a file")
+fn read(text: &str) -> Contents {
+    Contents::read(text.as_bytes()).expect("a file")
 }
 
 fn problems(text: &str) -> Vec<(u64, String)> {
