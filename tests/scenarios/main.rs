@@ -419,7 +419,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             on_a_terminal_a_bar_shows_how_far_it_is
             a_second_ctrl_c_ends_an_import_at_once
             a_record_that_changes_before_it_is_replaced_is_left_alone
-            an_interrupted_export_leaves_nothing_behind;
+            a_dry_run_on_the_server_shows_refusals_and_changes_nothing
+            an_interrupted_export_leaves_nothing_behind
+            a_file_is_replaced_by_a_complete_export_with_records_alone
+            entries_that_are_no_labels_are_exported_and_refused_by_an_import;
         plugin_check:
             each_fault_is_found_with_the_command_that_mends_it
             what_may_not_be_looked_at_is_said_to_be_unknown

@@ -7,30 +7,39 @@ pub use arriving::*;
 pub use leaving::*;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use label_storage::name::record_name;
 use label_storage::{Record, Uid};
+use sandbox::assets::{self, Binary};
 use sandbox::process::Signal;
 use serde_json::json;
 
 use crate::scenario::{Scenario, Told, labels};
 
-/// A file with these documents.
-fn file_of(documents: impl IntoIterator<Item = String>) -> String {
-    let documents = documents.into_iter().map(|document| format!("---\n{document}"));
-    documents.chain(["---\nend: true\n".to_owned()]).collect()
+/// A file with these documents, as a person would write it.
+pub fn file_of(documents: impl IntoIterator<Item = String>) -> String {
+    documents.into_iter().map(|document| format!("---\n{document}")).collect()
 }
 
-/// A document with labels alone.
-fn document(node: &str, labels: &str) -> String {
-    format!("node: {node}\nlabels: {{{labels}}}\n")
+/// A record with labels alone, as a ConfigMap.
+pub fn document(node: &str, labels: &str) -> String {
+    annotated(node, &record_name(node), "", labels)
+}
+
+/// A record with these other annotations.
+pub fn annotated(node: &str, name: &str, annotations: &str, labels: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  labels: {{app.kubernetes.io/managed-by: label-storage}}\n  \
+         annotations: {{label-storage/node: {node}{annotations}}}\ndata: {{{labels}}}\n"
+    )
 }
 
 async fn all_records(config_maps: &Api<ConfigMap>) -> Result<Vec<Record>> {
@@ -47,7 +56,7 @@ fn what_matters(record: Record) -> Record {
 }
 
 fn well(told: &Told) -> Result<()> {
-    anyhow::ensure!(told.code == Some(0), "{told:?}");
+    ensure!(told.code == Some(0), "{told:?}");
     Ok(())
 }
 
@@ -78,8 +87,6 @@ pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> R
         s.eventually_departed(node).await?;
     }
     drop(storer);
-    // Somebody meant something by it.
-    s.patch_record(&odd, json!({"data": {"-no-label": "a\nb"}, "binaryData": {"raw": "AAH/"}})).await?;
     let tags = json!({"labels": {"team": "a"}, "annotations": {"example.com/why": "moved"}});
     s.patch_record(&odd, json!({"metadata": tags})).await?;
 
@@ -88,23 +95,25 @@ pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> R
     well(&s.plugin(&["export", "-f", path])?)?;
     let printed = s.plugin(&["export", "-f", "-"])?;
     well(&printed)?;
-    let without = s.plugin(&["export", "--no-history"])?;
-    assert!(printed.out.contains("history:\n") && !without.out.contains("history:\n"), "{without:?}");
     let written = std::fs::read_to_string(&file)?;
     let without_head = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(without_head(&printed.out), without_head(&written));
     assert!(
-        written.starts_with(&format!("# Label Storage: 2 records of namespace {}, at ", s.namespace)),
+        written.starts_with(&format!("# Label Storage export of namespace {} at ", s.namespace))
+            && written.ends_with("\n# End of export: 2 records\n"),
         "{written}"
     );
+    assert!(written.contains("history-COLON-") && !written.contains("creationTimestamp"), "{written}");
+    assert!(!written.contains("\n  uid:") && !written.contains("\n  namespace:"), "{written}");
     for (flags, count) in [
         (&["-l", "pool=silver"][..], 1),
         (&["-l", "pool"], 1),
-        (&["-l", "pool=gold"], 0),
+        (&["-l", "pool=gold", "--force"], 0),
         (&["--departed"], 2),
     ] {
         let told = s.plugin(&[&["export"], flags].concat())?;
-        assert_eq!(told.out.matches("\nnode: ").count(), count, "{told:?}");
+        well(&told)?;
+        assert_eq!(told.out.matches("\nkind: ConfigMap\n").count(), count, "{told:?}");
     }
 
     let other = format!("{}-other", s.namespace);
@@ -114,10 +123,7 @@ pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> R
     let elsewhere: Api<ConfigMap> = Api::namespaced(s.client.clone(), &other);
     let dry = s.plugin(&["import", "-n", &other, "-f", path, "--dry-run"])?;
     well(&dry)?;
-    assert!(
-        dry.out.ends_with("2 new, 0 changed, 0 the same, 0 skipped because the node is there\n"),
-        "{dry:?}"
-    );
+    assert!(dry.out.ends_with("2 new, 0 changed, 0 unchanged, 0 skipped\n"), "{dry:?}");
     assert_eq!(all_records(&elsewhere).await?, []);
     well(&s.plugin_reading(&written, &["import", "-n", &other, "--yes"])?)?;
     let (here, there) = (all_records(&s.config_maps).await?, all_records(&elsewhere).await?);
@@ -134,7 +140,24 @@ pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> R
     // Once more, there is nothing to do.
     let again = s.plugin(&["import", "-n", &other, "-f", path])?;
     well(&again)?;
-    assert_eq!(again.out, "0 new, 0 changed, 2 the same, 0 skipped because the node is there\n");
+    assert_eq!(again.out, "0 new, 0 changed, 2 unchanged, 0 skipped\n");
+    // Without the import, kubectl makes the same records of it.
+    let kubectl = |args: &[&str], input: &str| -> Result<String> {
+        let mut command = Command::new(assets::find(Binary::Kubectl)?);
+        command.args(args).env("HOME", s.file("home")).env("KUBECONFIG", s.sandbox.kubeconfig());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        std::io::Write::write_all(&mut child.stdin.take().context("stdin")?, input.as_bytes())?;
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    elsewhere.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    kubectl(&["apply", "-n", &other, "-f", "-"], &written)?;
+    let of_cluster = |records: Vec<Record>| -> Vec<_> {
+        records.into_iter().map(|record| Record { config_map: None, ..record }).collect()
+    };
+    assert_eq!(of_cluster(all_records(&elsewhere).await?), of_cluster(all_records(&s.config_maps).await?));
     Ok(())
 }
 
@@ -145,7 +168,7 @@ pub async fn labels_of_nodes_that_do_not_exist_yet_can_be_prepared(s: &Scenario)
     let file = file_of([document(&node, "pool: gold, tier: one")].into_iter().chain(others));
     let told = s.plugin_reading(&file, &["import", "--yes"])?;
     well(&told)?;
-    assert_eq!(told.err, "6 created, 0 replaced, 0 the same, 0 left alone\n");
+    assert_eq!(told.err, "6 created, 0 replaced, 0 unchanged, 0 left alone\n");
     s.has_acted(&storer, &s.node("b")).await?;
     // It is no loss of nodes, and nothing is wrong with what was written.
     assert!(!storer.has_logged(&["a large share"]), "{}", storer.log());
@@ -170,16 +193,13 @@ pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Sc
     let file = file_of([document(&node, "pool: gold, lost: found")]);
     let told = s.plugin_reading(&file, &["import", "--replace", "--yes"])?;
     well(&told)?;
-    assert!(told.out.contains(&format!("skipped, its node is there: {node}\n")), "{told:?}");
-    assert!(
-        told.out.ends_with("0 new, 0 changed, 0 the same, 1 skipped because the node is there\n"),
-        "{told:?}"
-    );
+    assert!(told.out.contains(&format!("skipped (its node exists): {node}\n")), "{told:?}");
+    assert!(told.out.ends_with("0 new, 0 changed, 0 unchanged, 1 skipped\n"), "{told:?}");
     assert_eq!(s.config_map(&node).await?, before);
     // Its record differs, and is overwritten only if that is asked for.
     let told = s.plugin_reading(&file, &["import", "--include-living", "--yes"])?;
     assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.err.contains("--replace") && told.err.contains(&node), "{told:?}");
+    assert!(told.err.contains("--replace") && told.out.contains(&format!("~ {node}\n")), "{told:?}");
     assert_eq!(s.config_map(&node).await?, before);
 
     let include = ["import", "--include-living", "--replace", "--yes"];
@@ -189,10 +209,7 @@ pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Sc
     s.eventually_stored(&node, all.clone()).await?;
     let told = s.plugin_reading(&file, &include)?;
     well(&told)?;
-    assert!(
-        told.out.ends_with("0 new, 0 changed, 1 the same, 0 skipped because the node is there\n"),
-        "{told:?}"
-    );
+    assert!(told.out.ends_with("0 new, 0 changed, 1 unchanged, 0 skipped\n"), "{told:?}");
 
     // A marker that is newer than the record: that was deleted, and made anew.
     let marked = || async { Ok::<_, anyhow::Error>(s.record(&node).await?.context("no record")?.generation) };
@@ -227,15 +244,15 @@ pub async fn what_a_node_would_not_be_given_is_not_imported_over_its_record(s: &
     let ignored = s.node("ignored");
     s.create_as(&ignored, json!({"metadata": {"annotations": {"label-storage/ignore": "true"}}})).await?;
     let file = file_of([
-        format!("node: {node}\nlabels: {{lost: found}}\nmachine: {{providerID: 'aws:///a/i-1'}}\n"),
+        annotated(&node, &record_name(&node), ", label-storage/provider-id: 'aws:///a/i-1'", "lost: found"),
         document(&ignored, "lost: found"),
     ]);
     let include =
         ["import", "--include-living", "--replace", "--yes", "--config", rules.to_str().context("a path")?];
     let told = s.plugin_reading(&file, &include)?;
     well(&told)?;
-    assert!(told.out.contains(&format!("(other-machine): {node}\n")), "{told:?}");
-    assert!(told.out.contains(&format!("(ignored): {ignored}\n")), "{told:?}");
+    assert!(told.out.contains(&format!("skipped (other-machine): {node}\n")), "{told:?}");
+    assert!(told.out.contains(&format!("skipped (ignored): {ignored}\n")), "{told:?}");
     // Else the storer would wait for a restore that never comes.
     s.label(&node, [("pool", Some("silver"))]).await?;
     s.eventually_stored(&node, labels([("pool", "silver")])).await
@@ -246,7 +263,7 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
     let whole = file_of([good.clone(), document(&s.node("other"), "c: d")]);
     let refused = |input: &str, says: &[&str]| -> Result<()> {
         let told = s.plugin_reading(input, &["import", "--yes"])?;
-        anyhow::ensure!(
+        ensure!(
             told.code == Some(1) && says.iter().all(|part| told.err.contains(part)),
             "{says:?}: {told:?}"
         );
@@ -254,14 +271,18 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
     };
     refused(
         &file_of([good.clone(), document(&bad, "a b: c")]),
-        &["stdin: line 6: \"a b\"", "nothing was changed", "problems: 1\n"],
+        &[
+            "stdin: line 10: ",
+            "data key \"a b\" is no label key: \"c\"",
+            "stdin has 1 problem: nothing was changed\n",
+        ],
     )?;
-    refused(&file_of([good.clone(), good.clone()]), &["line 5: ", "stands on line 2 already"])?;
-    refused(&file_of([format!("{good}lables: {{}}\n")]), &["line 4: there is no key \"lables\""])?;
-    refused(&whole[..whole.len() / 2], &["may have been cut off"])?;
-    refused("", &["may have been cut off"])?;
+    refused(&file_of([good.clone(), document(&bad, "pool: a b")]), &["line 10: ", "\"pool\"", "\"a b\""])?;
+    refused(&file_of([good.clone(), good.clone()]), &["line 10: ", "is on line 2, too"])?;
+    refused(&good.replace("ConfigMap", "Secret"), &["line 2: ", "\"Secret\", expected ConfigMap"])?;
+    refused("", &["the file has no record"])?;
     let hundred = (0..100).map(|number| document(&format!("n{number}"), "a: b c"));
-    refused(&file_of(hundred), &["problems: 100, of which 20 are shown"])?;
+    refused(&file_of(hundred), &["stdin: line 154: ", "stdin has 100 problems"])?;
     assert_eq!(all_records(&s.config_maps).await?, []);
 
     // Nobody to ask, nothing to read, no such namespace, no rights.
@@ -285,12 +306,12 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
     well(&s.plugin_reading(&file_of([good.clone()]), &["import", "--yes"])?)?;
     let before = s.config_map(&s.node("good")).await?;
     let changed = file_of([document(&s.node("good"), "a: c"), document(&s.node("other"), "c: d")]);
-    refused(&changed, &["1 records are there and differ", "--replace", &s.node("good")])?;
+    refused(&changed, &["nothing was changed: give --replace to overwrite 1 stored record\n"])?;
     assert_eq!(s.config_map(&s.node("good")).await?, before);
     assert_eq!(s.config_map(&s.node("other")).await?, None);
     let told = s.plugin_reading(&changed, &["import", "--replace", "--yes"])?;
     well(&told)?;
-    assert!(told.out.contains("  - a=\"b\"\n  + a=\"c\"\n"), "{told:?}");
+    assert!(told.out.contains(&format!("~ {}\n  -a=b\n  +a=c\n", s.node("good"))), "{told:?}");
     let record = s.record(&s.node("good")).await?.context("no record")?;
     assert_eq!((record.labels, record.generation), (labels([("a", "c")]), 2));
     assert_eq!(
@@ -303,7 +324,14 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
     assert!(told.code == Some(1) && told.err.contains("belongs to node \"another\""), "{told:?}");
     let told = s.plugin(&["export"])?;
     assert_eq!(told.code, Some(3), "{told:?}");
-    assert!(told.err.contains("1 records can't be read") && told.out.contains(&s.node("other")), "{told:?}");
+    assert!(
+        told.err.contains("1 record can't be imported\n") && told.out.contains(&s.node("other")),
+        "{told:?}"
+    );
+    assert!(
+        told.err.contains("belongs to node \"another\"") && !told.out.contains(&s.node("good")),
+        "{told:?}"
+    );
     Ok(())
 }
 
@@ -346,23 +374,21 @@ pub async fn an_interrupted_import_says_how_far_it_came_and_goes_on(s: &Scenario
     let (log, left) = (process.log(), ALL - there);
     // What was in flight was finished, and counted.
     assert!(
-        log.contains(&format!("{there} created, 0 replaced, 0 the same, 0 left alone\n")),
+        log.contains(&format!("{there} created, 0 replaced, 0 unchanged, 0 left alone\n")),
         "{there}: {log}"
     );
     assert!(
-        log.contains(&format!(
-            "error: interrupted: {left} records are not written; run the same import again"
-        )),
+        log.contains(&format!("error: interrupted: {left} records not written; run the same import again")),
         "{log}"
     );
     let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
     well(&told)?;
     assert!(
-        told.out.ends_with(&format!(
-            "{left} new, 0 changed, {there} the same, 0 skipped because the node is there\n"
-        )),
+        told.out.ends_with(&format!("{left} new, 0 changed, {there} unchanged, 0 skipped\n")),
         "{told:?}"
     );
+    let all = format!("{left} created, 0 replaced, {there} unchanged, 0 left alone\n");
+    assert!(told.err.ends_with(&all), "those that the plan found unchanged are counted: {told:?}");
     assert_eq!(count(s).await?, ALL);
     Ok(())
 }
@@ -389,7 +415,7 @@ pub async fn an_import_survives_bad_weather(s: &Scenario) -> Result<()> {
     let process = import(s, proxy.kubeconfig(), &file)?;
     assert_eq!(process.exit().await?.code(), 0, "{}", process.log());
     assert!(
-        process.log().contains(&format!("{ALL} created, 0 replaced, 0 the same, 0 left alone\n")),
+        process.log().contains(&format!("{ALL} created, 0 replaced, 0 unchanged, 0 left alone\n")),
         "{}",
         process.log()
     );
@@ -412,14 +438,11 @@ pub async fn an_import_that_loses_the_server_goes_on_later(s: &Scenario) -> Resu
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     let log = process.log();
     // Of those that are there it may not have heard of all: answers that were under way were lost, too.
-    assert!(log.contains(" created, 0 replaced, 0 the same, 0 left alone"), "{log}");
-    assert!(log.contains(" records are not written; run the same import again"), "{log}");
+    assert!(log.contains(" created, 0 replaced, 0 unchanged, 0 left alone"), "{log}");
+    assert!(log.contains(" records not written; run the same import again"), "{log}");
     let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
     well(&told)?;
-    assert!(
-        told.out.ends_with("70 new, 0 changed, 30 the same, 0 skipped because the node is there\n"),
-        "{told:?}"
-    );
+    assert!(told.out.ends_with("70 new, 0 changed, 30 unchanged, 0 skipped\n"), "{told:?}");
     Ok(())
 }
 
@@ -449,9 +472,9 @@ pub async fn what_changes_meanwhile_is_not_overwritten(s: &Scenario) -> Result<(
     drop(go);
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     let log = process.log();
-    assert!(log.contains("0 created, 0 replaced, 0 the same, 3 left alone\n"), "{log}");
+    assert!(log.contains("0 created, 0 replaced, 0 unchanged, 3 left alone\n"), "{log}");
     for (node, why) in
-        [(&changed, "changed meanwhile"), (&made, "changed meanwhile"), (&foreign, "managed-by")]
+        [(&changed, "has changed meanwhile"), (&made, "has changed meanwhile"), (&foreign, "managed-by")]
     {
         assert!(
             log.lines().any(|line| line.starts_with(&format!("left alone: {node}: ")) && line.contains(why)),

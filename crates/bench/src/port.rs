@@ -75,8 +75,8 @@ impl Ported {
     fn check(self, told: &str, records: u32) -> anyhow::Result<()> {
         let expected = match self {
             Self::Export => return Ok(()),
-            Self::DryRun | Self::Import => format!("{records} new, 0 changed, 0 the same"),
-            Self::Again => format!("0 new, 0 changed, {records} the same"),
+            Self::DryRun | Self::Import => format!("{records} new, 0 changed, 0 unchanged"),
+            Self::Again => format!("0 new, 0 changed, {records} unchanged"),
         };
         anyhow::ensure!(told.contains(&expected), "{} told of something else than {expected}", self.name());
         Ok(())
@@ -88,10 +88,10 @@ fn of_nodes_that_are_gone(exported: &Path, file: &Path) -> anyhow::Result<()> {
     let mut out = BufWriter::new(File::create(file)?);
     for line in BufReader::new(File::open(exported)?).lines() {
         let line = line?;
-        match line.strip_prefix("node: ") {
-            Some(node) => writeln!(out, "node: gone-{node}")?,
-            None => writeln!(out, "{line}")?,
-        }
+        let gone = line
+            .replace("  name: label-storage.", "  name: label-storage.gone-")
+            .replace("  label-storage/node: ", "  label-storage/node: gone-");
+        writeln!(out, "{gone}")?;
     }
     Ok(out.flush()?)
 }

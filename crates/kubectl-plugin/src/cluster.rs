@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -182,16 +183,35 @@ async fn is_installed(client: &Client, namespace: &str) -> Result<bool> {
     Ok(is_any(leases.list_metadata(&one).await)? || is_any(records.list_metadata(&one).await)?)
 }
 
+/// A list may take this long: there is work to do for each object, and the cluster may be far away.
+const LIST_LIMIT: Duration = Duration::from_secs(600);
+
 /// Lists all objects, and adds each to a value.
-pub(crate) async fn fold<T: Default + Send + 'static>(
-    source: &ApiSource,
+pub(crate) async fn fold<T: Send + 'static>(
+    source: ApiSource,
     begin: T,
-    add: impl Fn(&mut T, Object) + Send + 'static,
+    mut add: impl FnMut(&mut T, Object) + Send + 'static,
 ) -> Result<T, call::Error> {
     let value = Arc::new(Mutex::new(begin));
     let shared = Arc::clone(&value);
-    source
-        .list(move |object| add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), object))
-        .await?;
-    Ok(std::mem::take(&mut *value.lock().unwrap_or_else(PoisonError::into_inner)))
+    let each = move |object| add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), object);
+    source.allowing(LIST_LIMIT).list(each).await?;
+    let value =
+        Arc::into_inner(value).ok_or_else(|| call::Error::refused("list", "it is still being read"))?;
+    Ok(value.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same, up to the first error.
+pub(crate) async fn try_fold<T: Send + 'static>(
+    source: ApiSource,
+    begin: T,
+    mut add: impl FnMut(&mut T, Object) -> Result<()> + Send + 'static,
+) -> Result<T> {
+    let (value, result) = fold(source, (begin, Ok(())), move |(value, result), object| {
+        if result.is_ok() {
+            *result = add(value, object);
+        }
+    })
+    .await?;
+    result.map(|()| value)
 }

@@ -64,9 +64,9 @@ pub enum Command {
     Set(set::Args),
     /// Move the record of a node to another name
     Rename(rename::Args),
-    /// Write all records to a file
+    /// Write records to a file, as ConfigMaps
     Export(export::Args),
-    /// Read records from a file
+    /// Write the records of a file to the cluster
     Import(import::Args),
     /// Check the installation: versions, permissions, policies, rules
     Check(check::Args),

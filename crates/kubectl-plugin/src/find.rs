@@ -114,7 +114,7 @@ impl Cluster {
     /// The key of the record that was made from an absent Node of this name.
     async fn filed_for(&self, name: &str) -> Result<Option<String>> {
         let wanted = name.to_owned();
-        let mut found = fold(&self.record_source(), BTreeSet::new(), move |found, object| {
+        let mut found = fold(self.record_source(), BTreeSet::new(), move |found, object| {
             if let Ok(Decoded { record, .. }) = records::Found::from(object).content
                 && record.node == wanted
             {

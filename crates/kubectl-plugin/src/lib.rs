@@ -7,6 +7,7 @@
 #[macro_use]
 mod stderr;
 
+mod backup;
 mod changes;
 mod cluster;
 mod commands;
@@ -21,7 +22,6 @@ mod node_patch;
 mod node_presence;
 mod output;
 mod preview;
-mod progress;
 mod select;
 mod server_time;
 mod write;

@@ -8,7 +8,7 @@ use label_storage_runtime::records;
 
 use crate::cluster::{Cluster, fold};
 use crate::diagnose::state::{State, Subject};
-use crate::diagnose::survey::{Nodes, PATIENCE};
+use crate::diagnose::survey::Nodes;
 use crate::find::Found;
 
 /// Names of nodes, or a selection of all records.
@@ -52,8 +52,8 @@ impl Which {
         if !self.are_named() {
             let (which, rules) = (self.clone(), cluster.rules.clone());
             let nodes = Nodes::list(cluster, None).await?;
-            let source = cluster.record_source().allowing(PATIENCE);
-            let (_, selected) = fold(&source, (nodes, Vec::new()), move |(nodes, selected), object| {
+            let source = cluster.record_source();
+            let (_, selected) = fold(source, (nodes, Vec::new()), move |(nodes, selected), object| {
                 let record = records::Found::from(object);
                 let (state, _) = nodes.state_of(&record.clone().seen_through(&rules, None), now);
                 selected.extend(which.wants(&record, state).then_some(Selected { record, state }));

@@ -43,6 +43,7 @@ fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
         "Exit code: 0 if all is well, 1 for an error, 3 if there are problems.",
         "other-machine (the fence keeps it from being restored)",
         "\n    kubectl label-storage get --departed -l pool=gold --sort-by .departedAt\n",
+        "The whole file is checked first",
     ] {
         assert!(page.contains(text), "{text}");
     }

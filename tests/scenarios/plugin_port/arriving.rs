@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use faults::{Fault, Request, Verb};
+use label_storage::name::record_name;
 use sandbox::itself;
 use sandbox::process::Signal;
 use serde_json::json;
 
-use super::{all_records, count, document, file_of, import, many, well};
+use super::{all_records, annotated, count, document, file_of, import, many, well};
 use crate::plugin_write::{Dialogue, Held, terminal};
 use crate::scenario::{Scenario, labels};
 
@@ -38,7 +39,9 @@ pub async fn a_node_that_is_there_under_another_name_is_there(s: &Scenario) -> R
     let (old, new) = (s.node("old"), s.node("new"));
     let node = json!({"metadata": {"labels": {"own": "1"}}, "status": {"nodeInfo": {"systemUUID": uuid}}});
     s.create_as(&new, node).await?;
-    let file = file_of([format!("node: {old}\nidentity: systemUUID={uuid}\nlabels: {{lost: found}}\n")]);
+    let identity = format!("systemUUID={uuid}");
+    let annotation = format!(", label-storage/identity: {identity}");
+    let file = file_of([annotated(&old, &record_name(&identity), &annotation, "lost: found")]);
     let include = ["import", "--include-living", "--yes", "--config", rules.to_str().context("a path")?];
     well(&s.plugin_reading(&file, &include)?)?;
     let all = all_records(&s.config_maps).await?;
@@ -120,7 +123,7 @@ pub async fn a_second_ctrl_c_ends_an_import_at_once(s: &Scenario) -> Result<()> 
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     // The first alone would have waited for answers, for five seconds.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    assert!(process.log().contains("error: interrupted: 20 records are not written"), "{}", process.log());
+    assert!(process.log().contains("error: interrupted: 20 records not written"), "{}", process.log());
     Ok(())
 }
 
@@ -133,7 +136,27 @@ pub async fn a_record_that_changes_before_it_is_replaced_is_left_alone(s: &Scena
     let held = Held::before(s, Verb::Update, &args).await?;
     s.patch_record(&node, json!({"data": {"a": "theirs"}})).await?;
     let (code, said) = held.goes_on().await?;
-    assert!(code == 1 && said.contains("changed meanwhile, and was not overwritten"), "{said}");
+    assert!(code == 1 && said.contains("has changed meanwhile, and was not overwritten"), "{said}");
     assert_eq!(s.record(&node).await?.context("a record")?.labels, labels([("a", "theirs")]));
+    Ok(())
+}
+
+pub async fn a_dry_run_on_the_server_shows_refusals_and_changes_nothing(s: &Scenario) -> Result<()> {
+    let (good, bad) = (s.node("good"), s.node("bad"));
+    // A label that no object can have.
+    let bad_label = document(&bad, "a: b").replace("label-storage}", "label-storage, team: a b}");
+    let file = file_of([document(&good, "a: b"), bad_label]);
+    well(&s.plugin_reading(&file, &["import", "--dry-run=client"])?)?;
+    let told = s.plugin_reading(&file, &["import", "--dry-run=server"])?;
+    assert!(
+        told.code == Some(1) && told.out.ends_with("2 new, 0 changed, 0 unchanged, 0 skipped\n"),
+        "{told:?}"
+    );
+    assert!(
+        told.err.starts_with("1 created, 0 replaced, 0 unchanged, 1 left alone (server dry run)\n"),
+        "{told:?}"
+    );
+    assert!(told.err.contains(&format!("left alone: {bad}: ")) && told.err.contains("\"a b\""), "{told:?}");
+    assert_eq!(count(s).await?, 0);
     Ok(())
 }

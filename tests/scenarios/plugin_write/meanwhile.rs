@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{departed, does, stored};
 use crate::daemon::Daemon;
+use crate::plugin_port::document;
 use crate::scenario::{Labels, Scenario, labels};
 
 /// The plugin, which is held back just before its first request of a kind.
@@ -101,7 +102,7 @@ pub async fn a_record_that_is_made_anew_before_it_is_deleted_is_another(s: &Scen
     departed(s, &node, &labels([("pool", "gold")])).await?;
     let held = Held::before(s, Verb::Delete, &["forget", &node]).await?;
     s.delete_record(&node).await?;
-    let file = format!("---\nnode: {node}\nlabels: {{pool: theirs}}\n---\nend: true\n");
+    let file = document(&node, "pool: theirs");
     anyhow::ensure!(s.plugin_reading(&file, &["import", "--yes"])?.code == Some(0));
     let (code, said) = held.goes_on().await?;
     assert!(code == 0 && said.contains("has changed meanwhile") && said.contains("-pool=theirs"), "{said}");

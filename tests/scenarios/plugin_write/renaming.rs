@@ -3,9 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
+use label_storage::name::record_name;
 use serde_json::json;
 
 use super::{departed, does, has_lines, refuses};
+use crate::plugin_port::{annotated, file_of};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_machine_returns_under_another_name(s: &Scenario) -> Result<()> {
@@ -92,13 +94,12 @@ pub async fn what_only_looks_as_if_it_was_renamed_is_kept(s: &Scenario) -> Resul
     let (old, new) = (s.node("old"), s.node("new"));
     // Of no incarnation both, with the same labels, and of two machines, each with a past.
     let of = |node: &str, machine: &str, at: &str| {
-        format!(
-            "---\nnode: {node}\nlabels: {{pool: gold}}\nmachine: {{systemUUID: {machine}}}\n\
-             history: [{{generation: 1, at: '{at}', labels: {{pool: {machine}}}}}]\n"
-        )
+        let past = format!(r#"'{{"at":"{at}","kept":{{"pool":"{machine}"}}}}'"#);
+        let annotation = format!(", label-storage/system-uuid: {machine}");
+        annotated(node, &record_name(node), &annotation, &format!("pool: gold, history-COLON-1: {past}"))
     };
     let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
-    let file = format!("{}{}---\nend: true\n", of(&old, "m-old", first), of(&new, "m-new", second));
+    let file = file_of([of(&old, "m-old", first), of(&new, "m-new", second)]);
     ensure!(s.plugin_reading(&file, &["import", "--yes"])?.code == Some(0));
     let rename = ["rename", old.as_str(), new.as_str(), "--yes"];
     refuses(s, &rename, &["has a record", "--replace"])?;

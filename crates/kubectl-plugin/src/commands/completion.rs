@@ -111,8 +111,8 @@ async fn names_of(kind: &str, global: &Global) -> Option<BTreeSet<String>> {
     }
     let cluster = Cluster::connect_without_rules(global).await.ok()?;
     let (nodes, records) = (cluster.node_source(Detail::WhatIsKept), cluster.record_source());
-    let nodes = fold(&nodes, BTreeSet::new(), |names, object| _ = names.insert(object.name));
-    let records = fold(&records, BTreeSet::new(), |names, object| {
+    let nodes = fold(nodes, BTreeSet::new(), |names, object| _ = names.insert(object.name));
+    let records = fold(records, BTreeSet::new(), |names, object| {
         names.extend(Found::from(object).content.ok().map(|decoded| decoded.record.node));
     });
     // A user who may not list the one may list the other.

@@ -29,9 +29,6 @@ use crate::output::{age, counted};
 /// This many names are kept of each kind.
 const NAMED: usize = 10;
 
-/// A list may take this long: there is work to do for each object, and the cluster may be far away.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
-
 /// All nodes, by the keys of their records.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
@@ -56,8 +53,8 @@ struct SeenNode {
 impl Nodes {
     pub(crate) async fn list(cluster: &Cluster, only: Option<&GlobMatcher>) -> Result<Self, Error> {
         let (projection, only) = (cluster.projection(Detail::WhatIsKept), only.cloned());
-        let source = cluster.node_source(Detail::WhatIsKept).allowing(PATIENCE);
-        fold(&source, Self::default(), move |nodes, object| {
+        let source = cluster.node_source(Detail::WhatIsKept);
+        fold(source, Self::default(), move |nodes, object| {
             if only.as_ref().is_none_or(|only| only.is_match(&object.name)) {
                 nodes.see(&projection, object);
             }
@@ -163,8 +160,8 @@ impl Survey {
     ) -> Result<Self, Error> {
         let begin = Self { nodes: Nodes::list(cluster, only).await?, ..Self::default() };
         let (rules, only) = (cluster.rules.clone(), only.cloned());
-        let source = cluster.record_source().allowing(PATIENCE);
-        let survey = fold(&source, begin, move |survey, object| {
+        let source = cluster.record_source();
+        let survey = fold(source, begin, move |survey, object| {
             survey.see(&Found::from(object).seen_through(&rules, None), &rules, only.as_ref(), now);
         });
         let mut survey = survey.await?;

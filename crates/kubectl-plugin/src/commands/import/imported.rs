@@ -1,19 +1,58 @@
-//! What an import makes of a record: one that belongs to nobody, and that no marker is newer than.
+//! The record that an import writes.
 
 use jiff::Timestamp;
-use label_storage::{Node, Record, ResourceVersion, Rules, Uid};
+use label_storage::restore::Reason;
+use label_storage::store::Stored;
+use label_storage::{Node, Record, ResourceVersion, Rules, Uid, plan_restore};
+use label_storage_runtime::records::Found;
 
-use super::NOBODY;
+/// In place of the incarnation of an imported record. No Node has this uid.
+pub(crate) const NOBODY: &str = "imported";
 
-/// The record to write: what the file says, over what there was.
+/// The plan for a record of the file, or its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Intent {
+    Create,
+    /// The stored record differs, and has this version.
+    Replace(ResourceVersion),
+    Keep,
+    Skip(&'static str),
+    /// The stored ConfigMap is in the way.
+    Block(String),
+}
+
+/// Compares a record with the stored one. Times, generations and history do not count.
+pub(super) fn compare(record: &Record, found: Option<&Found>) -> Intent {
+    let content = |record: &Record| {
+        let Record { node, labels, leftovers, more, .. } = record.clone();
+        (node, labels, leftovers, more.identity, more.machine, more.withheld)
+    };
+    match found.map(|found| (&found.content, found.version())) {
+        None => Intent::Create,
+        Some((Err(error), _)) => Intent::Block(error.to_string()),
+        Some((Ok(stored), _)) if content(&stored.record) == content(record) => Intent::Keep,
+        Some((Ok(_), version)) => Intent::Replace(version.unwrap_or(ResourceVersion(0))),
+    }
+}
+
+/// The effect of a record on an existing Node, as the restorer decides it. If the restorer would not restore the Node, the
+/// record is skipped: the storer would wait for that restore.
+pub(super) fn effect(record: &Record, node: &Node, rules: &Rules) -> Intent {
+    let plan = plan_restore(node, Stored::Record(record), rules, false);
+    let is_whole = plan.patch.is_some_and(|patch| patch.restored.is_empty() && patch.withheld.is_empty());
+    match plan.reason {
+        Reason::Returned | Reason::ReturnedWhole if is_whole => Intent::Keep,
+        Reason::Returned | Reason::ReturnedWhole | Reason::SeenInPart => Intent::Create,
+        reason => Intent::Skip(reason.as_str()),
+    }
+}
+
+/// The record of a file over the stored one.
 ///
-/// - It is of no incarnation, so the restorer gives it to the Node, and the storer waits for that.
-/// - It is as new as what was there: the event of a deletion that was stored already may come once more, and must not undo it.
-/// - Its generation is above what was there and above what the Node's marker names, or the marker would say that the Node has been
-///   given this already, and the storer would have the Node's word for it.
-/// - The Node is gone from now on, if it is not there. When it left another cluster, or before this one was lost, is no reason to
-///   forget it sooner; and records that do not say that their Nodes are gone look like a great loss to the storer, which then
-///   stops to believe in any.
+/// - It belongs to no incarnation, so the restorer gives it to the Node, and the storer waits for that.
+/// - It is as new as the stored record: a late event of a deletion that is stored already must not undo it.
+/// - Its generation is above the stored one and the Node's marker, or the Node would count as restored already.
+/// - A Node that does not exist departed now: its retention begins, and the storer does not see a mass loss of Nodes.
 pub(super) fn imported(
     file: &Record,
     before: Option<&Record>,
@@ -27,7 +66,6 @@ pub(super) fn imported(
     record.departed_at = node.is_none().then_some(now);
     record.captured_at.get_or_insert(now);
     if let Some(before) = before {
-        // What was there can be brought back, and what was there before.
         record.more.history = before.history_under(file, rules);
     }
     let marker = node.and_then(Node::restored_from).map_or(0, |from| from.generation);

@@ -1,133 +1,131 @@
-//! The first pass: everything is checked, and of each document the little is kept that the comparison needs.
+//! Reads a file and checks every record. The records go into a temporary file, so that memory holds little of each.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
+use anyhow::Result;
+use k8s_openapi::api::core::v1::ConfigMap;
 use label_storage::Record;
-use label_storage::name::record_name;
-use label_storage::rules::IdentityBy;
+use serde::Deserialize;
+use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::TOLD;
-use super::pieces::{self, Piece, Pieces, Place};
-use crate::commands::export::END;
-use crate::commands::export::document::{Document, Problem, Tags, fingerprint};
-use crate::progress::{Progress, Unit};
+use super::imported::Intent;
+use crate::backup::{self, END, HEADER};
+use crate::find::is_name;
 
-/// A document that is as it should be: what is needed of it, which is little, and where the rest is.
-#[derive(Debug)]
-pub(super) struct Checked {
-    pub(super) place: Place,
-    /// See [`fingerprint`].
-    pub(super) fingerprint: u64,
-    /// Whether a Node would look where its record is.
-    pub(super) is_looked_for: bool,
+/// The records of a file.
+pub(super) struct Contents {
+    /// By the name of the ConfigMap.
+    pub(super) entries: BTreeMap<Box<str>, Entry>,
+    /// The ConfigMaps as JSON.
+    pub(super) spool: File,
+    /// Each with its line.
+    pub(super) problems: Vec<(u64, String)>,
+    /// The changes to the first stored records that differ.
+    pub(super) changes: Vec<String>,
 }
 
-/// All documents of a file.
-#[derive(Debug, Default)]
-pub(super) struct Documents {
-    pub(super) all: Vec<Checked>,
-    /// Which of them goes into the ConfigMap of this name.
-    pub(super) names: HashMap<Box<str>, u32>,
+/// A record without its content.
+pub(super) struct Entry {
+    line: u64,
+    offset: u64,
+    bytes: usize,
+    pub(super) intent: Intent,
+    /// The existing Node of the record.
+    pub(super) node: Option<Box<str>>,
 }
 
-/// A file that was read to its end.
-pub(super) enum Reading {
-    /// All that it has.
-    Whole(Documents),
-    /// It can't be imported.
-    Wrong {
-        /// The first ones.
-        problems: Vec<Problem>,
-        /// How many more there are.
-        more: usize,
-    },
+/// The ConfigMap and the record of an entry.
+pub(super) fn get(mut spool: &File, entry: &Entry) -> Result<(ConfigMap, Record)> {
+    let mut bytes = vec![0; entry.bytes];
+    spool.seek(SeekFrom::Start(entry.offset))?;
+    spool.read_exact(&mut bytes)?;
+    let (config_map, record, _) = backup::read(serde_json::from_slice::<ConfigMap>(&bytes)?.into())?;
+    Ok((config_map, record))
 }
 
-/// Reads and checks all documents of a file, for a cluster where Nodes are known by this.
-pub(super) fn read(file: &File, identity: &IdentityBy) -> io::Result<Reading> {
-    let mut progress = Progress::new("checked", Unit::Bytes, Some(file.metadata()?.len()));
-    let mut documents = Documents::default();
-    let (mut problems, mut more) = (Vec::new(), 0);
-    let mut wrong = |line: u64, what: String| {
-        if problems.len() < TOLD { problems.push(Problem { line, what }) } else { more += 1 }
-    };
-    let (mut last_line, mut end) = (1, None);
-    for piece in Pieces::new(file) {
-        let piece = piece?;
-        last_line = piece.place.line;
-        progress.step(piece.place.bytes as u64);
-        if end.is_some() {
-            wrong(
-                piece.place.line,
-                format!("this stands after the end: move it before the document {END:?}"),
-            );
-        }
-        if is_end(&piece) {
-            end = Some(piece.place.line);
-            continue;
-        }
-        match check(&piece, identity) {
-            Ok((checked, record)) => match documents.names.entry(record_name(record.filed_under()).into()) {
-                Entry::Occupied(first) => {
-                    let first = documents.all.get(*first.get() as usize).map_or(0, |first| first.place.line);
-                    let what =
-                        format!("{} stands on line {first} already: remove one of the two", record.node);
-                    wrong(checked.place.line, what);
+impl Contents {
+    pub(super) fn read(input: impl Read) -> io::Result<Self> {
+        let (entries, problems, changes) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut records = Self { entries, spool: tempfile::tempfile()?, problems, changes };
+        let (mut text, mut before, mut is_cut_off) = (String::new(), 0, false);
+        for (number, line) in (1..).zip(BufReader::new(input).lines().chain([Ok("---".to_owned())])) {
+            let line = line?;
+            is_cut_off = (is_cut_off || line.starts_with(HEADER)) && !line.starts_with(END);
+            if line.trim_end() != "---" {
+                text = text + &line + "\n";
+                continue;
+            }
+            match parse(&text) {
+                Ok(found) => found
+                    .into_iter()
+                    .try_for_each(|item| records.add(before + item.referenced.line(), item.value))?,
+                Err(error) => {
+                    let line = error.location().map_or(1, |location| location.line());
+                    let problem = UserMessageFormatter.format_message(&error).replace('\n', " ");
+                    records.problems.push((before + line, problem));
                 }
-                Entry::Vacant(entry) => {
-                    entry.insert(u32::try_from(documents.all.len()).map_err(io::Error::other)?);
-                    documents.all.push(checked);
-                }
-            },
-            Err(found) => found.into_iter().for_each(|problem| {
-                wrong(piece.place.line + problem.line - 1, problem.what);
-            }),
+            }
+            text.clear();
+            before = number;
         }
+        if is_cut_off {
+            records.problems.push((before, format!("the file is cut off: its last line would be {END:?}")));
+        } else if records.entries.is_empty() && records.problems.is_empty() {
+            records.problems.push((1, "the file has no record".to_owned()));
+        }
+        Ok(records)
     }
-    if end.is_none() {
-        let what = format!(
-            "the file has no end, so it may have been cut off: if it is whole, write a last document {END:?}, after a line ---"
-        );
-        wrong(last_line, what);
+
+    fn add(&mut self, line: u64, config_map: ConfigMap) -> io::Result<()> {
+        let (config_map, record, mut problems) = match backup::read(config_map.into()) {
+            Ok(read) => read,
+            Err(error) => {
+                self.problems.push((line, error.to_string()));
+                return Ok(());
+            }
+        };
+        let name = config_map.metadata.name.clone().unwrap_or_default();
+        if !is_name(&record.node) {
+            problems.push(format!("configmap {name}: {:?} is not the name of a node", record.node));
+        }
+        if record.is_empty() {
+            problems.push(format!("configmap {name} has no labels: add some, or remove it"));
+        }
+        if record.generation > i64::MAX as u64 {
+            problems.push(format!("configmap {name} has no generation after {}", record.generation));
+        }
+        if let Err(error) = record.encode_into(&mut ConfigMap::default()) {
+            problems.push(error.to_string());
+        }
+        if let Some(entry) = self.entries.get(name.as_str()) {
+            problems.push(format!("configmap {name} is on line {}, too: remove one of them", entry.line));
+        }
+        if problems.is_empty() {
+            let json = serde_json::to_vec(&config_map)?;
+            let (offset, bytes) = (self.spool.stream_position()?, json.len());
+            self.spool.write_all(&json)?;
+            let entry = Entry { line, offset, bytes, intent: Intent::Create, node: None };
+            self.entries.insert(name.into(), entry);
+        }
+        self.problems.extend(problems.into_iter().map(|problem| (line, problem)));
+        Ok(())
     }
-    Ok(if problems.is_empty() { Reading::Whole(documents) } else { Reading::Wrong { problems, more } })
 }
 
-/// The record of a document that was read before.
-pub(super) fn record_at(file: &File, place: Place) -> anyhow::Result<(Record, Tags)> {
-    let text = pieces::read_at(file, place)?;
-    let wrong =
-        |problem: &Problem| anyhow::anyhow!("line {}: {}", place.line + problem.line - 1, problem.what);
-    let document = Document::parse(&text).map_err(|problem| wrong(&problem))?;
-    document
-        .record()
-        .map_err(|problems| problems.first().map_or_else(|| anyhow::anyhow!("unreadable"), wrong))
-}
-
-fn is_end(piece: &Piece) -> bool {
-    let text = piece.text.as_deref().unwrap_or_default();
-    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.eq([END])
-}
-
-fn check(piece: &Piece, identity: &IdentityBy) -> Result<(Checked, Record), Vec<Problem>> {
-    let problem = |what: &str| vec![Problem { line: 1, what: what.to_owned() }];
-    let text = piece.text.as_deref().ok_or_else(|| {
-        problem("this document is larger than any record, or no UTF-8: correct or remove it")
-    })?;
-    let (record, _) = Document::parse(text).map_err(|problem| vec![problem])?.record()?;
-    if record.is_empty() {
-        return Err(problem("nothing would come back with this node: write labels, or remove the document"));
+/// The ConfigMaps in a document.
+fn parse(text: &str) -> Result<Vec<Spanned<ConfigMap>>, serde_saphyr::Error> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<Spanned<ConfigMap>>,
     }
-    let by = record.more.identity.as_deref().and_then(|identity| Some(identity.split_once('=')?.0));
-    let is_looked_for = match identity {
-        IdentityBy::Name => by.is_none(),
-        other => by.is_some_and(|by| by == other.to_string()),
-    };
-    Ok((Checked { place: piece.place, fingerprint: fingerprint(&record), is_looked_for }, record))
+    let options = serde_saphyr::options! { with_snippet: false };
+    if text.contains("\nkind: List\n") {
+        return Ok(serde_saphyr::from_str_with_options::<List>(text, options)?.items);
+    }
+    // A document may be empty.
+    Ok(Vec::from_iter(serde_saphyr::from_str_with_options::<Option<_>>(text, options)?))
 }
 
 #[cfg(test)]
