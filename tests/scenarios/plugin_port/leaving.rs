@@ -90,9 +90,7 @@ pub async fn entries_that_are_no_labels_are_exported_and_refused_by_an_import(s:
         again.code == Some(1) && again.err.contains("stdin has 3 problems: nothing was changed"),
         "{again:?}"
     );
-    for part in
-        ["\"-no-label\" is no label key: \"a\\nb\"", "\"tier\" is none that it can have: \"a b\"", "\"raw\""]
-    {
+    for part in ["\"-no-label\" is no label key", "\"tier\" can't have the value \"a b\"", "\"raw\""] {
         assert!(told.err.contains(part) && again.err.contains(part), "{part}: {told:?}, {again:?}");
     }
     Ok(())

@@ -223,9 +223,8 @@ impl Survey {
             }
         }
         for (identity, nodes) in &self.nodes.contested {
-            nodes.iter().for_each(|name| {
-                self.states.entry(State::Contested).or_default().add(&format!("{name} ({identity})"))
-            });
+            let contested = self.states.entry(State::Contested).or_default();
+            nodes.iter().for_each(|name| contested.add(&format!("{name} ({identity})")));
         }
     }
 
@@ -235,11 +234,13 @@ impl Survey {
         let of = |state| self.states.get(&state).unwrap_or(&none);
         let late = |state| {
             let mut names = Names::default();
-            let is_late = |(name, node): &(&Box<str>, &Waiting)| {
-                let seen = before.and_then(|before| before.waiting.get(*name));
-                node.state == state && limits.is_due(node) && seen.is_some_and(|seen| seen.is_same(node))
-            };
-            self.waiting.iter().filter(is_late).for_each(|(name, _)| names.add(name));
+            let due = self.waiting.iter().filter(|(_, node)| node.state == state && limits.is_due(node));
+            for (name, node) in due {
+                let seen = before.and_then(|before| before.waiting.get(name));
+                if seen.is_some_and(|seen| seen.is_same(node)) {
+                    names.add(name);
+                }
+            }
             names
         };
         let overdue = age(SignedDuration::try_from(limits.overdue).unwrap_or(SignedDuration::MAX));
