@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use label_storage::name::{node_in_record_name, record_name};
@@ -187,7 +187,9 @@ async fn write(cluster: &Cluster, records: &Contents, dry_run: bool) -> Result<E
     let todo: Vec<_> = records.entries.iter().filter(|(_, entry)| is_todo(&entry.intent)).collect();
     let mut unchanged = records.entries.values().filter(|entry| entry.intent == Intent::Keep).count();
     let (mut missing, mut created, mut replaced, mut left_alone) = (todo.len(), 0, 0, Vec::new());
-    let (progress, mut failure) = (ProgressBar::new(missing as u64), None);
+    let style = ProgressStyle::with_template("written {wide_bar} {human_pos}/{human_len} {eta}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let (progress, mut failure) = (ProgressBar::new(missing as u64).with_style(style), None);
     let begun = todo.into_iter().take_while(|_| !shutdown.stop.is_cancelled());
     let writes = begun.map(async |(name, entry)| (name, writer.write(entry).await));
     let mut outcomes = stream::iter(writes).buffer_unordered(IN_FLIGHT);
