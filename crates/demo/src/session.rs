@@ -4,13 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
-use label_storage::node::IGNORE;
 use label_storage::record::DEPARTED_AT;
 use sandbox::itself;
-use serde_json::json;
 
 use crate::narrator::Narrator;
 use crate::nodes::{Cluster, Machine};
@@ -25,7 +20,7 @@ const UNWELL: i32 = 3;
 pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> anyhow::Result<()> {
     narrator.heading("A session with kubectl label-storage");
     let cluster = Cluster::new(&stage.client);
-    let machines: Vec<_> = ["db-1", "gpu-1", "gpu-2", "web-1"].map(machine).into();
+    let machines: Vec<_> = ["gpu-1"].map(machine).into();
     cluster.create_bare(&machines).await?;
     cluster.label(&machines).await?;
     stage.until("storing the labels", async || Ok(whole(&cluster.in_records(&machines).await?))).await?;
@@ -45,9 +40,6 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
         add(command, output);
         Ok(())
     };
-    run("kubectl label-storage status")?;
-    run("kubectl label-storage get --all")?;
-
     let mut changed = machine("gpu-1");
     changed.labels.insert("pool".to_owned(), "batch".to_owned());
     let changed = [changed];
@@ -62,23 +54,14 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     stage.until("noticing that it is gone", async || Ok(expect(is_gone().await?))).await?;
     note("somebody sets pool=batch on gpu-1; a moment later the cloud takes the node away");
     run("kubectl label-storage explain gpu-1")?;
-    run("kubectl label-storage history gpu-1")?;
 
     cluster.create_bare(&changed).await?;
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
     stage.until("noticing that it is back", async || Ok(expect(!is_gone().await?))).await?;
     note("gpu-1 is back, registered by its kubelet without any of that");
-    run("kubectl label-storage get gpu-1")?;
+    run("kubectl label-storage get gpu-1 -o wide")?;
 
-    // Nobody stores what this one becomes, so that there is something to compare.
-    let nodes: Api<Node> = Api::all(stage.client.clone());
-    let aside =
-        json!({"metadata": {"annotations": {IGNORE: "true"}, "labels": {"pool": "canary", "team": null}}});
-    nodes.patch("web-1", &PatchParams::default(), &Patch::Merge(aside)).await?;
-    note("web-1 is told to be left alone (label-storage/ignore), and is experimented with");
-    run("kubectl label-storage diff web-1")?;
-
-    let title = "A session with kubectl label-storage: status, get, explain, history and diff";
+    let title = "A session with kubectl label-storage: a node is gone, and comes back";
     std::fs::write(file, svg::draw(title, &scenes.borrow()))
         .with_context(|| format!("can't write {}", file.display()))?;
     narrator.succeed(format!("drawn in {}", file.display()));
