@@ -42,7 +42,7 @@ const TRIES: u32 = 10;
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "The whole file is checked first. If it has any problem, nothing is changed.\n\n\
-    An imported record is restored to the next node of its name or identity. Its retention begins with the import. Contents \
+    An imported record is restored to the next node of its name or identity. Its retention begins with the import. Records \
     of existing nodes are skipped. With --include-living, such a node gets the labels that it lacks.\n\n\
     After an interruption, run the same import again: records that are stored already are not written again.\n\n\
     Example: kubectl label-storage import -f records.yaml --dry-run=server"
