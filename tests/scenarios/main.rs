@@ -44,6 +44,7 @@ mod plugin_get;
 mod plugin_port;
 mod plugin_status;
 mod plugin_write;
+mod proxies;
 mod races;
 mod reading;
 mod records;
@@ -271,6 +272,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             history_shows_each_version_against_the_next
             who_reads_slowly_or_not_at_all_holds_up_no_list
             what_others_wrote_can_not_forge_what_is_shown;
+        proxies:
+            proxies_of_the_environment_and_of_the_kubeconfig_are_used;
         retaining:
             at_most_a_share_of_the_records_is_deleted_in_an_hour;
         reading:

@@ -313,7 +313,7 @@ pub async fn by_unknown_rules_no_node_is_judged(s: &Scenario) -> Result<()> {
     assert_eq!((code, &data["states"], &data["nodes"]), (Some(3), &Value::Null, &Value::Null));
     assert_eq!(reasons(&data)[0], "rules-refused", "{data:#}");
     assert!(!reasons(&data).contains(&"not-stored"), "{data:#}");
-    for command in [&["get"][..], &["explain", "a"], &["restore", "a"], &["export"]] {
+    for command in [&["get"][..], &["explain", "a"], &["restore", "a"], &["import"]] {
         let told = s.plugin(command)?;
         assert!(told.code == Some(1) && told.err.contains("the rules can't be read"), "{told:?}");
     }

@@ -73,6 +73,10 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_WINDOW", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     window: u64,
 
+    /// Measure the storer and the restorer in this folder, as they are shipped [default: those in this program, which is larger]
+    #[arg(long, env = "BENCH_DAEMONS", value_name = "DIR")]
+    daemons: Option<PathBuf>,
+
     /// Write all figures to this file, as JSON
     #[arg(long, env = "BENCH_JSON", value_name = "FILE")]
     json: Option<PathBuf>,

@@ -48,7 +48,7 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     let computer = Computer::this()?;
     let mut report = Report { nodes: arguments.nodes, computer, ..Report::default() };
     eprintln!("starting etcd and kube-apiserver");
-    let mut stage = Stage::set_up().await?;
+    let mut stage = Stage::set_up(arguments.daemons.clone()).await?;
     let data = stage.sandbox.data_folder().to_owned();
 
     for (nodes, scenarios) in steps(arguments) {

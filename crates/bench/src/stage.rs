@@ -1,6 +1,7 @@
 //! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -38,10 +39,12 @@ pub(crate) struct Stage {
     pub(crate) stored: bool,
     /// How many daemons were started: each has a log of its own.
     started: u32,
+    /// The folder of the storer and the restorer; `None` for those in this program.
+    daemons: Option<PathBuf>,
 }
 
 impl Stage {
-    pub(crate) async fn set_up() -> anyhow::Result<Self> {
+    pub(crate) async fn set_up(daemons: Option<PathBuf>) -> anyhow::Result<Self> {
         let options = Options {
             // A whole list of the largest size may well take longer than the minute that is the default.
             api_server_args: vec!["--request-timeout=10m".to_owned()],
@@ -49,7 +52,7 @@ impl Stage {
         };
         let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(options)).await??;
         let cluster = Cluster::connect(sandbox.kubeconfig()).await?;
-        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, started: 0 })
+        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, started: 0, daemons })
     }
 
     pub(crate) fn api_server(&self) -> Process {
@@ -122,7 +125,10 @@ impl Stage {
         flags: &[&str],
     ) -> anyhow::Result<Guarded> {
         let kubeconfig = Some(self.sandbox.kubeconfig());
-        let mut command = itself::command(kind, kubeconfig).context("can't find this program's own file")?;
+        let mut command = match &self.daemons {
+            Some(folder) => itself::other(&folder.join(kind), kind, kubeconfig),
+            None => itself::command(kind, kubeconfig).context("can't find this program's own file")?,
+        };
         command.args(["--namespace", namespace]);
         command.args(["--replica-index", &index.to_string(), "--replicas", &replicas.to_string()]);
         command.args(flags);

@@ -91,7 +91,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         Command::Forget(args) => forget::run(&cluster().await?, args).await,
         Command::Set(args) => set::run(&cluster().await?, args).await,
         Command::Rename(args) => rename::run(&cluster().await?, args).await,
-        Command::Export(args) => export::run(&cluster().await?, args).await,
+        // A backup does not depend on the rules.
+        Command::Export(args) => export::run(&Cluster::connect_without_rules(&global).await?, args).await,
         Command::Import(args) => import::run(&cluster().await?, args).await,
         Command::Completion => completion::script(),
         Command::Complete(words) => completion::candidates(&words),

@@ -68,6 +68,9 @@ impl TypedValueParser for Formats {
     }
 }
 
+/// The version of the objects that commands print for scripts.
+pub(crate) const API_VERSION: &str = "label-storage/v1";
+
 /// An object for scripts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,31 +78,24 @@ pub(crate) struct Typed<T> {
     api_version: &'static str,
     kind: &'static str,
     #[serde(flatten)]
-    pub(crate) content: T,
+    content: T,
 }
 
 pub(crate) const fn typed<T>(kind: &'static str, content: T) -> Typed<T> {
-    Typed { api_version: "label-storage/v1", kind, content }
+    Typed { api_version: API_VERSION, kind, content }
 }
 
 impl Format {
-    /// Writes an object for scripts; returns false if the format is one for people.
-    pub(crate) fn write<T: Serialize>(&self, object: &Typed<T>, out: &mut impl Write) -> Result<bool> {
-        match self {
-            Self::Json => writeln!(out, "{}", serde_json::to_string_pretty(object)?)?,
-            Self::Yaml => write!(out, "{}", serde_saphyr::to_string(object)?)?,
-            Self::JsonPath(template) => write!(out, "{}", template.render(&serde_json::to_value(object)?)?)?,
-            Self::Table | Self::Wide | Self::Name => return Ok(false),
-        }
-        Ok(true)
-    }
-
     /// Prints an object for scripts; returns false if the format is one for people.
-    pub(crate) fn print<T: Serialize>(&self, object: &Typed<T>) -> Result<bool> {
-        let mut text = Vec::new();
-        let is_written = self.write(object, &mut text)?;
-        io::stdout().lock().write_all(&text)?;
-        Ok(is_written)
+    pub(crate) fn print(&self, object: &impl Serialize) -> Result<bool> {
+        let text = match self {
+            Self::Json => serde_json::to_string_pretty(object)? + "\n",
+            Self::Yaml => serde_saphyr::to_string(object)?,
+            Self::JsonPath(template) => template.render(&serde_json::to_value(object)?)?,
+            Self::Table | Self::Wide | Self::Name => return Ok(false),
+        };
+        print(&text)?;
+        Ok(true)
     }
 }
 

@@ -61,7 +61,9 @@ pub fn set_proxy(config: &mut Config) {
     let variable = ["HTTPS_PROXY", "https_proxy"].iter().find_map(|name| std::env::var(name).ok());
     let from_env = variable.as_ref().and_then(|url| url.parse().ok());
     if config.proxy_url.is_none() || config.proxy_url == from_env {
+        let is_all = |name: &&str| std::env::var(name).is_ok_and(|hosts| hosts.trim() == "*");
         let is_used = Matcher::from_env().intercept(&config.cluster_url).is_some();
+        let is_used = is_used && !["NO_PROXY", "no_proxy"].iter().any(is_all);
         let with_scheme = |url: String| if url.contains("://") { url } else { format!("http://{url}") };
         config.proxy_url = variable.filter(|_| is_used).and_then(|url| with_scheme(url).parse().ok());
     }

@@ -26,7 +26,6 @@ const QUEUE: usize = 256;
 const BURST: u32 = 50;
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The time limit for queued Events at shutdown.
 const FLUSH: Duration = Duration::from_secs(1);
 
 const LOG_INTERVAL: Duration = Duration::from_secs(600);

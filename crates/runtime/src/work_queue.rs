@@ -12,7 +12,6 @@ use crate::backoff;
 
 const URGENCIES: usize = 4;
 
-/// The most tidying attempts at a time.
 const MOST_TIDY: usize = 2;
 
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

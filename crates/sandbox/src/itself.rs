@@ -15,7 +15,12 @@ pub fn role() -> Option<String> {
 /// A command that runs this program as `role`, on the cluster that `kubeconfig` names, or on none. What it is given beyond that is
 /// up to the caller: the environment that this process has may be meant for something else, and tell of a pod that it runs in.
 pub fn command(role: &str, kubeconfig: Option<&Path>) -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    Ok(other(&std::env::current_exe()?, role, kubeconfig))
+}
+
+/// The same for another program.
+pub fn other(program: &Path, role: &str, kubeconfig: Option<&Path>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if is_meant_for_daemons(&name.to_string_lossy()) {
             command.env_remove(name);
@@ -26,7 +31,7 @@ pub fn command(role: &str, kubeconfig: Option<&Path>) -> io::Result<Command> {
         Some(path) => command.env("KUBECONFIG", path),
         None => command.env_remove("KUBECONFIG"),
     };
-    Ok(command)
+    command
 }
 
 /// Whether a daemon reads this variable, or its Kubernetes client does.

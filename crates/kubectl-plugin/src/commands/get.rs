@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::{Result, bail};
 use futures::TryStreamExt;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, ResourceExt};
 use label_storage::name::node_in_record_name;
-use label_storage::record::MANAGED_BY;
-use label_storage::{Labels, Record};
+use label_storage::record::{Decoded, MANAGED_BY};
 use label_storage_runtime::records;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::Ended;
 use crate::cluster::Cluster;
 use crate::diagnose::state::State;
 use crate::jsonpath::Template;
-use crate::output::{Format, OF_LISTS, Table, Typed, age, plain, print, typed};
+use crate::output::{API_VERSION, Format, OF_LISTS, Table, age, plain, print, typed};
 use crate::select::{Selected, Which, state};
 
 #[derive(Debug, clap::Args)]
@@ -51,98 +50,60 @@ pub struct Args {
 }
 
 /// A record for scripts. They rely on the names, so these stay.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown {
-    node: String,
-    state: State,
-    /// The ConfigMap.
-    record: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    identity: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captured_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    departed_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node_uid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node_resource_version: Option<String>,
-    #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
-    provider_id: Option<String>,
-    #[serde(rename = "systemUUID", skip_serializing_if = "Option::is_none")]
-    system_uuid: Option<String>,
-    /// Labels by key, other items by name.
-    kept: Labels,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    withheld: BTreeMap<String, String>,
-    /// The number of earlier versions.
-    history: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    #[serde(skip)]
-    version: Option<String>,
+fn object(Selected { record: found, state }: &Selected) -> Value {
+    let name = found.config_map.metadata.name.as_deref().unwrap_or_default();
+    let mut object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Record",
+        "node": node_in_record_name(name).unwrap_or("?"),
+        "state": state,
+        "record": name,
+        "kept": {},
+        "problem": found.complaint(),
+    });
+    if let Ok(Decoded { record, .. }) = &found.content {
+        let withheld = &record.more.withheld;
+        let withheld: BTreeMap<_, _> = withheld.iter().map(|(name, kept)| (name, &kept.value)).collect();
+        object["node"] = json!(record.node);
+        object["identity"] = json!(record.more.identity);
+        object["generation"] = json!(record.generation);
+        object["capturedAt"] = json!(record.captured_at);
+        object["departedAt"] = json!(record.departed_at);
+        object["nodeUid"] = json!(record.uid.as_ref().map(ToString::to_string));
+        object["nodeResourceVersion"] = json!(record.node_version.map(|version| version.to_string()));
+        object["providerID"] = json!(record.more.machine.provider_id);
+        object["systemUUID"] = json!(record.more.machine.system_uuid);
+        object["kept"] = json!(record.labels);
+        object["withheld"] = json!(withheld);
+        object["history"] = json!(record.more.history.len());
+    }
+    object.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    object
 }
 
-impl Shown {
-    fn new(Selected { record: found, state }: Selected) -> Self {
-        let problem = found.complaint();
-        let meta = found.config_map.metadata;
-        let name = meta.name.unwrap_or_default();
-        let node = node_in_record_name(&name).unwrap_or("?").to_owned();
-        let record =
-            found.content.map_or_else(|_| Record { node, ..Record::default() }, |decoded| decoded.record);
-        let is_readable = state != State::Unreadable;
-        let withheld = record.more.withheld.into_iter().map(|(name, kept)| (name, kept.value));
-        Self {
-            node: record.node,
-            state,
-            record: name,
-            identity: record.more.identity,
-            generation: is_readable.then_some(record.generation),
-            captured_at: record.captured_at,
-            departed_at: record.departed_at,
-            node_uid: record.uid.map(|uid| uid.to_string()),
-            node_resource_version: record.node_version.map(|version| version.to_string()),
-            provider_id: record.more.machine.provider_id,
-            system_uuid: record.more.machine.system_uuid,
-            kept: record.labels,
-            withheld: withheld.collect(),
-            history: record.more.history.len(),
-            problem,
-            version: meta.resource_version,
-        }
+fn row(object: &Value, is_wide: bool, now: Timestamp) -> Vec<String> {
+    let text = |name: &str| match &object[name] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    let since = |name| match text(name).parse::<Timestamp>() {
+        Ok(at) => age(now.duration_since(at)),
+        Err(_) => "-".to_owned(),
+    };
+    let count = |name: &str| object[name].as_object().map_or(0, serde_json::Map::len).to_string();
+    let (kept, withheld) = (count("kept"), count("withheld"));
+    let (stored, departed) = (since("capturedAt"), since("departedAt"));
+    let mut row = vec![text("node"), text("state"), text("generation"), kept, withheld, stored, departed];
+    if is_wide {
+        let kept = object["kept"].as_object().into_iter().flatten();
+        let kept: Vec<_> =
+            kept.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+        let machine = if object["providerID"].is_null() { text("systemUUID") } else { text("providerID") };
+        let content = object["problem"].as_str().map_or_else(|| kept.join(","), str::to_owned);
+        row.extend([text("nodeUid"), machine, text("identity"), text("record"), content]);
     }
-
-    fn row(&self, is_wide: bool, now: Timestamp) -> Vec<String> {
-        let since = |at: Option<Timestamp>| or_none(at.map(|at| age(now.duration_since(at))));
-        let mut row = vec![
-            self.node.clone(),
-            self.state.as_str().to_owned(),
-            or_none(self.generation.map(|generation| generation.to_string())),
-            self.kept.len().to_string(),
-            self.withheld.len().to_string(),
-            since(self.captured_at),
-            since(self.departed_at),
-        ];
-        if is_wide {
-            let kept: Vec<_> = self.kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            row.extend([
-                or_none(self.node_uid.clone()),
-                or_none(self.provider_id.clone().or_else(|| self.system_uuid.clone())),
-                or_none(self.identity.clone()),
-                self.record.clone(),
-                self.problem.clone().unwrap_or_else(|| kept.join(",")),
-            ]);
-        }
-        row.iter().map(|cell| plain(cell)).collect()
-    }
-}
-
-fn or_none(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
+    row.iter().map(|cell| plain(cell)).collect()
 }
 
 const HEADS: [&str; 12] = [
@@ -161,26 +122,23 @@ const HEADS: [&str; 12] = [
 ];
 const NARROW: usize = 7;
 
-#[derive(Debug, Serialize)]
-struct Items {
-    items: Vec<Typed<Shown>>,
-}
-
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let (selected, missing) = args.which.records(cluster).await?;
-    let mut items: Vec<_> = selected.into_iter().map(Shown::new).collect();
+    let version = |it: &Selected| (it.record.config_map.name_any(), it.record.config_map.resource_version());
+    let versions: HashMap<_, _> = selected.iter().map(version).collect();
+    let mut items: Vec<_> = selected.iter().map(object).collect();
     match &args.sort_by {
         Some(path) => sort(&mut items, path)?,
-        None if !args.which.are_named() => items.sort_by(|one, other| one.node.cmp(&other.node)),
+        None if !args.which.are_named() => {
+            items.sort_by(|one, other| one["node"].as_str().cmp(&other["node"].as_str()));
+        }
         None => {}
     }
-    if items.is_empty() && missing.is_empty() {
-        cluster.require_installation().await?;
-    }
-    let versions: HashMap<_, _> =
-        items.iter().map(|item| (item.record.clone(), item.version.clone())).collect();
-    if items.is_empty() && !missing.is_empty() {
-        bail!("{}", missing.join("; "));
+    if items.is_empty() {
+        match missing.is_empty() {
+            true => cluster.require_installation().await?,
+            false => bail!("{}", missing.join("; ")),
+        }
     }
     let mut table = print_items(cluster, &args, items)?;
     if !missing.is_empty() {
@@ -192,23 +150,19 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     }
 }
 
-fn sort(items: &mut [Shown], path: &Template) -> Result<()> {
-    let mut keys = HashMap::new();
-    for item in &*items {
-        keys.insert(item.record.clone(), path.render(&serde_json::to_value(item)?)?);
-    }
-    items.sort_by(|one, other| {
-        let [one, other] = [&keys[&one.record], &keys[&other.record]];
-        match (one.parse::<u64>(), other.parse::<u64>()) {
-            (Ok(one), Ok(other)) => one.cmp(&other),
-            _ => one.cmp(other),
-        }
+fn sort(items: &mut Vec<Value>, path: &Template) -> Result<()> {
+    let keyed: Result<Vec<_>> = items.drain(..).map(|item| Ok((path.render(&item)?, item))).collect();
+    let mut keyed = keyed?;
+    keyed.sort_by(|(one, _), (other, _)| match (one.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(one), Ok(other)) => one.cmp(&other),
+        _ => one.cmp(other),
     });
+    items.extend(keyed.into_iter().map(|(_, item)| item));
     Ok(())
 }
 
 /// Prints all items, and returns the table to which others can be added.
-fn print_items(cluster: &Cluster, args: &Args, mut items: Vec<Shown>) -> Result<Table> {
+fn print_items(cluster: &Cluster, args: &Args, items: Vec<Value>) -> Result<Table> {
     let (is_wide, now) = (args.output == Format::Wide, Timestamp::now());
     let heads = if is_wide { &HEADS[..] } else { &HEADS[..NARROW] };
     let mut table = Table::new(if args.no_headers { &[] } else { heads });
@@ -217,22 +171,21 @@ fn print_items(cluster: &Cluster, args: &Args, mut items: Vec<Shown>) -> Result<
             eprintln!("No records found in namespace {}.", cluster.namespace);
         }
         Format::Table | Format::Wide => {
-            items.iter().for_each(|item| table.row(item.row(is_wide, now)));
+            items.iter().for_each(|item| table.row(row(item, is_wide, now)));
             print(table.to_text().trim_start_matches('\n'))?;
         }
-        Format::Name => {
-            let names: Vec<_> = items.iter().map(|item| format!("configmap/{}\n", item.record)).collect();
-            print(&names.concat())?;
-        }
-        format if args.which.are_named() && items.len() == 1 => {
-            format.print(&typed("Record", items.remove(0)))?;
-        }
-        format => {
-            let items = items.into_iter().map(|item| typed("Record", item)).collect();
-            format.print(&typed("RecordList", Items { items }))?;
-        }
+        format if args.which.are_named() && items.len() == 1 => print_one(format, &items[0])?,
+        Format::Name => items.iter().try_for_each(|item| print_one(&Format::Name, item))?,
+        format => _ = format.print(&typed("RecordList", json!({"items": items})))?,
     }
     Ok(table)
+}
+
+fn print_one(format: &Format, item: &Value) -> Result<()> {
+    match format {
+        Format::Name => print(&format!("configmap/{}\n", item["record"].as_str().unwrap_or_default())),
+        format => format.print(item).map(drop),
+    }
 }
 
 /// Prints each record that changes.
@@ -243,8 +196,7 @@ async fn watch(
     table: &mut Table,
 ) -> Result<Ended> {
     let config = watcher::Config::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let records: Api<k8s_openapi::api::core::v1::ConfigMap> = cluster.records.clone();
-    let mut events = Box::pin(watcher(records, config));
+    let mut events = Box::pin(watcher(cluster.records.clone(), config));
     let watching = async {
         loop {
             let (config_map, is_deleted) = match events.try_next().await {
@@ -272,15 +224,13 @@ async fn watch(
             if !args.which.includes(&selected) {
                 continue;
             }
-            let item = Shown::new(selected);
+            let item = object(&selected);
             match &args.output {
                 Format::Table | Format::Wide => {
-                    table.row(item.row(args.output == Format::Wide, Timestamp::now()));
-                    print(table.to_text().lines().last().unwrap_or_default())?;
-                    print("\n")?;
+                    table.row(row(&item, args.output == Format::Wide, Timestamp::now()));
+                    print(&format!("{}\n", table.to_text().lines().last().unwrap_or_default()))?;
                 }
-                Format::Name => print(&format!("configmap/{}\n", item.record))?,
-                format => _ = format.print(&typed("Record", &item))?,
+                format => print_one(format, &item)?,
             }
         }
     };

@@ -276,16 +276,8 @@ fn problems_are_listed_with_their_lines() {
         (String::new(), 1, "no record"),
         (format!("{a}{a}"), 10, "is on line 2, too"),
         (format!("{a}{}", document("label-storage.b", "{}")), 10, "has no labels"),
-        (
-            format!("{a}{}", document("label-storage.b", "{a b: c}")),
-            10,
-            "data key \"a b\" is no label key",
-        ),
-        (
-            format!("{a}{}", document("label-storage.b", "{a/b: c}")),
-            10,
-            "data key \"a/b\" is no label key",
-        ),
+        (format!("{a}{}", document("label-storage.b", "{a b: c}")), 10, "data key \"a b\" is no label key"),
+        (format!("{a}{}", document("label-storage.b", "{a/b: c}")), 10, "data key \"a/b\" is no label key"),
         (format!("{a}{}", document("label-storage.b", "{a: b c}")), 10, "\"a\" can't have the value \"b c\""),
         (format!("{a}{}", document("label-storage.b", "{a: ~}")), 16, "null"),
         (format!("{a}{}", document("label-storage.b", "{a: b, a: c}")), 16, "duplicate mapping key: a"),
