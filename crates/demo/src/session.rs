@@ -59,7 +59,7 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
     stage.until("noticing that it is back", async || Ok(expect(!is_gone().await?))).await?;
     note("gpu-1 is back, registered by its kubelet without any of that");
-    run("kubectl label-storage get gpu-1 -o wide")?;
+    run("kubectl label-storage get gpu-1")?;
 
     let title = "A session with kubectl label-storage: a node is gone, and comes back";
     std::fs::write(file, svg::draw(title, &scenes.borrow()))
