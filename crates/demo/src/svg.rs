@@ -93,7 +93,7 @@ pub(crate) fn draw(title: &str, scenes: &[Scene]) -> String {
     for scene in scenes {
         let typed = lines(&format!("\x1b[32m$\x1b[0m \x1b[1m{}\x1b[0m", scene.typed));
         let output = lines(&scene.output);
-        for (part, pause) in [(typed, 1.2), (output, 0.0)] {
+        for (part, pause) in [(typed, 1.0), (output, 0.0)] {
             let count = part.len();
             let _ = writeln!(text, "<g class=\"s{}\">", steps.len());
             for line in part {
@@ -105,7 +105,7 @@ pub(crate) fn draw(title: &str, scenes: &[Scene]) -> String {
             time += pause;
             // Time to read what came: the more, the longer.
             if pause == 0.0 {
-                time += 2.0 + 0.25 * count as f64;
+                time += 1.5 + 0.2 * count as f64;
             }
         }
         row += 1;
