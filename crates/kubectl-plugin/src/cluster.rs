@@ -9,9 +9,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, ObjectList, PartialObjectMeta};
 use kube::{Api, Client};
-use label_storage::Rules;
 use label_storage::record::MANAGED_BY;
 use label_storage::rules::Selection;
+use label_storage::{ResourceVersion, Rules};
 use label_storage_runtime::api_source::ApiSource;
 use label_storage_runtime::call::{self, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
@@ -29,7 +29,7 @@ pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Never sends a request twice: for writes.
-    pub(crate) frank: Client,
+    pub(crate) writer: Client,
     pub(crate) namespace: String,
     /// The rules in force, or the default ones if those are unknown.
     pub(crate) rules: Arc<Rules>,
@@ -57,60 +57,37 @@ impl Cluster {
         }
     }
 
-    /// Finds the installation, whether its rules can be read or not.
+    /// Finds the installation. Its rules may be unknown.
     pub(crate) async fn connect_without_rules(global: &Global) -> Result<Self> {
         let clients = Clients::new(global).await?;
         let namespace = match &global.namespace {
             Some(namespace) => namespace.clone(),
             None => find_namespace(&clients).await?,
         };
-        let mut cluster = Self {
-            records: Api::namespaced(clients.client.clone(), &namespace),
-            hints: Hints::new(global, &namespace),
-            client: clients.client,
-            frank: clients.frank,
-            namespace,
-            rules: Arc::default(),
-            rules_unknown: None,
+        let records: Api<ConfigMap> = Api::namespaced(clients.client.clone(), &namespace);
+        let (rules, rules_unknown) = match read_rules(&records, &namespace, global).await? {
+            Ok(rules) => (Arc::new(rules), None),
+            Err(unknown) => (Arc::default(), Some(unknown)),
         };
-        cluster.read_rules(global).await?;
-        Ok(cluster)
+        let hints = Hints::new(global, &namespace);
+        let Clients { client, writer, .. } = clients;
+        Ok(Self { client, writer, namespace, rules, rules_unknown, hints, records })
     }
 
-    /// Reads the rules again. Rules that can't be used leave those from before in force, as for the daemons.
-    pub(crate) async fn read_rules(&mut self, global: &Global) -> Result<()> {
-        if let Some(path) = &global.config {
-            self.rules = Arc::new(rules_file::load(Some(path))?);
-            return Ok(());
-        }
-        let (name, file) = RULES;
-        let read = match self.records.get_opt(name).await {
-            Err(kube::Error::Api(status)) if status.code == 403 => {
-                Err(RulesUnknown::Forbidden(status.message))
-            }
-            found => {
-                let found =
-                    found.with_context(|| format!("can't read configmap {name} in {}", self.namespace))?;
-                let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
-                let refused =
-                    |error| RulesUnknown::Refused(format!("configmap {name} can't be used: {error}"));
-                Rules::from_yaml(&text).map_err(refused)
-            }
-        };
-        match read {
-            Ok(rules) => (self.rules, self.rules_unknown) = (Arc::new(rules), None),
-            Err(why) => self.rules_unknown = Some(why),
-        }
-        Ok(())
-    }
-
-    /// An error if this namespace does not exist or Label Storage has never worked in it: then an empty list tells nothing.
-    pub(crate) async fn require_installation(&self) -> Result<()> {
+    /// An error if the namespace does not exist. A user who may not read it finds out more from everything else.
+    pub(crate) async fn require_namespace(&self) -> Result<()> {
         let Self { client, namespace, .. } = self;
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        if let Ok(None) = namespaces.get_metadata_opt(namespace).await {
-            bail!("namespace {namespace} does not exist: give that of the installation with -n");
+        match namespaces.get_metadata_opt(namespace).await {
+            Ok(None) => bail!("namespace {namespace} does not exist: give that of the installation with -n"),
+            _ => Ok(()),
         }
+    }
+
+    /// An error if the namespace does not exist or Label Storage has never worked in it: then an empty list tells nothing.
+    pub(crate) async fn require_installation(&self) -> Result<()> {
+        let Self { client, namespace, .. } = self;
+        self.require_namespace().await?;
         if !is_installed(client, namespace).await? {
             bail!("namespace {namespace} has no record and no lease of Label Storage: give another with -n");
         }
@@ -136,6 +113,26 @@ impl Cluster {
     pub(crate) fn projection(&self, detail: Detail) -> Projection {
         Projection { rules: Arc::clone(&self.rules), detail }
     }
+}
+
+async fn read_rules(
+    config_maps: &Api<ConfigMap>,
+    namespace: &str,
+    global: &Global,
+) -> Result<Result<Rules, RulesUnknown>> {
+    if let Some(path) = &global.config {
+        return Ok(Ok(rules_file::load(Some(path))?));
+    }
+    let (name, file) = RULES;
+    let found = match config_maps.get_opt(name).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            return Ok(Err(RulesUnknown::Forbidden(status.message)));
+        }
+        found => found.with_context(|| format!("can't read configmap {name} in {namespace}"))?,
+    };
+    let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
+    let refused = |error| RulesUnknown::Refused(format!("configmap {name} can't be used: {error}"));
+    Ok(Rules::from_yaml(&text).map_err(refused))
 }
 
 /// The namespace of the context or `label-storage`, if it is there, else the only one that has leases of Label Storage.
@@ -164,8 +161,14 @@ async fn find_namespace(clients: &Clients) -> Result<String> {
     }
 }
 
-fn ours() -> ListParams {
+/// Leases and records of Label Storage.
+pub(crate) fn ours() -> ListParams {
     ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1))
+}
+
+/// Objects of others.
+pub(crate) fn others() -> ListParams {
+    ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
 /// True if there is a lease or a record. A namespace that may not be read counts as one without.
@@ -190,18 +193,27 @@ const LIST_LIMIT: Duration = Duration::from_secs(600);
 pub(crate) async fn fold<T: Send + 'static>(
     source: ApiSource,
     begin: T,
-    mut add: impl FnMut(&mut T, Object) + Send + 'static,
+    add: impl FnMut(&mut T, Object) + Send + 'static,
 ) -> Result<T, call::Error> {
+    fold_with_version(source, begin, add).await.map(|(value, _)| value)
+}
+
+/// The same, with the version of the list.
+pub(crate) async fn fold_with_version<T: Send + 'static>(
+    source: ApiSource,
+    begin: T,
+    mut add: impl FnMut(&mut T, Object) + Send + 'static,
+) -> Result<(T, ResourceVersion), call::Error> {
     let value = Arc::new(Mutex::new(begin));
     let shared = Arc::clone(&value);
     let each = move |object| add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), object);
-    source.allowing(LIST_LIMIT).list(each).await?;
+    let listed = source.allowing(LIST_LIMIT).list(each).await?;
     let value =
         Arc::into_inner(value).ok_or_else(|| call::Error::refused("list", "it is still being read"))?;
-    Ok(value.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok((value.into_inner().unwrap_or_else(PoisonError::into_inner), listed.version))
 }
 
-/// The same, up to the first error.
+/// The same as [`fold`], up to the first error.
 pub(crate) async fn try_fold<T: Send + 'static>(
     source: ApiSource,
     begin: T,

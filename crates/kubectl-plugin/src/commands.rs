@@ -26,7 +26,7 @@ use crate::flags::Global;
 /// Reads and changes the records that keep Node labels alive. A command that changes something shows the change and asks first,
 /// unless --yes is given.
 ///
-/// Exit codes: 0 success, 1 error, 2 bad usage, 3 `status` or `check` found problems.
+/// Exit codes: 0 success, 1 error, 2 bad usage, 3 problems found (`status`, `check` and `export`).
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-label_storage",

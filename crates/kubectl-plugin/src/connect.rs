@@ -14,7 +14,7 @@ pub(crate) struct Clients {
     /// Retries reads by itself.
     pub(crate) client: Client,
     /// Never sends a request twice: for writes.
-    pub(crate) frank: Client,
+    pub(crate) writer: Client,
     /// The namespace of the kubeconfig context.
     pub(crate) namespace: String,
 }
@@ -22,8 +22,9 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) async fn new(global: &Global) -> Result<Self> {
         let config = config(global).await?;
-        let (namespace, frank) = (config.default_namespace.clone(), client::without_retries(config.clone())?);
-        Ok(Self { client: Client::try_from(config)?, frank, namespace })
+        let (namespace, writer) =
+            (config.default_namespace.clone(), client::without_retries(config.clone())?);
+        Ok(Self { client: Client::try_from(config)?, writer, namespace })
     }
 }
 

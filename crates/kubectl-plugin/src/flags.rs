@@ -31,7 +31,7 @@ pub struct Global {
     pub server: Option<String>,
 
     /// The bearer token for the API server
-    #[arg(long, global = true, value_name = "TOKEN", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "TOKEN")]
     pub token: Option<String>,
 
     /// The longest time to wait for one answer of the API server, such as 30s; 0 means no limit
@@ -70,7 +70,7 @@ pub(crate) struct Change {
     #[arg(long, short)]
     pub yes: bool,
 
-    /// Change nothing. client: only show what would change. server: also have the API server check it, with admission
+    /// Change nothing. client: show the changes. server: also let the API server check them, with admission
     #[arg(
         long,
         value_enum,
@@ -82,7 +82,7 @@ pub(crate) struct Change {
     pub dry_run: Option<DryRun>,
 }
 
-/// Who checks a change that is not to be made.
+/// The extent of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DryRun {
     /// This program alone.

@@ -23,9 +23,7 @@ impl FromStr for Template {
     fn from_str(text: &str) -> Result<Self, String> {
         // kubectl also takes a path without braces.
         let text = if text.contains('{') { text.to_owned() } else { format!("{{{text}}}") };
-        let mut rest = text.as_str();
-        let parts = parse(&mut rest, false)?;
-        Ok(Self(parts))
+        Ok(Self(parse(&mut text.as_str(), false)?))
     }
 }
 
@@ -81,7 +79,7 @@ fn rfc_path(path: &str) -> Result<String, String> {
         };
         rest = &rest[end..];
     }
-    if out == "$" || out == "$[*]" && path.trim() == "." {
+    if path.trim() == "." {
         out = "$".to_owned();
     }
     jsonpath_rust::parser::parse_json_path(&out).map_err(|error| format!("{path}: {error}"))?;

@@ -52,7 +52,7 @@ const PROBLEMS: u8 = 3;
 const USAGE: u8 = 2;
 
 /// Runs the plugin with this command line, the program's name included. Returns 0 for success, 1 for an error, 2 for bad usage and 3 for
-/// problems that `status` or `check` found.
+/// problems that `status`, `check` or `export` found.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,

@@ -1,6 +1,5 @@
 //! The presence of the Node of a record.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +11,7 @@ use label_storage::rules::IdentityBy;
 use label_storage_runtime::call;
 use label_storage_runtime::projection::Detail;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, fold_with_version};
 use crate::find::Found;
 
 /// The time that the storers need at most to store a deletion. If one has just died, another has to adopt its shard first.
@@ -54,19 +53,25 @@ impl Cluster {
 
     /// The Nodes with this identity, and the version of the cluster.
     pub(crate) async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
-        let claimants = Arc::new(Mutex::new(Vec::new()));
-        let (collected, wanted) = (Arc::clone(&claimants), filed_under.to_owned());
-        let projection = self.projection(Detail::WhatIsThere);
-        let each = move |object| {
-            if let Ok(node) = projection.node(object)
-                && node.filed_under() == wanted
-            {
-                collected.lock().unwrap_or_else(PoisonError::into_inner).push(node.name);
+        let (wanted, projection) = (filed_under.to_owned(), self.projection(Detail::WhatIsThere));
+        let source = self.node_source(Detail::WhatIsThere);
+        let listed = fold_with_version(source, Vec::new(), move |names, object| {
+            let node = projection.node(object).ok().filter(|node| node.filed_under() == wanted);
+            names.extend(node.map(|node| node.name));
+        });
+        Ok(listed.await?)
+    }
+
+    /// The other Nodes with the identity of this one.
+    pub(crate) async fn rivals(&self, found: &Found) -> Result<Vec<String>> {
+        match &found.node {
+            Some(node) if self.rules.identity != IdentityBy::Name && !node.extras.is_unidentified => {
+                let (mut names, _) = self.claimants(node.filed_under()).await?;
+                names.retain(|name| *name != node.name);
+                Ok(names)
             }
-        };
-        let listed = self.node_source(Detail::WhatIsThere).list(each).await?;
-        let claimants = std::mem::take(&mut *claimants.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok((claimants, listed.version))
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them after a person's edit.

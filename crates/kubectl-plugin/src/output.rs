@@ -13,9 +13,8 @@ use serde::Serialize;
 use crate::jsonpath::Template;
 
 /// An output format.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Format {
-    #[default]
     Table,
     Wide,
     Name,

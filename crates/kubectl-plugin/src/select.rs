@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
+use label_storage::Labels;
 use label_storage::name::node_in_record_name;
-use label_storage::rules::{IdentityBy, Selector};
+use label_storage::rules::Selector;
 use label_storage_runtime::records;
 
 use crate::cluster::{Cluster, fold};
@@ -64,7 +65,8 @@ impl Which {
         let (mut selected, mut missing) = (Vec::new(), Vec::new());
         for name in each_once(&self.nodes) {
             let found = cluster.find(&name).await?;
-            match (state(cluster, &found, now).await?, found.record) {
+            let is_contested = !cluster.rivals(&found).await?.is_empty();
+            match (state(cluster, &found, is_contested, now), found.record) {
                 (state, Some(record)) => selected.push(Selected { record, state }),
                 (_, None) if found.node.is_some() => {
                     let explain = cluster.hints.plugin(&format!("explain {name}"));
@@ -96,10 +98,11 @@ impl Which {
     }
 
     fn wants(&self, found: &records::Found, state: State) -> bool {
-        let labels = found.content.as_ref().map(|decoded| decoded.record.labels.clone()).unwrap_or_default();
+        let (none, decoded) = (Labels::new(), found.content.as_ref());
+        let labels = decoded.map_or(&none, |decoded| &decoded.record.labels);
         (!self.departed || state == State::Departed)
             && (!self.pending || state == State::Pending)
-            && self.selector.as_ref().is_none_or(|selector| selector.matches(&labels))
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
     }
 }
 
@@ -117,15 +120,12 @@ impl Selected {
 }
 
 /// The state of one node.
-pub(crate) async fn state(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<State> {
+pub(crate) fn state(cluster: &Cluster, found: &Found, is_contested: bool, now: Timestamp) -> State {
     let (node, record) = found.seen_by_storer(&cluster.rules);
     // A node without identity has no record, whatever its name is.
     let node = node.filter(|node| record.is_none() || !node.extras.is_unidentified);
-    let mut subject = node.as_ref().map(|node| Subject::new(node, &cluster.rules));
-    if let Some(subject) = subject.as_mut().filter(|_| cluster.rules.identity != IdentityBy::Name) {
-        subject.is_contested = cluster.claimants(&found.filed_under).await?.0.len() > 1;
-    }
-    Ok(State::of(subject.as_ref(), record.as_ref(), now))
+    let subject = node.as_ref().map(|node| Subject { is_contested, ..Subject::new(node, &cluster.rules) });
+    State::of(subject.as_ref(), record.as_ref(), now)
 }
 
 fn each_once(names: &[String]) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! Changes that a person asks for: planned, shown, confirmed, planned again from fresh reads, and written with guards.
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -17,7 +16,7 @@ use crate::Ended;
 use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
 use crate::flags::{Change, DryRun};
-use crate::output::counted;
+use crate::output::{counted, print};
 use crate::preview::Preview;
 
 const FIELD_MANAGER: &str = "kubectl-label-storage";
@@ -92,12 +91,12 @@ impl Write {
     /// Sends it once: a failed write is followed by a read. With `dry_run` the API server checks it and stores nothing.
     pub(crate) async fn send(&self, cluster: &Cluster, dry_run: bool) -> Result<(), Error> {
         let Self { what, name, body } = self;
-        let records: Api<ConfigMap> = Api::namespaced(cluster.frank.clone(), &cluster.namespace);
+        let records: Api<ConfigMap> = Api::namespaced(cluster.writer.clone(), &cluster.namespace);
         let field_manager = Some(FIELD_MANAGER.to_owned());
         let post = PostParams { dry_run, field_manager: field_manager.clone() };
         match body {
             Body::Patch(body) => {
-                let nodes: Api<core::Node> = Api::all(cluster.frank.clone());
+                let nodes: Api<core::Node> = Api::all(cluster.writer.clone());
                 let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
                 call::one(what, nodes.patch_metadata(name, &params, &Patch::Strategic(body))).await.map(drop)
             }
@@ -155,7 +154,7 @@ pub(crate) async fn carry_out(
         eprintln!("nothing to change: {} selected", counted(operations.len(), noun));
     }
     for (_, proposal) in &proposals {
-        say(&proposal.preview.to_text())?;
+        print(&proposal.preview.to_text())?;
     }
     proposals.retain(|(_, proposal)| !proposal.writes.is_empty());
     let total = proposals.len();
@@ -205,12 +204,12 @@ async fn carry_out_one(
             // The reads from before the question may be minutes old.
             let Proposal { preview, writes, done } = operation.plan(cluster, tries).await?;
             if writes.is_empty() {
-                say(&preview.to_text())?;
+                print(&preview.to_text())?;
                 return Ok(true);
             }
             if preview != agreed {
                 eprintln!("the cluster has changed meanwhile; the change is now:");
-                say(&preview.to_text())?;
+                print(&preview.to_text())?;
                 if !is_dry && confirm(change, question)? != Answer::Go {
                     return Ok(false);
                 }
@@ -218,7 +217,7 @@ async fn carry_out_one(
                 continue;
             }
             let Err(error) = send(cluster, &writes, is_dry, &mut sent).await else {
-                say(&format!("{done}{}\n", if is_dry { " (server dry run)" } else { "" }))?;
+                print(&format!("{done}{}\n", if is_dry { " (server dry run)" } else { "" }))?;
                 return Ok(true);
             };
             let is_final = matches!(error.kind, FailureKind::NotConnected | FailureKind::Refused);
@@ -253,8 +252,4 @@ async fn send(cluster: &Cluster, writes: &[Write], dry: bool, sent: &mut Vec<Str
         result?;
     }
     Ok(())
-}
-
-fn say(text: &str) -> Result<()> {
-    Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }

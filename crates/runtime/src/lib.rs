@@ -14,7 +14,7 @@ pub mod fixtures;
 mod health;
 mod informer;
 pub mod lease;
-pub mod limiter;
+mod limiter;
 mod list_watch;
 pub mod logging;
 pub mod metrics;

@@ -15,29 +15,29 @@ const FIRST: f64 = 4.0;
 const SLOW: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub struct Limiter {
+pub(crate) struct Limiter {
     limit: f64,
     most: f64,
     /// True until the first trouble. Until then the limit grows by one with each success.
     is_ramping_up: bool,
     /// The time of the last cut. Trouble of work that began before it does not count again.
     cut_at: Option<Instant>,
-    pub paused_until: Option<Instant>,
+    pub(crate) paused_until: Option<Instant>,
 }
 
 impl Limiter {
-    pub fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let most = most as f64;
         Self { limit: FIRST.min(most), most, is_ramping_up: true, cut_at: None, paused_until: None }
     }
 
     /// True if another Node may begin while this many are in flight.
-    pub fn has_room(&self, in_flight: usize, now: Instant) -> bool {
+    pub(crate) fn has_room(&self, in_flight: usize, now: Instant) -> bool {
         self.paused_until.is_none_or(|until| until <= now) && (in_flight as f64) < self.limit.floor()
     }
 
     /// Adjusts the limit to the outcome for a Node that began at this time.
-    pub fn note(&mut self, began: Instant, error: Option<&Error>, now: Instant) {
+    pub(crate) fn note(&mut self, began: Instant, error: Option<&Error>, now: Instant) {
         let pause = error.and_then(Error::retry_after);
         let has_trouble = match error.map(|error| error.kind) {
             Some(FailureKind::Busy(_) | FailureKind::Unclear | FailureKind::NotConnected) => true,

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use console::style;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use label_storage_runtime::lease::LIFETIME;
 use serde::Serialize;
 
@@ -22,7 +20,7 @@ use crate::server_time::ServerTime;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each finding comes with the command that fixes its cause or shows more. Exit code: 0 without problems, 1 for an error, 3 with problems.
-Something that you may not read is `unknown`, which is no problem. Use `status` in scripts.
+A part that you may not read is `unknown`, which does not count as a problem. Use `status` in scripts.
 
 Example:
   kubectl label-storage check")]
@@ -51,19 +49,13 @@ struct Checks {
 pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
     let cluster = Cluster::connect_without_rules(global).await?;
     let time = ServerTime::ask(&cluster.client).await.context("the API server can't be asked")?;
-    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-    let checks = match namespaces.get_metadata_opt(&cluster.namespace).await {
-        Ok(None) => {
-            let message = format!(
-                "namespace {} does not exist: give that of the installation with -n",
-                cluster.namespace
-            );
-            let find =
-                cluster.hints.kubectl("get statefulsets -A -l app.kubernetes.io/part-of=label-storage");
-            let findings = vec![Finding::error("no-namespace", message).fix(find)];
+    let checks = match cluster.require_namespace().await {
+        Err(error) => {
+            let find = cluster.hints.kubectl(installation::FIND);
+            let findings = vec![Finding::error("no-namespace", error.to_string()).fix(find)];
             vec![Checked { name: "namespace", summary: String::new(), findings }]
         }
-        _ => checks(&cluster, &time).await,
+        Ok(()) => checks(&cluster, &time).await,
     };
     let sound = !checks.iter().flat_map(|checked| &checked.findings).any(Finding::is_problem);
     let checks = Checks { sound, namespace: cluster.namespace, checks };
@@ -96,7 +88,7 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
     };
     let (seen, mut nodes) = match survey {
         _ if cluster.rules_unknown.is_some() => {
-            (String::new(), vec![Finding::unknown("nodes-unknown", "the rules are")])
+            (String::new(), vec![Finding::unknown("nodes-unknown", "the rules can't be read")])
         }
         Ok(survey) => {
             // Work in progress is the business of `status`.

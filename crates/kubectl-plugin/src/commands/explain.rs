@@ -11,7 +11,6 @@ use console::style;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use kube::Api;
-use label_storage::rules::IdentityBy;
 use label_storage::store::{Circumstances, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{Labels, plan_restore, plan_store, shard};
 use label_storage_runtime::{call, records};
@@ -34,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Lines with - are on the left side only (the record, or the node before), lines with + on the right side.
+Below the next step of a daemon, - is an item that it removes, and + one that it adds.
 
 Example:
   kubectl label-storage explain my-node")]
@@ -120,9 +119,10 @@ impl Case<'_> {
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let found = cluster.find_known(&args.node).await?;
-    let rivals = rivals(cluster, &found).await?;
+    let rivals = cluster.rivals(&found).await?;
     let time = ServerTime::ask(&cluster.client).await?;
-    let (created_at, state) = (created_at(cluster, &found).await?, state(cluster, &found, time.now()).await?);
+    let state = state(cluster, &found, !rivals.is_empty(), time.now());
+    let created_at = created_at(cluster, &found).await?;
     let shards = shards(cluster, &found.filed_under, &time).await;
     let case = Case { cluster, found: &found, now: time.now(), created_at, rivals: &rivals };
     let explanation = explain(&case, state, shards);
@@ -138,16 +138,6 @@ async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp
     let there = call::one("get node", nodes.get_metadata_opt(&node.name)).await?;
     let same = there.filter(|there| there.metadata.uid.as_deref() == Some(node.uid.as_str()));
     Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))
-}
-
-async fn rivals(cluster: &Cluster, found: &Found) -> Result<Vec<String>> {
-    let Some(node) = &found.node else { return Ok(Vec::new()) };
-    if cluster.rules.identity == IdentityBy::Name || node.extras.is_unidentified {
-        return Ok(Vec::new());
-    }
-    let (mut claimants, _) = cluster.claimants(node.filed_under()).await?;
-    claimants.retain(|name| *name != node.name);
-    Ok(claimants)
 }
 
 /// The holders of the node's shards, in sentences.

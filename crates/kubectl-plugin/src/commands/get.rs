@@ -165,14 +165,14 @@ fn sort(items: &mut Vec<Value>, path: &Template) -> Result<()> {
 fn print_items(cluster: &Cluster, args: &Args, items: Vec<Value>) -> Result<Table> {
     let (is_wide, now) = (args.output == Format::Wide, Timestamp::now());
     let heads = if is_wide { &HEADS[..] } else { &HEADS[..NARROW] };
-    let mut table = Table::new(if args.no_headers { &[] } else { heads });
+    let mut table = if args.no_headers { Table::default() } else { Table::new(heads) };
     match &args.output {
         Format::Table | Format::Wide if items.is_empty() => {
             eprintln!("No records found in namespace {}.", cluster.namespace);
         }
         Format::Table | Format::Wide => {
             items.iter().for_each(|item| table.row(row(item, is_wide, now)));
-            print(table.to_text().trim_start_matches('\n'))?;
+            print(&table.to_text())?;
         }
         format if args.which.are_named() && items.len() == 1 => print_one(format, &items[0])?,
         Format::Name => items.iter().try_for_each(|item| print_one(&Format::Name, item))?,
@@ -217,7 +217,10 @@ async fn watch(
             let record = records::Found::from(config_map);
             let node = record.content.as_ref().ok().map(|decoded| decoded.record.filed_under().to_owned());
             let state = match node {
-                Some(node) => state(cluster, &cluster.find(&node).await?, Timestamp::now()).await?,
+                Some(node) => {
+                    let found = cluster.find(&node).await?;
+                    state(cluster, &found, !cluster.rivals(&found).await?.is_empty(), Timestamp::now())
+                }
                 None => State::Unreadable,
             };
             let selected = Selected { record, state };

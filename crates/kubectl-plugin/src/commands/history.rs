@@ -1,7 +1,6 @@
 //! `history` and `rollback`: the earlier versions of a Node's labels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write as _};
 use std::mem::discriminant;
 
 use anyhow::{Result, bail};
@@ -24,7 +23,7 @@ use crate::flags::Change;
 use crate::hints::quoted;
 use crate::node_patch;
 use crate::node_presence::NOT_DEPARTED;
-use crate::output::{Format, OF_OBJECTS, age, counted, typed};
+use crate::output::{Format, OF_OBJECTS, age, counted, print, typed};
 use crate::preview::Preview;
 use crate::write::{Operation, Proposal, Write, carry_out};
 
@@ -77,7 +76,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     });
     let fields: Vec<_> = fields.collect();
     if !args.output.print(&typed("History", json!({"node": found.name, "versions": fields})))? {
-        print(&versions, Timestamp::now())?;
+        print(&text(&versions, Timestamp::now()))?;
     }
     match cluster.rules.history {
         _ if versions.len() > 1 => (),
@@ -93,8 +92,8 @@ fn versions(record: &Record) -> Vec<Version> {
     [&record.more.history[..], &[Version { generation, at, labels: labels.clone() }]].concat()
 }
 
-fn print(versions: &[Version], now: Timestamp) -> Result<()> {
-    let mut out = io::stdout().lock();
+fn text(versions: &[Version], now: Timestamp) -> String {
+    let mut text = String::new();
     for (at, Version { generation, at: stored_at, labels }) in versions.iter().enumerate() {
         let stored = match stored_at {
             Some(at) => format!("stored {} ago ({at:.0})", age(now.duration_since(*at))),
@@ -102,12 +101,12 @@ fn print(versions: &[Version], now: Timestamp) -> Result<()> {
         };
         let (items, next) = (counted(labels.len(), "item"), versions.get(at + 1));
         let current = if next.is_none() { ", current" } else { "" };
-        writeln!(out, "generation {generation}, {items}, {stored}{current}")?;
+        text += &format!("generation {generation}, {items}, {stored}{current}\n");
         for line in next.into_iter().flat_map(|next| diff_lines(&differences(labels, &next.labels))) {
-            writeln!(out, "  {}", painted(&line))?;
+            text += &format!("  {}\n", painted(&line));
         }
     }
-    Ok(())
+    text
 }
 
 pub(crate) async fn roll_back(cluster: &Cluster, args: RollbackArgs) -> Result<Ended> {

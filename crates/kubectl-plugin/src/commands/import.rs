@@ -4,7 +4,7 @@ mod imported;
 mod reading;
 
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,9 +12,8 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use kube::api::ListParams;
 use label_storage::name::{node_in_record_name, record_name};
-use label_storage::record::{MANAGED_BY, Unreadable};
+use label_storage::record::Unreadable;
 use label_storage::{Labels, Node, Rules};
 use label_storage_runtime::backoff;
 use label_storage_runtime::call::{self, Error, FailureKind};
@@ -28,10 +27,10 @@ use self::reading::{Contents, Entry, get};
 use crate::Ended;
 use crate::backup::SHOWN;
 use crate::changes::{diff_lines, differences};
-use crate::cluster::{Cluster, try_fold};
+use crate::cluster::{Cluster, others, try_fold};
 use crate::confirm::{Answer, confirm, confirm_beside_stdin};
 use crate::flags::{Change, DryRun};
-use crate::output::counted;
+use crate::output::{counted, print};
 use crate::write::Write;
 
 /// The number of records that are written at the same time.
@@ -109,8 +108,7 @@ impl Contents {
         let see_record = |records: &mut Self, object| records.see_record(&Found::from(object));
         let mut records = try_fold(cluster.record_source(), records, see_record).await?;
         // A ConfigMap that is no record may have the name of one.
-        let others = ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1));
-        for other in call::one("list configmaps", cluster.records.list_metadata(&others)).await?.items {
+        for other in call::one("list configmaps", cluster.records.list_metadata(&others())).await?.items {
             let name = other.metadata.name.unwrap_or_default();
             if let Some(entry) = records.entries.get_mut(name.as_str())
                 && entry.intent == Intent::Create
@@ -174,7 +172,7 @@ impl Contents {
         }
         let [new, changed, unchanged, skipped] = counts;
         text += &format!("{new} new, {changed} changed, {unchanged} unchanged, {skipped} skipped\n");
-        io::stdout().lock().write_all(text.as_bytes())?;
+        print(&text)?;
         Ok(counts)
     }
 }

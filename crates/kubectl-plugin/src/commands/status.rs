@@ -25,7 +25,7 @@ use crate::server_time::ServerTime;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code: 0 if all is well, 1 for an error, 3 if there are problems. Use this command in scripts; `check` looks at how it is installed.
+Exit code: 0 if all is well, 1 for an error, 3 if there are problems. Use this command in scripts; `check` examines the installation.
 A problem that may be work in progress is looked at twice, and counts if it has not changed.
 
 Examples:

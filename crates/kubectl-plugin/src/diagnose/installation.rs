@@ -18,6 +18,9 @@ use crate::hints::{Hints, NAMESPACE};
 
 pub(crate) const DAEMONS: [&str; 2] = ["storer", "restorer"];
 
+/// The kubectl command that finds an installation.
+pub(crate) const FIND: &str = "get statefulsets -A -l app.kubernetes.io/part-of=label-storage";
+
 const VERSION: &str = "app.kubernetes.io/version";
 const RELEASE: &str = "meta.helm.sh/release-name";
 const DRY_RUN: &str = "LABEL_STORAGE_DRY_RUN";
@@ -105,11 +108,8 @@ impl Installation {
             match set {
                 Ok(set) => findings.extend(self.of_set(set, cluster)),
                 Err(error) => {
-                    let find =
-                        hints.kubectl("get statefulsets -A -l app.kubernetes.io/part-of=label-storage");
-                    findings.push(
-                        Finding::unknown("statefulset-unknown", format!("{daemon}: {error}")).fix(find),
-                    );
+                    let unknown = Finding::unknown("statefulset-unknown", format!("{daemon}: {error}"));
+                    findings.push(unknown.fix(hints.kubectl(FIND)));
                 }
             }
         }
@@ -252,12 +252,11 @@ fn flags<D: Daemon>(container: &Container) -> Result<Common, String> {
 }
 
 fn release(set: &StatefulSet) -> Option<(String, bool)> {
-    let managers = set.metadata.managed_fields.iter().flatten();
-    let is_applied = |entry: &&_| {
-        let entry: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry = entry;
-        entry.manager.as_deref() == Some("helm") && entry.operation.as_deref() == Some("Apply")
-    };
-    Some((set.annotations().get(RELEASE)?.clone(), managers.clone().any(|entry| is_applied(&entry))))
+    let is_applied = set
+        .managed_fields()
+        .iter()
+        .any(|entry| entry.manager.as_deref() == Some("helm") && entry.operation.as_deref() == Some("Apply"));
+    Some((set.annotations().get(RELEASE)?.clone(), is_applied))
 }
 
 #[cfg(test)]

@@ -45,16 +45,15 @@ pub(crate) async fn findings(cluster: &Cluster, installation: &Installation) -> 
             continue;
         };
         let bound: Vec<_> = bindings.iter().filter(|binding| binding.spec.policy_name == name).collect();
-        let denies = |binding: &&&ValidatingAdmissionPolicyBinding| {
-            binding.spec.validation_actions.iter().any(|action| action == "Deny")
-        };
+        let mut actions = bound.iter().flat_map(|binding| &binding.spec.validation_actions);
+        let denies = actions.any(|action| action == "Deny");
         let failure = policy.spec.as_ref().and_then(|spec| spec.failure_policy.as_deref());
         let problem = match bound.first() {
             None => Some(Finding::error(
                 "policy-not-bound",
                 format!("no binding puts the policy {name} in force: {harm}"),
             )),
-            Some(first) if !bound.iter().any(|binding| denies(&binding)) => Some(Finding::error(
+            Some(first) if !denies => Some(Finding::error(
                 "policy-not-denying",
                 format!("the binding {} of the policy {name} does not deny: {harm}", first.name_any()),
             )),

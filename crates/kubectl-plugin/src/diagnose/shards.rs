@@ -9,16 +9,14 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::ListParams;
 use label_storage::ResourceVersion;
-use label_storage::record::MANAGED_BY;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::lease::{self, Claim, LIFETIME, SeenLease, parse_name};
 use serde::Serialize;
 
 use super::Finding;
 use super::installation::DAEMONS;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ours};
 use crate::hints::Hints;
 use crate::output::age;
 use crate::server_time::ServerTime;
@@ -186,8 +184,7 @@ impl Leases {
     /// Looks once.
     pub(crate) async fn look(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), Error> {
         let api: Api<Lease> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-        let params = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-        let listed = call::one("list leases", api.list(&params)).await?;
+        let listed = call::one("list leases", api.list(&ours())).await?;
         self.see(listed.items.into_iter().filter_map(Held::new).collect(), now);
         Ok(())
     }

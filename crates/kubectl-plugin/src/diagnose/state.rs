@@ -109,7 +109,7 @@ impl Serialize for State {
 pub(crate) struct Subject {
     pub(crate) summary: NodeSummary,
     /// `None` if the rules have no fence.
-    machine: Option<Box<Machine>>,
+    pub(crate) machine: Option<Box<Machine>>,
     pub(crate) is_contested: bool,
 }
 

@@ -7,7 +7,7 @@ use globset::GlobMatcher;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{ListParams, PartialObjectMeta};
+use kube::api::PartialObjectMeta;
 use label_storage::name::{is_record_name, node_in_record_name, record_name};
 use label_storage::node::KEEP;
 use label_storage::record::{Decoded, MANAGED_BY, NODE};
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::state::{State, Subject};
 use super::{Finding, Severity, few};
-use crate::cluster::{Cluster, fold};
+use crate::cluster::{Cluster, fold, others};
 use crate::hints::Hints;
 use crate::output::{age, counted};
 
@@ -143,7 +143,6 @@ pub(crate) struct Survey {
     nodes: Nodes,
     pub(crate) records: usize,
     pub(crate) states: BTreeMap<State, Names>,
-    pub(crate) empty: usize,
     waiting: HashMap<Box<str>, Waiting>,
     damaged: Names,
     unreadable: Names,
@@ -182,9 +181,8 @@ impl Survey {
         }
         self.records += 1;
         let (state, has_node) = self.nodes.state_of(found, now);
-        if record.is_some_and(Record::is_empty) {
-            self.empty += 1;
-        } else if !has_node {
+        // An empty record is about to be deleted.
+        if !has_node && !record.is_some_and(Record::is_empty) {
             self.states.entry(state).or_default().add(node);
         }
         match &found.content {
@@ -305,8 +303,7 @@ impl Survey {
 
 /// ConfigMaps with the name of a record that are none, or have lost their label: the storer can't write that record.
 pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
-    let params = ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1));
-    let others = match cluster.records.list_metadata(&params).await {
+    let others = match cluster.records.list_metadata(&others()).await {
         Ok(others) => others.items,
         Err(error) => return vec![Finding::unknown("records-unknown", in_one_line(&error))],
     };
