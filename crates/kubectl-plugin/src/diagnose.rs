@@ -1,9 +1,5 @@
-//! The diagnosis that `status`, `explain`, `check` and `get` print: the state of each node, the holder of each shard, and the problems
-//! with them and with the installation.
-//!
-//! - [`state`]: the state of one node, by the daemons' own decisions; [`survey`]: of all nodes and records.
-//! - [`shards`]: the holder of each shard, and if it is alive.
-//! - [`installation`]: StatefulSets and rules; [`policies`]: admission; [`permissions`]: of the daemons and of the user.
+//! The diagnosis that `status`, `explain`, `check` and `get` print: the state of one node ([`state`]) and of all ([`survey`]), the holder of
+//! each shard ([`shards`]), and the problems with the [`installation`], its admission [`policies`] and the [`permissions`].
 
 pub(crate) mod installation;
 pub(crate) mod permissions;
@@ -46,19 +42,6 @@ impl Finding {
         Self { severity, reason, message: message.into(), fix: None }
     }
 
-    pub(crate) fn error(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Error, reason, message)
-    }
-
-    pub(crate) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, reason, message)
-    }
-
-    pub(crate) fn note(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Note, reason, message)
-    }
-
-    /// Something could not be looked at.
     pub(crate) fn unknown(reason: &'static str, error: impl std::fmt::Display) -> Self {
         Self::new(Severity::Unknown, reason, format!("unknown: {error}"))
     }
@@ -69,15 +52,5 @@ impl Finding {
 
     pub(crate) fn is_problem(&self) -> bool {
         self.severity <= Severity::Warning
-    }
-}
-
-/// The first few names, and the number of the others.
-pub(crate) fn few<'a>(names: impl IntoIterator<Item = &'a String>, count: usize) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.into_iter().take(SHOWN).map(String::as_str).collect();
-    match count.saturating_sub(shown.len()) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

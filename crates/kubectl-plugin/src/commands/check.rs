@@ -1,7 +1,5 @@
 //! `check`: the problems with the installation.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use console::style;
 use label_storage_runtime::lease::LIFETIME;
@@ -11,7 +9,7 @@ use crate::Ended;
 use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::Leases;
-use crate::diagnose::survey::{self, Limits, Survey};
+use crate::diagnose::survey::{self, Survey};
 use crate::diagnose::{Finding, Severity, permissions, policies};
 use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, counted, plain, print, typed};
@@ -52,7 +50,7 @@ pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
     let checks = match cluster.require_namespace().await {
         Err(error) => {
             let find = cluster.hints.kubectl(installation::FIND);
-            let findings = vec![Finding::error("no-namespace", error.to_string()).fix(find)];
+            let findings = vec![Finding::new(Severity::Error, "no-namespace", error.to_string()).fix(find)];
             vec![Checked { name: "namespace", summary: String::new(), findings }]
         }
         Ok(()) => checks(&cluster, &time).await,
@@ -68,20 +66,18 @@ pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
 async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
     let installation = Installation::read(cluster).await;
     let expected = installation.expected();
-    let now = time.now();
     let leases = Leases::settle(cluster, time, LIFETIME, |leases| leases.shards(None, &expected));
     let (permitted, (policies, in_force), shards, survey, strays, yours) = tokio::join!(
         permissions::of_daemons(cluster, &installation),
         policies::findings(cluster, &installation),
         leases,
-        Survey::take(cluster, None, now),
+        Survey::take(cluster, None, time.now(), None),
         survey::strays(cluster),
         permissions::of_user(cluster),
     );
-    let checked = |name, summary: String, findings| Checked { name, summary, findings };
     let (held, shards) = match shards {
         Ok(shards) => {
-            let held = shards.iter().filter(|shard| shard.state.is_held()).count();
+            let held = shards.iter().filter(|shard| shard.is_held()).count();
             (held, shards.iter().filter_map(|shard| shard.finding(&cluster.hints, time.now())).collect())
         }
         Err(error) => (0, vec![Finding::unknown("leases-unknown", error)]),
@@ -91,36 +87,32 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
             (String::new(), vec![Finding::unknown("nodes-unknown", "the rules can't be read")])
         }
         Ok(survey) => {
-            // Work in progress is the business of `status`.
-            let limits = Limits { now, overdue: Duration::MAX };
-            let findings = survey.findings(&limits, None, &cluster.hints);
-            (
-                format!("{}, {}", counted(survey.node_count(), "node"), counted(survey.records, "record")),
-                findings,
-            )
+            let seen = [(survey.node_count(), "node"), (survey.records, "record")];
+            (seen.map(|(count, thing)| counted(count, thing)).join(", "), survey.findings(&cluster.hints))
         }
         Err(error) => (String::new(), vec![Finding::unknown("nodes-unknown", error)]),
     };
     nodes.extend(strays);
+    let checked = |name, summary: &str, findings| Checked { name, summary: summary.to_owned(), findings };
     vec![
-        checked("statefulsets", "both daemons run this version".to_owned(), installation.findings(cluster)),
-        checked("permissions", "both accounts have all that they need".to_owned(), permitted),
-        checked("policies", format!("{in_force} in force"), policies),
-        checked("rules", "they can be read".to_owned(), installation::rules(cluster)),
-        checked("shards", format!("{} held", counted(held, "shard")), shards),
-        checked("records", seen, nodes),
-        checked("you", "you may use every command".to_owned(), yours),
+        checked("statefulsets", "both daemons run this version", installation.findings(cluster)),
+        checked("permissions", "both accounts have all that they need", permitted),
+        checked("policies", &format!("{in_force} in force"), policies),
+        checked("rules", "they can be read", Vec::from_iter(installation::rules(cluster))),
+        checked("shards", &format!("{} held", counted(held, "shard")), shards),
+        checked("records", &seen, nodes),
+        checked("you", "you may use every command", yours),
     ]
 }
 
 fn text(checks: &Checks) -> String {
     let mut table = Table::new(&["STATUS", "CHECK", "FOUND"]);
     let mut counts = [0_usize; 4];
-    for checked in &checks.checks {
-        if checked.findings.is_empty() {
-            table.row([style("ok").green().to_string(), checked.name.to_owned(), checked.summary.clone()]);
+    for Checked { name, summary, findings } in &checks.checks {
+        if findings.is_empty() {
+            table.row([style("ok").green().to_string(), (*name).to_owned(), summary.clone()]);
         }
-        for finding in &checked.findings {
+        for finding in findings {
             counts[finding.severity as usize] += 1;
             let status = match finding.severity {
                 Severity::Error => style("error").red().bold(),
@@ -128,22 +120,14 @@ fn text(checks: &Checks) -> String {
                 Severity::Unknown => style("unknown").cyan(),
                 Severity::Note => style("note").dim(),
             };
-            table.row([status.to_string(), checked.name.to_owned(), plain(&finding.message)]);
+            table.row([status.to_string(), (*name).to_owned(), plain(&finding.message)]);
             if let Some(command) = &finding.fix {
                 table.row([String::new(), String::new(), format!("  {}", style(plain(command)).bold())]);
             }
         }
     }
     let [errors, warnings, unknown, _] = counts;
-    let found = [(errors, "error"), (warnings, "warning"), (unknown, "unknown")]
-        .into_iter()
-        .filter(|(count, _)| *count > 0);
-    let found: Vec<_> = found
-        .map(
-            |(count, what)| if what == "unknown" { format!("{count} unknown") } else { counted(count, what) },
-        )
-        .collect();
     let verdict = if checks.sound { "No problems found" } else { "Problems found" };
-    let found = if found.is_empty() { String::new() } else { format!(": {}", found.join(", ")) };
-    format!("{}\n{verdict} in namespace {}{found}.\n", table.to_text(), plain(&checks.namespace))
+    let found = format!("{}, {}, {unknown} unknown", counted(errors, "error"), counted(warnings, "warning"));
+    format!("{}\n{verdict} in namespace {}: {found}.\n", table.to_text(), plain(&checks.namespace))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use console::style;
 use globset::GlobMatcher;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use label_storage_runtime::args::{duration, glob};
 use label_storage_runtime::call::Error;
 use label_storage_runtime::lease;
@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::{Expected, Holding, Leases, Shard};
 use crate::diagnose::state::State;
-use crate::diagnose::survey::{Limits, Names, Survey};
+use crate::diagnose::survey::{Names, Survey};
 use crate::diagnose::{Finding, Severity};
 use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, age, plain, print, typed};
@@ -66,28 +66,24 @@ struct Report {
 pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
     let cluster = Cluster::connect_without_rules(global).await?;
     let time = ServerTime::ask(&cluster.client).await?;
-    let limits = Limits { now: time.now(), overdue: args.overdue };
-    let only = args.nodes.as_ref();
-    let (scope, installation) = (only.map(lease::scope), Installation::read(&cluster).await);
+    let (only, installation) = (args.nodes.as_ref(), Installation::read(&cluster).await);
+    let scope = only.map(lease::scope);
     let expected = if only.is_some() { Expected::default() } else { installation.expected() };
     let shards =
         Leases::settle(&cluster, &time, args.patience, |leases| leases.shards(scope.as_deref(), &expected));
-    let (survey, shards) = tokio::join!(surveys(&cluster, only, &limits, args.patience), shards);
-    let mut findings = installation::rules(&cluster);
+    let (survey, shards) = tokio::join!(survey(&cluster, &args, time.now()), shards);
+    let mut findings = Vec::from_iter(installation::rules(&cluster));
     let survey = readable(survey, &mut findings)?.flatten();
     let shards = readable(shards, &mut findings)?;
     if survey.is_none() && shards.is_none() {
         let missing: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
         bail!("nothing can be read: {}", missing.join("; "));
     }
-    if let Some((before, survey)) = &survey {
-        findings.extend(survey.findings(&limits, Some(before.as_ref().unwrap_or(survey)), &cluster.hints));
-    }
+    findings.extend(survey.iter().flat_map(|survey| survey.findings(&cluster.hints)));
     let problems = shards.iter().flatten().filter(|shard| shard.is_problem());
     findings.extend(problems.filter_map(|shard| shard.finding(&cluster.hints, time.now())));
     let stopped = installation.findings(&cluster).into_iter();
     findings.extend(stopped.filter(|finding| finding.reason == "stopped" && only.is_none()));
-    let survey = survey.map(|(_, survey)| survey);
     let report = Report {
         healthy: !findings.iter().any(|finding| finding.severity <= Severity::Unknown),
         findings,
@@ -104,35 +100,31 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
     Ok(if report.healthy { Ended::Well } else { Ended::Unwell })
 }
 
-/// One survey, and an earlier one if it is needed to tell problems from work in progress. `None` without the rules: they tell how nodes
-/// and records belong together.
-async fn surveys(
-    cluster: &Cluster,
-    only: Option<&GlobMatcher>,
-    limits: &Limits,
-    patience: Duration,
-) -> Result<Option<(Option<Survey>, Survey)>, Error> {
+/// `None` without the rules: they tell how nodes and records belong together.
+async fn survey(cluster: &Cluster, args: &Args, now: Timestamp) -> Result<Option<Survey>, Error> {
+    let Args { nodes, overdue, patience, .. } = args;
     if cluster.rules_unknown.is_some() {
         return Ok(None);
     }
-    let first = Survey::take(cluster, only, limits.now).await?;
-    if !first.is_unsure(limits) || patience.is_zero() {
-        return Ok(Some((None, first)));
+    let take = || Survey::take(cluster, nodes.as_ref(), now, Some(*overdue));
+    let mut survey = take().await?;
+    if survey.is_unsure() && !patience.is_zero() {
+        eprintln!("some of it may be work in progress: looking again in {patience:?}");
+        tokio::time::sleep(*patience).await;
+        let earlier = std::mem::replace(&mut survey, take().await?);
+        survey.confirm(&earlier);
     }
-    eprintln!("some of it may be work in progress: looking again in {patience:?}");
-    tokio::time::sleep(patience).await;
-    Ok(Some((Some(first), Survey::take(cluster, only, limits.now).await?)))
+    Ok(Some(survey))
 }
 
 /// `None` and a finding if a permission is missing.
-fn readable<T>(answer: Result<T, Error>, findings: &mut Vec<Finding>) -> Result<Option<T>> {
+fn readable<T>(answer: Result<T, Error>, findings: &mut Vec<Finding>) -> Result<Option<T>, Error> {
     match answer {
-        Ok(answer) => Ok(Some(answer)),
         Err(error) if error.code == Some(403) => {
             findings.push(Finding::new(Severity::Unknown, "permission-missing", error.to_string()));
             Ok(None)
         }
-        Err(error) => Err(error.into()),
+        answer => answer.map(Some),
     }
 }
 
@@ -148,12 +140,12 @@ fn text(report: &Report) -> String {
         text += &finding.fix.as_ref().map(|fix| format!("  {}\n", plain(fix))).unwrap_or_default();
     }
     let mut table = Table::new(&["", "COUNT", ""]);
-    let count = |count: Option<usize>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    let count = |count: Option<usize>| count.map_or("?".to_owned(), |count| count.to_string());
     table.row(["nodes".to_owned(), count(report.nodes), String::new()]);
     for (state, names) in report.states.iter().flatten() {
         let is_usual = matches!(state, State::UpToDate | State::NoLabels | State::Departed);
         let few = if is_usual { String::new() } else { plain(&names.few()) };
-        table.row([format!("  {}", state.as_str()), names.count.to_string(), few]);
+        table.row([format!("  {state}"), names.count.to_string(), few]);
     }
     table.row(["records".to_owned(), count(report.records), String::new()]);
     text += &format!("\n{}", table.to_text());
@@ -164,22 +156,21 @@ fn text(report: &Report) -> String {
 }
 
 fn holders(shards: &[Shard], now: Timestamp) -> Table {
-    let has_scopes = shards.iter().any(|shard| !shard.scope.is_empty());
-    let mut table =
-        Table::new(&["DAEMON", "SHARD", "HOLDER", "RENEWED", "STATE", if has_scopes { "SCOPE" } else { "" }]);
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let scope = if shards.iter().any(|shard| !shard.scope.is_empty()) { "SCOPE" } else { "" };
+    let mut table = Table::new(&["DAEMON", "SHARD", "HOLDER", "RENEWED", "STATE", scope]);
+    let or_none = |text: Option<String>| text.unwrap_or("-".to_owned());
     for shard in shards {
+        let state = style(shard.state);
         let state = match shard.state {
-            Holding::Home => style(shard.state.as_str()).green(),
-            Holding::Adopted | Holding::Retired => style(shard.state.as_str()).yellow(),
-            _ => style(shard.state.as_str()).red(),
+            Holding::Home => state.green(),
+            Holding::Adopted | Holding::Retired => state.yellow(),
+            _ => state.red(),
         };
-        let ago = |at: Timestamp| age(now.duration_since(at).max(SignedDuration::ZERO));
         table.row([
             plain(&shard.daemon),
             or_none(shard.replicas.map(|replicas| format!("{}/{replicas}", shard.index))),
             or_none(shard.holder.as_deref().map(plain)),
-            or_none(shard.renewed_at.map(ago)),
+            or_none(shard.renewed_at.map(|at| age(now.duration_since(at)))),
             state.to_string(),
             plain(&shard.scope),
         ]);

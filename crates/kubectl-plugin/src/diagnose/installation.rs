@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use clap::ArgMatches;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Container;
 use kube::{Api, ResourceExt};
@@ -12,9 +11,10 @@ use label_storage_runtime::call::in_one_line;
 use label_storage_runtime::lease;
 
 use super::Finding;
+use super::Severity::{Error, Note, Warning};
 use super::shards::Expected;
 use crate::cluster::{Cluster, RULES, RulesUnknown};
-use crate::hints::{Hints, NAMESPACE};
+use crate::hints::NAMESPACE;
 
 pub(crate) const DAEMONS: [&str; 2] = ["storer", "restorer"];
 
@@ -30,19 +30,13 @@ const DRY_RUN: &str = "LABEL_STORAGE_DRY_RUN";
 pub(crate) struct Set {
     pub(crate) daemon: &'static str,
     pub(crate) account: String,
+    /// The flags of its container, or the reason why they are unknown.
+    pub(crate) flags: Result<Common, String>,
     replicas: u32,
     ready: u32,
-    /// The flags of its container, or the reason why they are unknown.
-    flags: Result<Common, String>,
     is_dry_run_in_env: bool,
     version: String,
     image: String,
-}
-
-impl Set {
-    pub(crate) fn flags(&self) -> Option<&Common> {
-        self.flags.as_ref().ok()
-    }
 }
 
 /// Both StatefulSets.
@@ -77,7 +71,7 @@ impl Installation {
     pub(crate) fn expected(&self) -> Expected {
         self.sets.each_ref().map(|set| {
             let set = set.as_ref().ok()?;
-            let flags = set.flags()?;
+            let flags = set.flags.as_ref().ok()?;
             let scope = flags.nodes.as_ref().map(lease::scope).unwrap_or_default();
             let given = flags.replicas.map_or(set.replicas, NonZeroU32::get);
             // A dry run takes no leases.
@@ -87,29 +81,29 @@ impl Installation {
     }
 
     /// The command that installs the objects again as they should be.
-    pub(crate) fn upgrade(&self, hints: &Hints, namespace: &str) -> String {
+    pub(crate) fn upgrade(&self, cluster: &Cluster) -> String {
+        let Cluster { hints, namespace, .. } = cluster;
         match &self.release {
             None if namespace == NAMESPACE => {
                 hints.kubectl("apply --server-side --force-conflicts -f deploy/label-storage.yaml")
             }
             None => hints.helm("upgrade --install label-storage deploy/chart"),
-            // With server-side apply, Helm refuses to overwrite a field that somebody else has changed.
-            Some((release, true)) => {
-                hints.helm(&format!("upgrade {release} deploy/chart --reuse-values --force-conflicts"))
+            Some((release, is_applied)) => {
+                // With server-side apply, Helm refuses to overwrite a field that somebody else has changed.
+                let force = if *is_applied { " --force-conflicts" } else { "" };
+                hints.helm(&format!("upgrade {release} deploy/chart --reuse-values{force}"))
             }
-            Some((release, false)) => hints.helm(&format!("upgrade {release} deploy/chart --reuse-values")),
         }
     }
 
     pub(crate) fn findings(&self, cluster: &Cluster) -> Vec<Finding> {
-        let hints = &cluster.hints;
         let mut findings = Vec::new();
         for (set, daemon) in self.sets.iter().zip(DAEMONS) {
             match set {
                 Ok(set) => findings.extend(self.of_set(set, cluster)),
                 Err(error) => {
                     let unknown = Finding::unknown("statefulset-unknown", format!("{daemon}: {error}"));
-                    findings.push(unknown.fix(hints.kubectl(FIND)));
+                    findings.push(unknown.fix(cluster.hints.kubectl(FIND)));
                 }
             }
         }
@@ -122,87 +116,77 @@ impl Installation {
     fn of_set(&self, set: &Set, cluster: &Cluster) -> Vec<Finding> {
         let (hints, Set { daemon, replicas, ready, .. }) = (&cluster.hints, set);
         let mut findings = Vec::new();
-        let show = hints.in_namespace(&format!("describe pods -l app.kubernetes.io/name={daemon}"));
         if *replicas == 0 {
             let scale = hints.in_namespace(&format!("scale statefulset {daemon} --replicas=2"));
-            findings
-                .push(Finding::error("stopped", format!("the {daemon} is scaled to 0 replicas")).fix(scale));
+            let message = format!("the {daemon} is scaled to 0 replicas");
+            findings.push(Finding::new(Error, "stopped", message).fix(scale));
         } else if ready < replicas {
+            let show = hints.in_namespace(&format!("describe pods -l app.kubernetes.io/name={daemon}"));
             let message = format!("{ready} of {replicas} {daemon} pods are ready");
-            let new = if *ready == 0 { Finding::error } else { Finding::warning };
-            findings.push(new("pods-not-ready", message).fix(show));
+            let severity = if *ready == 0 { Error } else { Warning };
+            findings.push(Finding::new(severity, "pods-not-ready", message).fix(show));
         }
-        match &set.flags {
+        let flags = match &set.flags {
+            Ok(flags) => flags,
             Err(error) => {
                 let message = format!("the {daemon} would not start with its flags: {error}");
-                let values = self.upgrade(hints, &cluster.namespace);
-                findings.push(Finding::error("flags-refused", message).fix(values));
+                findings.push(Finding::new(Error, "flags-refused", message).fix(self.upgrade(cluster)));
+                return findings;
             }
-            Ok(flags) => {
-                if flags.dry_run {
-                    let fix = match set.is_dry_run_in_env {
-                        true => hints.in_namespace(&format!("set env statefulset {daemon} {DRY_RUN}-")),
-                        false => self.upgrade(hints, &cluster.namespace),
-                    };
-                    let message = format!(
-                        "the {daemon} runs with --dry-run and writes nothing; if the Helm values have it in extraArgs, remove it there"
-                    );
-                    findings.push(Finding::warning("dry-run", message).fix(fix));
-                }
-                if let Some(nodes) = &flags.nodes {
-                    let message = format!(
-                        "the {daemon} handles only nodes that match {:?} (--nodes)",
-                        nodes.glob().glob()
-                    );
-                    findings.push(Finding::note("some-nodes", message));
-                }
-            }
+        };
+        if flags.dry_run {
+            let fix = match set.is_dry_run_in_env {
+                true => hints.in_namespace(&format!("set env statefulset {daemon} {DRY_RUN}-")),
+                false => self.upgrade(cluster),
+            };
+            let values = "if the Helm values have it in extraArgs, remove it there";
+            let message = format!("the {daemon} runs with --dry-run and writes nothing; {values}");
+            findings.push(Finding::new(Warning, "dry-run", message).fix(fix));
+        }
+        if let Some(nodes) = &flags.nodes {
+            let glob = nodes.glob().glob();
+            let message = format!("the {daemon} handles only nodes that match {glob:?} (--nodes)");
+            findings.push(Finding::new(Note, "some-nodes", message));
         }
         findings
     }
 
     fn compare(&self, storer: &Set, restorer: &Set, cluster: &Cluster) -> Vec<Finding> {
         const OWN: &str = env!("CARGO_PKG_VERSION");
-        let upgrade = || self.upgrade(&cluster.hints, &cluster.namespace);
         let mut findings = Vec::new();
-        if storer.version != restorer.version {
-            let message =
-                format!("the storer is version {} and the restorer {}", storer.version, restorer.version);
-            findings.push(Finding::warning("versions-differ", message).fix(upgrade()));
-        } else if storer.version != OWN {
-            let message = format!(
-                "the daemons are version {} and this plugin is {OWN}: install the same",
-                storer.version
-            );
-            findings.push(Finding::warning("versions-differ", message));
+        let mut add = |severity, reason, message| {
+            findings.push(Finding::new(severity, reason, message).fix(self.upgrade(cluster)));
+        };
+        let (one, other) = (&storer.version, &restorer.version);
+        if one != other {
+            add(Warning, "versions-differ", format!("the storer is version {one} and the restorer {other}"));
+        } else if one != OWN {
+            let message = format!("the daemons are version {one} and this plugin is {OWN}: install the same");
+            add(Warning, "versions-differ", message);
         }
         if storer.image != restorer.image {
-            let message = format!(
-                "the image of the storer is {} and that of the restorer {}",
-                storer.image, restorer.image
-            );
-            findings.push(Finding::warning("images-differ", message).fix(upgrade()));
+            let images = format!("{} and that of the restorer {}", storer.image, restorer.image);
+            add(Warning, "images-differ", format!("the image of the storer is {images}"));
         }
-        if let (Ok(one), Ok(other)) = (&storer.flags, &restorer.flags)
-            && one.config != other.config
-        {
+        let config = |set: &Set| set.flags.as_ref().ok().map(|flags| flags.config.clone());
+        if config(storer).zip(config(restorer)).is_some_and(|(one, other)| one != other) {
             let message = "the storer and the restorer read different rules files (--config)";
-            findings.push(Finding::error("rules-differ", message).fix(upgrade()));
+            add(Error, "rules-differ", message.to_owned());
         }
         findings
     }
 }
 
 /// The rules of the daemons: that they can be read.
-pub(crate) fn rules(cluster: &Cluster) -> Vec<Finding> {
-    let edit = cluster.hints.in_namespace(&format!("edit configmap {}", RULES.0));
-    match &cluster.rules_unknown {
-        None => Vec::new(),
-        Some(RulesUnknown::Forbidden(why)) => vec![Finding::unknown("rules-unknown", why)],
-        Some(RulesUnknown::Refused(why)) => {
-            vec![Finding::error("rules-refused", format!("{why}; a daemon does not start with it")).fix(edit)]
+pub(crate) fn rules(cluster: &Cluster) -> Option<Finding> {
+    Some(match cluster.rules_unknown.as_ref()? {
+        RulesUnknown::Forbidden(why) => Finding::unknown("rules-unknown", why),
+        RulesUnknown::Refused(why) => {
+            let message = format!("{why}; a daemon does not start with it");
+            let edit = cluster.hints.in_namespace(&format!("edit configmap {}", RULES.0));
+            Finding::new(Error, "rules-refused", message).fix(edit)
         }
-    }
+    })
 }
 
 impl Set {
@@ -211,17 +195,15 @@ impl Set {
         let pod = spec.and_then(|spec| spec.template.spec.as_ref());
         let container = pod.and_then(|pod| pod.containers.iter().find(|container| container.name == daemon));
         let count = |count: Option<i32>| count.and_then(|count| u32::try_from(count).ok());
-        let env = container.into_iter().flat_map(|container| container.env.iter().flatten());
+        let mut env = container.into_iter().flat_map(|container| container.env.iter().flatten());
         Self {
             daemon,
-            account: pod
-                .and_then(|pod| pod.service_account_name.clone())
-                .unwrap_or_else(|| "default".to_owned()),
+            account: pod.and_then(|pod| pod.service_account_name.clone()).unwrap_or("default".to_owned()),
             replicas: count(spec.and_then(|spec| spec.replicas)).unwrap_or(1),
             ready: count(set.status.as_ref().and_then(|status| status.ready_replicas)).unwrap_or(0),
             flags: container.map_or_else(|| Err(format!("there is no container {daemon}")), flags::<D>),
-            is_dry_run_in_env: env.into_iter().any(|variable| variable.name == DRY_RUN),
-            version: set.labels().get(VERSION).cloned().unwrap_or_else(|| "unknown".to_owned()),
+            is_dry_run_in_env: env.any(|variable| variable.name == DRY_RUN),
+            version: set.labels().get(VERSION).cloned().unwrap_or("unknown".to_owned()),
             image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
         }
     }
@@ -232,21 +214,19 @@ fn flags<D: Daemon>(container: &Container) -> Result<Common, String> {
     let command = D::command();
     let mut words = vec![container.name.clone()];
     for variable in container.env.iter().flatten() {
-        let Some(value) = &variable.value else { continue };
-        let known = command
-            .get_arguments()
-            .find(|arg| arg.get_env().is_some_and(|name| name == variable.name.as_str()));
-        match known.and_then(|arg| Some((arg.get_action().takes_values(), arg.get_long()?))) {
-            Some((true, long)) => words.push(format!("--{long}={value}")),
-            Some((false, long)) if value == "true" => words.push(format!("--{long}")),
+        let mut args = command.get_arguments();
+        let arg = args.find(|arg| arg.get_env().is_some_and(|name| name == variable.name.as_str()));
+        let flag = arg.and_then(|arg| Some((arg.get_long()?, arg.get_action().takes_values())));
+        match (flag, &variable.value) {
+            (Some((long, true)), Some(value)) => words.push(format!("--{long}={value}")),
+            (Some((long, false)), Some(value)) if value == "true" => words.push(format!("--{long}")),
             _ => {}
         }
     }
     words.extend(container.args.iter().flatten().cloned());
     // The environment of this process is not that of the pod.
     let command = command.mut_args(|arg| arg.env(None::<&str>));
-    let read = |matches: ArgMatches| D::from_arg_matches(&matches);
-    let read = command.try_get_matches_from(words).and_then(read);
+    let read = command.try_get_matches_from(words).and_then(|matches| D::from_arg_matches(&matches));
     read.map(|daemon| daemon.common().clone())
         .map_err(|error| error.to_string().lines().next().unwrap_or_default().replace("error: ", ""))
 }

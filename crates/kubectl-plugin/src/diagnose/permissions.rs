@@ -5,14 +5,13 @@ use k8s_openapi::api::authorization::v1::{
     SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::Api;
-use kube::api::PostParams;
 use label_storage_runtime::Daemon;
 use label_storage_runtime::call::in_one_line;
 use label_storage_runtime::preflight::{LEASES, READS, Right, WATCHES, attributes, in_words};
 
-use super::Finding;
 use super::installation::{DAEMONS, Installation};
 use super::policies::prefix;
+use super::{Finding, Severity};
 use crate::cluster::Cluster;
 
 /// Daemons can do without these, which are for Events about Nodes.
@@ -30,18 +29,35 @@ const WRITES: [Right; 7] = [
     ("delete", "records"),
 ];
 
-/// The permissions among these that are missing, in words.
+/// The permissions among these that an account lacks, or the user, in words.
 async fn missing(
+    cluster: &Cluster,
+    account: Option<&str>,
     rights: &[Right],
     namespace: &str,
-    is_allowed: impl AsyncFn(Right) -> kube::Result<bool>,
-) -> kube::Result<Vec<String>> {
-    let answers = stream::iter(rights.iter().copied()).map(|right| {
-        let asked = is_allowed(right);
-        async move { asked.await.map(|allowed| (!allowed).then(|| in_words(right, namespace))) }
+) -> kube::Result<String> {
+    let is_allowed = async |right| -> kube::Result<bool> {
+        let (client, resource_attributes) = (cluster.client.clone(), Some(attributes(right, namespace)));
+        let Some(account) = account else {
+            let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+            let review = SelfSubjectAccessReview { spec, ..Default::default() };
+            let answer = Api::all(client).create(&Default::default(), &review).await?;
+            return Ok(answer.status.is_some_and(|status| status.allowed));
+        };
+        let home = &cluster.namespace;
+        let groups = ["serviceaccounts", &format!("serviceaccounts:{home}"), "authenticated"];
+        let groups = Some(groups.map(|group| format!("system:{group}")).into());
+        let user = Some(format!("system:serviceaccount:{home}:{account}"));
+        let spec = SubjectAccessReviewSpec { user, groups, resource_attributes, ..Default::default() };
+        let review = SubjectAccessReview { spec, ..Default::default() };
+        let answer = Api::all(client).create(&Default::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    };
+    let asked = stream::iter(rights.iter().copied()).map(async |right| -> kube::Result<_> {
+        Ok((!is_allowed(right).await?).then(|| in_words(right, namespace)))
     });
-    let answers: Vec<_> = answers.buffered(8).try_collect().await?;
-    Ok(answers.into_iter().flatten().collect())
+    let answers: Vec<_> = asked.buffered(8).try_collect().await?;
+    Ok(answers.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 pub(crate) async fn of_daemons(cluster: &Cluster, installation: &Installation) -> Vec<Finding> {
@@ -61,66 +77,33 @@ async fn of_daemon(
     daemon: &str,
     writes: &[Right],
 ) -> kube::Result<Vec<Finding>> {
-    let namespace = cluster.namespace.as_str();
     let set = installation.set(daemon);
     let account = set.map_or(daemon, |set| &set.account);
-    let flags = set.and_then(|set| set.flags());
-    let user = format!("system:serviceaccount:{namespace}:{account}");
-    let groups =
-        ["serviceaccounts".to_owned(), format!("serviceaccounts:{namespace}"), "authenticated".to_owned()];
-    let groups: Vec<String> = groups.iter().map(|group| format!("system:{group}")).collect();
-    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
-    let is_allowed = async |right: Right, namespace: &str| {
-        let spec = SubjectAccessReviewSpec {
-            user: Some(user.clone()),
-            groups: Some(groups.clone()),
-            resource_attributes: Some(attributes(right, namespace)),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let answer = reviews.create(&PostParams::default(), &review).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
-    };
+    let flags = set.and_then(|set| set.flags.as_ref().ok());
     let writes = if flags.is_some_and(|flags| flags.dry_run) { &[] } else { writes };
     let watches = if flags.is_some_and(|flags| !flags.watch) { &[][..] } else { &WATCHES };
-    let needs = [&READS[..], watches, writes, &LEASES].concat();
-    let fix = installation.upgrade(&cluster.hints, namespace);
-    let mut findings = Vec::new();
-    let lacks = missing(&needs, namespace, async |right| is_allowed(right, namespace).await).await?;
-    if !lacks.is_empty() {
-        let message = format!("the account {account} of the {daemon} may not {}", lacks.join(", "));
-        findings.push(Finding::error("permission-missing", message).fix(fix.clone()));
-    }
     let events = if flags.is_none_or(|flags| flags.events) { &EVENTS[..] } else { &[] };
-    let lacks =
-        missing(events, EVENT_NAMESPACE, async |right| is_allowed(right, EVENT_NAMESPACE).await).await?;
-    if !lacks.is_empty() {
-        let message = format!(
-            "the account {account} of the {daemon} may not {}, so `kubectl describe node` lacks its Events",
-            lacks.join(", ")
-        );
-        findings.push(Finding::warning("permission-missing", message).fix(fix));
+    let needs = [&READS[..], watches, writes, &LEASES].concat();
+    let mut findings = Vec::new();
+    for (severity, rights, namespace, harm) in [
+        (Severity::Error, &needs[..], cluster.namespace.as_str(), ""),
+        (Severity::Warning, events, EVENT_NAMESPACE, ", so `kubectl describe node` lacks its Events"),
+    ] {
+        let missing = missing(cluster, Some(account), rights, namespace).await?;
+        if !missing.is_empty() {
+            let message = format!("the account {account} of the {daemon} may not {missing}{harm}");
+            let finding = Finding::new(severity, "permission-missing", message);
+            findings.push(finding.fix(installation.upgrade(cluster)));
+        }
     }
     Ok(findings)
 }
 
 /// The permissions of the user, with the commands that do not work without them.
 pub(crate) async fn of_user(cluster: &Cluster) -> Vec<Finding> {
-    let namespace = cluster.namespace.as_str();
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
-    let is_allowed = async |right: Right| {
-        let spec = SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes(right, namespace)),
-            ..SelfSubjectAccessReviewSpec::default()
-        };
-        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-        let answer = reviews.create(&PostParams::default(), &review).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
-    };
-    let reads = [&READS[..], &[("list", "leases")]].concat();
-    let asked =
-        tokio::try_join!(missing(&reads, namespace, &is_allowed), missing(&WRITES, namespace, &is_allowed));
-    let (reads, writes) = match asked {
+    let (namespace, reads) = (&cluster.namespace, [&READS[..], &[("list", "leases")]].concat());
+    let missing = |rights| missing(cluster, None, rights, namespace);
+    let (reads, writes) = match tokio::try_join!(missing(&reads), missing(&WRITES)) {
         Ok(missing) => missing,
         Err(error) => {
             return vec![Finding::unknown("permissions-unknown", format!("yours: {}", in_one_line(&error)))];
@@ -128,18 +111,17 @@ pub(crate) async fn of_user(cluster: &Cluster) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if !reads.is_empty() {
-        let message = format!("you may not {}, so commands can't show everything", reads.join(", "));
+        let message = format!("you may not {reads}, so commands can't show everything");
         let show = cluster.hints.in_namespace("auth can-i --list");
-        findings.push(Finding::warning("your-permissions", message).fix(show));
+        findings.push(Finding::new(Severity::Warning, "your-permissions", message).fix(show));
     }
     if !writes.is_empty() {
-        let message = format!(
-            "you may not {}, so some of restore, forget, set, rename, rollback and import do not work for you",
-            writes.join(", ")
-        );
+        let commands = "restore, forget, set, rename, rollback and import";
+        let message = format!("you may not {writes}, so some of {commands} do not work for you");
         let role = format!("{}-records-editor", prefix(namespace));
         let bind = format!("create rolebinding records-editor --clusterrole={role} --user=USER");
-        findings.push(Finding::note("your-permissions", message).fix(cluster.hints.in_namespace(&bind)));
+        let bind = cluster.hints.in_namespace(&bind);
+        findings.push(Finding::new(Severity::Note, "your-permissions", message).fix(bind));
     }
     findings
 }

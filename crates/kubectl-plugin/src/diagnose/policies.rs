@@ -7,6 +7,7 @@ use kube::{Api, ResourceExt};
 use label_storage_runtime::call::in_one_line;
 
 use super::Finding;
+use super::Severity::{Error, Warning};
 use super::installation::Installation;
 use crate::cluster::Cluster;
 
@@ -28,43 +29,37 @@ pub(crate) fn prefix(namespace: &str) -> String {
 pub(crate) async fn findings(cluster: &Cluster, installation: &Installation) -> (Vec<Finding>, usize) {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
-    let all = (Default::default(), Default::default());
-    let (policies, bindings) = match tokio::join!(policies.list(&all.0), bindings.list(&all.1)) {
+    let all = Default::default();
+    let (policies, bindings) = match tokio::join!(policies.list(&all), bindings.list(&all)) {
         (Ok(policies), Ok(bindings)) => (policies.items, bindings.items),
         (Err(error), _) | (_, Err(error)) => {
             return (vec![Finding::unknown("policies-unknown", in_one_line(&error))], 0);
         }
     };
-    let fix = installation.upgrade(&cluster.hints, &cluster.namespace);
-    let (mut findings, mut in_force) = (Vec::new(), 0);
+    let mut findings = Vec::new();
     for (end, harm) in POLICIES {
         let name = format!("{}-{end}", prefix(&cluster.namespace));
-        let Some(policy) = policies.iter().find(|policy| policy.name_any() == name) else {
-            let message = format!("there is no admission policy {name}: {harm}");
-            findings.push(Finding::warning("policy-missing", message).fix(fix.clone()));
-            continue;
-        };
         let bound: Vec<_> = bindings.iter().filter(|binding| binding.spec.policy_name == name).collect();
         let mut actions = bound.iter().flat_map(|binding| &binding.spec.validation_actions);
-        let denies = actions.any(|action| action == "Deny");
-        let failure = policy.spec.as_ref().and_then(|spec| spec.failure_policy.as_deref());
-        let problem = match bound.first() {
-            None => Some(Finding::error(
-                "policy-not-bound",
-                format!("no binding puts the policy {name} in force: {harm}"),
-            )),
-            Some(first) if !denies => Some(Finding::error(
+        let failure_policy = |policy: &ValidatingAdmissionPolicy| policy.spec.clone()?.failure_policy;
+        let (severity, reason, message) = match policies.iter().find(|policy| policy.name_any() == name) {
+            None => (Warning, "policy-missing", format!("there is no admission policy {name}: {harm}")),
+            Some(_) if bound.is_empty() => {
+                (Error, "policy-not-bound", format!("no binding puts the policy {name} in force: {harm}"))
+            }
+            Some(_) if !actions.any(|action| action == "Deny") => (
+                Error,
                 "policy-not-denying",
-                format!("the binding {} of the policy {name} does not deny: {harm}", first.name_any()),
-            )),
-            Some(_) if failure == Some("Ignore") => Some(Finding::warning(
-                "policy-ignores-failures",
-                format!("the policy {name} lets requests pass that it can't judge (failurePolicy: Ignore)"),
-            )),
-            Some(_) => None,
+                format!("the binding of the policy {name} does not deny: {harm}"),
+            ),
+            Some(policy) if failure_policy(policy).as_deref() == Some("Ignore") => {
+                let passes = "lets requests pass that it can't judge (failurePolicy: Ignore)";
+                (Warning, "policy-ignores-failures", format!("the policy {name} {passes}"))
+            }
+            Some(_) => continue,
         };
-        in_force += usize::from(problem.is_none());
-        findings.extend(problem.map(|problem| problem.fix(fix.clone())));
+        findings.push(Finding::new(severity, reason, message).fix(installation.upgrade(cluster)));
     }
+    let in_force = POLICIES.len() - findings.len();
     (findings, in_force)
 }

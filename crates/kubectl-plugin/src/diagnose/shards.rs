@@ -2,7 +2,7 @@
 //!
 //! The clocks of machines differ. So a lease whose time is old is looked at again: one that changes meanwhile is alive.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use label_storage::ResourceVersion;
 use label_storage_runtime::call::{self, Error};
-use label_storage_runtime::lease::{self, Claim, LIFETIME, SeenLease, parse_name};
+use label_storage_runtime::lease::{LIFETIME, SeenLease, parse_name};
 use serde::Serialize;
+use strum::Display;
 
-use super::Finding;
 use super::installation::DAEMONS;
+use super::{Finding, Severity};
 use crate::cluster::{Cluster, ours};
 use crate::hints::Hints;
 use crate::output::age;
@@ -27,32 +28,10 @@ const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 /// This many shards without a lease are listed: the name of a lease can claim that there are four billion.
 const MOST_ABSENT: usize = 8;
 
-/// A lease of a daemon.
-#[derive(Debug, Clone)]
-struct Held {
-    name: String,
-    daemon: String,
-    shard: lease::Shard,
-    scope: String,
-    claim: Claim,
-    acquired_at: Option<Timestamp>,
-    version: Option<ResourceVersion>,
-}
-
-impl Held {
-    fn new(lease: Lease) -> Option<Self> {
-        let name = lease.metadata.name.clone()?;
-        let (daemon, shard, scope) = parse_name(&name)?;
-        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
-        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
-        let seen = SeenLease::new(lease);
-        Some(Self { name, daemon, shard, scope, acquired_at, version: seen.version(), claim: seen.claim })
-    }
-}
-
 /// The state of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Holding {
     /// Its own replica holds it.
     Home,
@@ -66,23 +45,6 @@ pub(crate) enum Holding {
     Absent,
     /// It belongs to an earlier number of replicas, or an earlier `--nodes`.
     Retired,
-}
-
-impl Holding {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Home => "home",
-            Self::Adopted => "adopted",
-            Self::NotRenewed => "not-renewed",
-            Self::Released => "released",
-            Self::Absent => "absent",
-            Self::Retired => "retired",
-        }
-    }
-
-    pub(crate) const fn is_held(self) -> bool {
-        matches!(self, Self::Home | Self::Adopted)
-    }
 }
 
 /// A shard and its holder.
@@ -105,20 +67,23 @@ pub(crate) struct Shard {
 
 impl Shard {
     fn absent(daemon: &str, scope: &str, index: u32, replicas: Option<NonZeroU32>) -> Self {
-        let (daemon, scope) = (daemon.to_owned(), scope.to_owned());
+        let [daemon, scope] = [daemon, scope].map(str::to_owned);
         let (holder, state) = (None, Holding::Absent);
         Self { daemon, index, replicas, scope, holder, renewed_at: None, acquired_at: None, state }
     }
 
+    pub(crate) const fn is_held(&self) -> bool {
+        matches!(self.state, Holding::Home | Holding::Adopted)
+    }
+
     pub(crate) fn is_problem(&self) -> bool {
-        !self.state.is_held() && self.state != Holding::Retired
+        !self.is_held() && self.state != Holding::Retired
     }
 
     /// The shard and its holder, in a sentence.
     pub(crate) fn sentence(&self, now: Timestamp) -> String {
-        let Self { daemon, index, .. } = self;
-        let nodes =
-            if self.scope.is_empty() { String::new() } else { format!(" for --nodes {}", self.scope) };
+        let Self { daemon, index, scope, .. } = self;
+        let nodes = if scope.is_empty() { String::new() } else { format!(" for --nodes {scope}") };
         let Some(replicas) = self.replicas else {
             return format!("no {daemon}{nodes} has a lease: none is running");
         };
@@ -126,11 +91,11 @@ impl Shard {
         let ago = |at: Option<Timestamp>| {
             at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", age(now.duration_since(at))))
         };
-        let renewed = ago(self.renewed_at);
+        let (acquired, renewed) = (ago(self.acquired_at), ago(self.renewed_at));
         match (&self.holder, self.state) {
             (Some(holder), Holding::Home) => format!("{shard} is held by {holder}, renewed {renewed}"),
             (Some(holder), Holding::Adopted) => {
-                format!("{shard} was adopted by {holder} {}, renewed {renewed}", ago(self.acquired_at))
+                format!("{shard} was adopted by {holder} {acquired}, renewed {renewed}")
             }
             (Some(holder), _) => format!("{shard} has no holder: {holder} last renewed its lease {renewed}"),
             (None, Holding::Absent) => format!("{shard} has no holder: it has no lease"),
@@ -139,12 +104,13 @@ impl Shard {
     }
 
     pub(crate) fn finding(&self, hints: &Hints, now: Timestamp) -> Option<Finding> {
+        let (severity, reason) = match self.state {
+            Holding::Home | Holding::Retired => return None,
+            Holding::Adopted => (Severity::Note, "shard-adopted"),
+            _ => (Severity::Error, "shard-not-held"),
+        };
         let pods = hints.in_namespace(&format!("get pods -l app.kubernetes.io/name={}", self.daemon));
-        match self.state {
-            Holding::Home | Holding::Retired => None,
-            Holding::Adopted => Some(Finding::note("shard-adopted", self.sentence(now)).fix(pods)),
-            _ => Some(Finding::error("shard-not-held", self.sentence(now)).fix(pods)),
-        }
+        Some(Finding::new(severity, reason, self.sentence(now)).fix(pods))
     }
 }
 
@@ -155,8 +121,37 @@ pub(crate) type Expected = [Option<(u32, String)>; 2];
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     all: Vec<Held>,
+    /// The version of each lease, and the time of its last change.
     versions: BTreeMap<String, (Option<ResourceVersion>, Option<Instant>)>,
     now: Timestamp,
+}
+
+/// A lease of a daemon.
+#[derive(Debug, Clone)]
+struct Held {
+    name: String,
+    version: Option<ResourceVersion>,
+    /// The shard, as if its holder were alive.
+    shard: Shard,
+}
+
+impl Held {
+    fn new(lease: Lease) -> Option<Self> {
+        let name = lease.metadata.name.clone()?;
+        let (daemon, shard, scope) = parse_name(&name).filter(|(_, it, _)| it.index < it.replicas.get())?;
+        let acquired_at = lease.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0));
+        let seen = SeenLease::new(lease);
+        let (version, claim) = (seen.version(), seen.claim);
+        let state = match claim.holder {
+            None => Holding::Released,
+            Some(_) if claim.home == Some(shard.index) => Holding::Home,
+            Some(_) => Holding::Adopted,
+        };
+        let absent = Shard::absent(daemon, scope, shard.index, Some(shard.replicas));
+        let shard =
+            Shard { holder: claim.holder, renewed_at: claim.renewed_at, acquired_at, state, ..absent };
+        Some(Self { version, shard, name })
+    }
 }
 
 impl Leases {
@@ -168,8 +163,10 @@ impl Leases {
         shards: impl Fn(&Self) -> Vec<Shard>,
     ) -> Result<Vec<Shard>, Error> {
         let (mut leases, began, mut is_silent) = (Self::default(), Instant::now(), true);
+        let api: Api<Lease> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
         loop {
-            leases.look(cluster, time.now()).await?;
+            let listed = call::one("list leases", api.list(&ours())).await?;
+            leases.see(listed.items.into_iter().filter_map(Held::new).collect(), time.now());
             let shards = shards(&leases);
             if !shards.iter().any(Shard::is_problem) || began.elapsed() >= patience {
                 return Ok(shards);
@@ -179,14 +176,6 @@ impl Leases {
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-    }
-
-    /// Looks once.
-    pub(crate) async fn look(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), Error> {
-        let api: Api<Lease> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-        let listed = call::one("list leases", api.list(&ours())).await?;
-        self.see(listed.items.into_iter().filter_map(Held::new).collect(), now);
-        Ok(())
     }
 
     fn see(&mut self, all: Vec<Held>, now: Timestamp) {
@@ -203,96 +192,69 @@ impl Leases {
         let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or(SignedDuration::MAX);
         let is_recent = |at| (-AHEAD..=lifetime).contains(&self.now.duration_since(at));
         let changed_at = self.versions.get(&held.name).and_then(|(_, changed_at)| *changed_at);
-        held.claim.renewed_at.is_some_and(is_recent) || changed_at.is_some_and(|at| at.elapsed() < LIFETIME)
-    }
-
-    fn shard(&self, held: &Held) -> Shard {
-        let state = match &held.claim.holder {
-            None => Holding::Released,
-            Some(_) if !self.is_alive(held) => Holding::NotRenewed,
-            Some(_) if held.claim.home == Some(held.shard.index) => Holding::Home,
-            Some(_) => Holding::Adopted,
-        };
-        Shard {
-            daemon: held.daemon.clone(),
-            index: held.shard.index,
-            replicas: Some(held.shard.replicas),
-            scope: held.scope.clone(),
-            holder: held.claim.holder.clone(),
-            renewed_at: held.claim.renewed_at,
-            acquired_at: held.acquired_at,
-            state,
-        }
+        held.shard.renewed_at.is_some_and(is_recent) || changed_at.is_some_and(|at| at.elapsed() < LIFETIME)
     }
 
     /// All shards of both daemons; with a scope, those of daemons with this `--nodes`.
     pub(crate) fn shards(&self, scope: Option<&str>, expected: &Expected) -> Vec<Shard> {
-        let mut all = Vec::new();
-        for (daemon, expected) in DAEMONS.into_iter().zip(expected) {
-            let wanted = scope.or(expected.as_ref().map(|(_, scope)| scope.as_str())).unwrap_or_default();
-            let expected = expected.as_ref().map(|(replicas, _)| *replicas);
-            let of_daemon = self.all.iter().filter(|held| held.daemon == daemon);
-            let asked = of_daemon.filter(|held| scope.is_none_or(|scope| held.scope == scope));
-            let mut groups = BTreeMap::<(&str, NonZeroU32), BTreeMap<u32, Shard>>::new();
-            for held in asked.filter(|held| held.shard.index < held.shard.replicas.get()) {
-                let group = groups.entry((&held.scope, held.shard.replicas)).or_default();
-                group.insert(held.shard.index, self.shard(held));
+        let of_both = DAEMONS.into_iter().zip(expected);
+        of_both.flat_map(|(daemon, expected)| self.of_daemon(daemon, scope, expected.as_ref())).collect()
+    }
+
+    fn of_daemon(&self, daemon: &str, only: Option<&str>, expected: Option<&(u32, String)>) -> Vec<Shard> {
+        let wanted = only.or(expected.map(|(_, scope)| scope.as_str())).unwrap_or_default();
+        let expected = expected.map(|(replicas, _)| *replicas);
+        let mut groups = Groups::new();
+        for held in self.all.iter().filter(|held| held.shard.daemon == daemon) {
+            let (scope, mut shard) = (held.shard.scope.as_str(), held.shard.clone());
+            if shard.is_held() && !self.is_alive(held) {
+                shard.state = Holding::NotRenewed;
             }
-            if let Some(replicas) = expected.and_then(NonZeroU32::new) {
-                groups.entry((wanted, replicas)).or_default();
-            }
-            let has_any = !groups.is_empty();
-            let mut groups: Vec<_> = groups
-                .into_iter()
-                .map(|((scope, replicas), known)| {
-                    let absent =
-                        (0..replicas.get()).filter(|index| !known.contains_key(index)).take(MOST_ABSENT);
-                    let absent: Vec<_> =
-                        absent.map(|index| Shard::absent(daemon, scope, index, Some(replicas))).collect();
-                    let mut group: Vec<_> = known.into_values().chain(absent).collect();
-                    group.sort_by_key(|shard| shard.index);
-                    group
-                })
-                .collect();
-            retire(&mut groups, wanted, expected);
-            all.extend(groups.into_iter().flatten());
-            if !has_any && expected != Some(0) {
-                all.push(Shard::absent(daemon, wanted, 0, None));
+            if let Some(replicas) = shard.replicas.filter(|_| only.is_none_or(|only| only == scope)) {
+                groups.entry((scope, replicas)).or_default().insert(shard.index, shard);
             }
         }
-        all
+        if let Some(replicas) = expected.and_then(NonZeroU32::new) {
+            groups.entry((wanted, replicas)).or_default();
+        }
+        if groups.is_empty() && expected != Some(0) {
+            return vec![Shard::absent(daemon, wanted, 0, None)];
+        }
+        for ((scope, replicas), group) in &mut groups {
+            let missing = (0..replicas.get()).filter(|index| !group.contains_key(index));
+            for index in missing.take(MOST_ABSENT).collect::<Vec<_>>() {
+                group.insert(index, Shard::absent(daemon, scope, index, Some(*replicas)));
+            }
+        }
+        for group in left_over(&groups, wanted, expected) {
+            let shards = groups.get_mut(&group).into_iter().flat_map(BTreeMap::values_mut);
+            shards.for_each(|shard| shard.state = Holding::Retired);
+        }
+        groups.into_values().flat_map(BTreeMap::into_values).collect()
     }
 }
 
-/// Marks the groups that are left from an earlier number of replicas or an earlier `--nodes`: those without any holder, if the current group
-/// is known or can be told by its leases.
-fn retire(groups: &mut [Vec<Shard>], wanted: &str, expected: Option<u32>) {
-    let of = |group: &[Shard]| {
-        group.first().map(|shard| (shard.scope.clone(), shard.replicas.map(NonZeroU32::get)))
+/// The shards of a daemon with the same `--nodes` and number of replicas.
+type Groups<'a> = BTreeMap<(&'a str, NonZeroU32), BTreeMap<u32, Shard>>;
+
+/// The groups without any holder that are left from an earlier number of replicas or an earlier `--nodes`.
+fn left_over<'a>(groups: &Groups<'a>, wanted: &str, expected: Option<u32>) -> Vec<(&'a str, NonZeroU32)> {
+    let is_whole = |((scope, _), group): (&(&str, NonZeroU32), &BTreeMap<u32, Shard>)| {
+        *scope == wanted && group.values().all(Shard::is_held)
     };
-    let is_complete = |group: &&Vec<Shard>| group.iter().all(|shard| shard.state.is_held());
-    let has_complete = |scope: &str| groups.iter().filter(is_complete).any(|group| group[0].scope == scope);
-    let latest = |scope: &str| {
-        let of_scope = groups.iter().filter(|group| group[0].scope == scope);
-        of_scope
-            .max_by_key(|group| group.iter().filter_map(|shard| shard.renewed_at).max())
-            .and_then(|group| of(group))
+    let has_whole = groups.iter().any(is_whole);
+    let renewed_at = |group: &BTreeMap<u32, Shard>| group.values().filter_map(|shard| shard.renewed_at).max();
+    let is_current = |(scope, replicas): (&str, NonZeroU32)| match expected {
+        Some(expected) if scope == wanted => replicas.get() == expected,
+        _ if scope != wanted && has_whole => false,
+        _ => {
+            let of_scope = groups.iter().filter(|((other, _), _)| *other == scope);
+            let latest = of_scope.max_by_key(|(_, group)| renewed_at(group));
+            latest.is_some_and(|(latest, _)| *latest == (scope, replicas))
+        }
     };
-    let retired: BTreeSet<usize> = (0..groups.len())
-        .filter(|at| {
-            let group = &groups[*at];
-            let scope = group[0].scope.as_str();
-            let is_current = match expected {
-                Some(expected) if scope == wanted => group[0].replicas.map(NonZeroU32::get) == Some(expected),
-                _ if scope != wanted && has_complete(wanted) => false,
-                _ => !has_complete(scope) && of(group) == latest(scope),
-            };
-            !is_current && !group.iter().any(|shard| shard.state.is_held())
-        })
-        .collect();
-    for at in retired {
-        groups[at].iter_mut().for_each(|shard| shard.state = Holding::Retired);
-    }
+    let without_holder = groups.iter().filter(|(_, group)| !group.values().any(Shard::is_held));
+    without_holder.map(|(key, _)| *key).filter(|key| !is_current(*key)).collect()
 }
 
 #[cfg(test)]
@@ -306,14 +268,19 @@ mod tests {
         lease.metadata.name = Some(format!("label-storage.{daemon}.{index}-of-{replicas}"));
         let mut held = Held::new(lease).expect("a lease");
         held.version = Some(ResourceVersion(7));
-        held.claim.holder = holder.map(str::to_owned);
-        held.claim.home = holder.and_then(|holder| holder.rsplit_once('-')?.1.parse().ok());
-        held.claim.renewed_at = Timestamp::from_second(NOW - seconds).ok();
+        held.shard.holder = holder.map(str::to_owned);
+        held.shard.state = match holder.and_then(|holder| holder.rsplit_once('-')?.1.parse::<u32>().ok()) {
+            None => Holding::Released,
+            Some(home) if home == index => Holding::Home,
+            Some(_) => Holding::Adopted,
+        };
+        held.shard.renewed_at = Timestamp::from_second(NOW - seconds).ok();
         held
     }
 
     fn scoped(held: Held) -> Held {
-        Held { name: format!("{}.a1b2c3d4", held.name), scope: "a1b2c3d4".to_owned(), ..held }
+        let shard = Shard { scope: "a1b2c3d4".to_owned(), ..held.shard };
+        Held { name: format!("{}.a1b2c3d4", held.name), shard, ..held }
     }
 
     fn leases(all: &[Held]) -> Leases {
@@ -329,8 +296,8 @@ mod tests {
     fn states(all: &[Held], numbers: [Option<u32>; 2]) -> Vec<String> {
         let shards = leases(all).shards(None, &expected(numbers));
         let name = |shard: &Shard| match shard.replicas {
-            Some(replicas) => format!("{} {}/{replicas} {}", shard.daemon, shard.index, shard.state.as_str()),
-            None => format!("{} {}", shard.daemon, shard.state.as_str()),
+            Some(replicas) => format!("{} {}/{replicas} {}", shard.daemon, shard.index, shard.state),
+            None => format!("{} {}", shard.daemon, shard.state),
         };
         shards.iter().map(name).collect()
     }

@@ -8,10 +8,13 @@ use label_storage::store::{self, Circumstances, Sighting, Stored};
 use label_storage::summary::NodeSummary;
 use label_storage::{Node, Record, Rules};
 use label_storage_runtime::records::Found;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use strum::Display;
 
 /// The state of a node and its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum State {
     UpToDate,
     /// The node waits for the restorer.
@@ -35,23 +38,6 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::UpToDate => "up-to-date",
-            Self::Pending => "pending",
-            Self::New => "new",
-            Self::Changed => "changed",
-            Self::Contested => "contested",
-            Self::OtherMachine => "other-machine",
-            Self::Unreadable => "unreadable",
-            Self::NoLabels => "no-labels",
-            Self::Ignored => "ignored",
-            Self::NotSelected => "not-selected",
-            Self::NoIdentity => "no-identity",
-            Self::Departed => "departed",
-        }
-    }
-
     /// The state of a node, of its record, or of both.
     pub(crate) fn of(node: Option<&Subject>, found: Option<&Found>, now: Timestamp) -> Self {
         let stored = Found::stored(found);
@@ -95,12 +81,6 @@ impl State {
                 Skip::OtherMachine => Self::OtherMachine,
             },
         }
-    }
-}
-
-impl Serialize for State {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -12,7 +12,6 @@ use label_storage::name::{is_record_name, node_in_record_name, record_name};
 use label_storage::node::KEEP;
 use label_storage::record::{Decoded, MANAGED_BY, NODE};
 use label_storage::rules::{IdentityBy, Patterns};
-use label_storage::summary::NodeSummary;
 use label_storage::{Record, Rules};
 use label_storage_runtime::call::{Error, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
@@ -21,12 +20,12 @@ use label_storage_wire::Object;
 use serde::Serialize;
 
 use super::state::{State, Subject};
-use super::{Finding, Severity, few};
+use super::{Finding, Severity};
 use crate::cluster::{Cluster, fold, others};
 use crate::hints::Hints;
 use crate::output::{age, counted};
 
-/// This many names are kept of each kind.
+/// This many names are kept of each kind, and half of them are shown in messages.
 const NAMED: usize = 10;
 
 /// All nodes, by the keys of their records.
@@ -48,6 +47,15 @@ struct SeenNode {
     created_at: Option<Timestamp>,
     /// `None` until its record was seen.
     state: Option<State>,
+}
+
+impl SeenNode {
+    /// True if no daemon has worked on it since.
+    fn is_same(&self, later: &Self) -> bool {
+        let (one, other) = (&self.subject.summary, &later.subject.summary);
+        let has_labels = self.state != Some(State::Changed) || one.labels == other.labels;
+        self.state == later.state && one.uid == other.uid && has_labels
+    }
 }
 
 impl Nodes {
@@ -117,23 +125,11 @@ impl Names {
     }
 
     pub(crate) fn few(&self) -> String {
-        few(&self.names, self.count)
-    }
-}
-
-/// A node that waits for a daemon.
-#[derive(Debug)]
-struct Waiting {
-    state: State,
-    summary: NodeSummary,
-    created_at: Option<Timestamp>,
-}
-
-impl Waiting {
-    /// True if no daemon has worked on it since.
-    fn is_same(&self, later: &Self) -> bool {
-        let has_labels = || self.state != State::Changed || self.summary.labels == later.summary.labels;
-        self.state == later.state && self.summary.uid == later.summary.uid && has_labels()
+        let shown: Vec<&str> = self.names.iter().take(NAMED / 2).map(String::as_str).collect();
+        match self.count.saturating_sub(shown.len()) {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        }
     }
 }
 
@@ -143,7 +139,10 @@ pub(crate) struct Survey {
     nodes: Nodes,
     pub(crate) records: usize,
     pub(crate) states: BTreeMap<State, Names>,
-    waiting: HashMap<Box<str>, Waiting>,
+    /// The nodes that a daemon should have handled by now, by name.
+    late: HashMap<Box<str>, SeenNode>,
+    /// A node that is older than this should have its labels, and a record. `None`: no node is late.
+    overdue: Option<Duration>,
     damaged: Names,
     unreadable: Names,
     /// The records that no node looks for.
@@ -156,11 +155,11 @@ impl Survey {
         cluster: &Cluster,
         only: Option<&GlobMatcher>,
         now: Timestamp,
+        overdue: Option<Duration>,
     ) -> Result<Self, Error> {
-        let begin = Self { nodes: Nodes::list(cluster, only).await?, ..Self::default() };
+        let begin = Self { nodes: Nodes::list(cluster, only).await?, overdue, ..Self::default() };
         let (rules, only) = (cluster.rules.clone(), only.cloned());
-        let source = cluster.record_source();
-        let survey = fold(source, begin, move |survey, object| {
+        let survey = fold(cluster.record_source(), begin, move |survey, object| {
             survey.see(&Found::from(object).seen_through(&rules, None), &rules, only.as_ref(), now);
         });
         let mut survey = survey.await?;
@@ -188,36 +187,33 @@ impl Survey {
         match &found.content {
             Err(error) => self.unreadable.add(&format!("{name}: {error}")),
             Ok(Decoded { record, damage }) => {
-                if !damage.is_empty() {
-                    self.damaged.add(name);
-                }
-                let by =
-                    record.more.identity.as_deref().and_then(|identity| Some(identity.split_once('=')?.0));
-                let is_orphaned = match &rules.identity {
-                    IdentityBy::Name => by.is_some(),
-                    identity => by.is_none_or(|by| by != identity.to_string()),
-                };
-                if is_orphaned {
-                    self.orphaned.add(name);
-                }
+                let identity = record.more.identity.as_deref().and_then(|identity| identity.split_once('='));
+                let by = identity.map_or_else(|| IdentityBy::Name.to_string(), |(by, _)| by.to_owned());
+                let orphaned = (by != rules.identity.to_string()).then_some(&mut self.orphaned);
+                let damaged = (!damage.is_empty()).then_some(&mut self.damaged);
+                orphaned.into_iter().chain(damaged).for_each(|names| names.add(name));
             }
         }
     }
 
     fn count_nodes(&mut self, now: Timestamp) {
+        let overdue = self.overdue.unwrap_or_default();
         for (name, node) in std::mem::take(&mut self.nodes.without_identity) {
             self.states.entry(State::of(Some(&node), None, now)).or_default().add(&name);
         }
-        for (key, node) in std::mem::take(&mut self.nodes.by_key) {
-            let state = node.state.unwrap_or_else(|| State::of(Some(&node.subject), None, now));
-            if state == State::Contested {
-                continue;
+        for (key, mut node) in std::mem::take(&mut self.nodes.by_key) {
+            let state = *node.state.get_or_insert_with(|| State::of(Some(&node.subject), None, now));
+            let name = node.name.take().unwrap_or(key);
+            if state != State::Contested {
+                self.states.entry(state).or_default().add(&name);
             }
-            let (name, summary, created_at) =
-                (node.name.unwrap_or(key), node.subject.summary, node.created_at);
-            self.states.entry(state).or_default().add(&name);
-            if matches!(state, State::Pending | State::New | State::Changed) {
-                self.waiting.insert(name, Waiting { state, summary, created_at });
+            let is_young = |at| Duration::try_from(now.duration_since(at)).unwrap_or_default() < overdue;
+            let is_late = match state {
+                State::Pending | State::New => !node.created_at.is_some_and(is_young),
+                state => state == State::Changed,
+            };
+            if is_late && self.overdue.is_some() {
+                self.late.insert(name, node);
             }
         }
         for (identity, nodes) in &self.nodes.contested {
@@ -226,78 +222,58 @@ impl Survey {
         }
     }
 
-    /// The problems. A problem that may be work in progress counts if an earlier survey has seen it, too.
-    pub(crate) fn findings(&self, limits: &Limits, before: Option<&Self>, hints: &Hints) -> Vec<Finding> {
-        let (explain, none) = (hints.plugin("explain NODE"), Names::default());
-        let of = |state| self.states.get(&state).unwrap_or(&none);
-        let late = |state| {
-            let mut names = Names::default();
-            let due = self.waiting.iter().filter(|(_, node)| node.state == state && limits.is_due(node));
-            for (name, node) in due {
-                let seen = before.and_then(|before| before.waiting.get(name));
-                if seen.is_some_and(|seen| seen.is_same(node)) {
-                    names.add(name);
-                }
-            }
-            names
-        };
-        let overdue = age(SignedDuration::try_from(limits.overdue).unwrap_or(SignedDuration::MAX));
-        let first = self.unreadable.names.first().and_then(|name| name.split(':').next()).unwrap_or_default();
-        let keep = hints.kubectl(&format!("annotate node NODE --overwrite {KEEP}=KEYS"));
-        let mut findings = Vec::new();
-        let mut add = |severity, reason: &'static str, names: &Names, what: &str, fix: &str| {
-            if names.count > 0 {
-                let thing = if reason.starts_with("record-") { "record" } else { "node" };
-                let message = format!("{} {what}: {}", counted(names.count, thing), names.few());
-                findings.push(Finding::new(severity, reason, message).fix(fix));
-            }
-        };
-        let (error, warning) = (Severity::Error, Severity::Warning);
-        let edit = hints.in_namespace(&format!("edit configmap {first}"));
-        add(error, "record-unreadable", &self.unreadable, "that can't be read", &edit);
-        add(
-            error,
-            "identity-contested",
-            of(State::Contested),
-            "with the identity of another, left alone",
-            &explain,
-        );
-        add(
-            error,
-            "other-machine",
-            of(State::OtherMachine),
-            "of another machine, kept out by the fence",
-            &explain,
-        );
-        let what = format!("older than {overdue} and not restored");
-        add(error, "restore-overdue", &late(State::Pending), &what, &explain);
-        let what = format!("older than {overdue} and not stored");
-        add(error, "not-stored", &late(State::New), &what, &explain);
-        add(error, "labels-not-stored", &late(State::Changed), "with other labels than the record", &explain);
-        add(
-            warning,
-            "no-identity",
-            of(State::NoIdentity),
-            "without the identity of the rules, left alone",
-            &explain,
-        );
-        add(
-            warning,
-            "record-damaged",
-            &self.damaged,
-            "of which a part can't be read",
-            &hints.plugin("get -o wide"),
-        );
-        let what = "filed by another identity than the rules have, so that no node finds it";
-        add(warning, "record-orphaned", &self.orphaned, what, &hints.plugin("export -f records.yaml"));
-        let what = format!("with an annotation {KEEP} that can't be read, so that all labels are kept");
-        add(warning, "keep-list-unreadable", &self.nodes.bad_keep_lists, &what, &keep);
-        findings
+    /// True if some of the problems may be work in progress.
+    pub(crate) fn is_unsure(&self) -> bool {
+        !self.late.is_empty()
     }
 
-    /// True if a second survey is needed to tell problems from work in progress.
-    pub(crate) fn is_unsure(&self, limits: &Limits) -> bool {
-        self.waiting.values().any(|node| limits.is_due(node))
+    /// Only the nodes that were late in an earlier survey, too, are late.
+    pub(crate) fn confirm(&mut self, earlier: &Self) {
+        self.late.retain(|name, node| earlier.late.get(name).is_some_and(|seen| seen.is_same(node)));
+    }
+
+    fn late(&self, state: State) -> Names {
+        let mut names = Names::default();
+        let late = self.late.iter().filter(|(_, node)| node.state == Some(state));
+        late.for_each(|(name, _)| names.add(name));
+        names
+    }
+
+    pub(crate) fn findings(&self, hints: &Hints) -> Vec<Finding> {
+        use Severity::{Error, Warning};
+        use State::{Changed, Contested, New, NoIdentity, OtherMachine, Pending};
+        let none = Names::default();
+        let of = |state| self.states.get(&state).unwrap_or(&none);
+        let [pending, new, changed] = [Pending, New, Changed].map(|state| self.late(state));
+        let overdue =
+            age(SignedDuration::try_from(self.overdue.unwrap_or_default()).unwrap_or(SignedDuration::MAX));
+        let first = self.unreadable.names.first().and_then(|name| name.split(':').next()).unwrap_or_default();
+        let keep = format!("with an annotation {KEEP} that can't be read, so that all labels are kept");
+        let orphaned = "filed by another identity than the rules have, so that no node finds it";
+        let why = hints.plugin("explain NODE");
+        let edit = hints.in_namespace(&format!("edit configmap {first}"));
+        let annotate = hints.kubectl(&format!("annotate node NODE --overwrite {KEEP}=KEYS"));
+        let [get, export] = ["get -o wide", "export -f records.yaml"].map(|words| hints.plugin(words));
+        let finding = |severity, reason: &'static str, names: &Names, problem: &str, fix: &str| {
+            let thing = if reason.starts_with("record-") { "record" } else { "node" };
+            let message = format!("{} {problem}: {}", counted(names.count, thing), names.few());
+            (names.count > 0).then(|| Finding::new(severity, reason, message).fix(fix))
+        };
+        let late = |verb: &str| format!("older than {overdue} and not {verb}");
+        let (contested, other) = (of(Contested), of(OtherMachine));
+        let all = [
+            finding(Error, "record-unreadable", &self.unreadable, "that can't be read", &edit),
+            finding(Error, "identity-contested", contested, "with the identity of another, left alone", &why),
+            finding(Error, "other-machine", other, "of another machine, kept out by the fence", &why),
+            finding(Error, "restore-overdue", &pending, &late("restored"), &why),
+            finding(Error, "not-stored", &new, &late("stored"), &why),
+            finding(Error, "labels-not-stored", &changed, "with other labels than the record", &why),
+            finding(Warning, "no-identity", of(NoIdentity), "without the identity of the rules", &why),
+            finding(Warning, "record-damaged", &self.damaged, "of which a part can't be read", &get),
+            finding(Warning, "record-orphaned", &self.orphaned, orphaned, &export),
+            finding(Warning, "keep-list-unreadable", &self.nodes.bad_keep_lists, &keep, &annotate),
+        ];
+        all.into_iter().flatten().collect()
     }
 }
 
@@ -307,42 +283,23 @@ pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
         Ok(others) => others.items,
         Err(error) => return vec![Finding::unknown("records-unknown", in_one_line(&error))],
     };
-    let others = others.iter().filter(|other| is_record_name(&other.name_any())).take(NAMED);
+    let label = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
     let finding = |other: &PartialObjectMeta<ConfigMap>| {
         let name = other.name_any();
         let is_record = other.annotations().get(NODE).is_some_and(|node| record_name(node) == name);
         let (message, fix) = match is_record {
             true => (
-                format!(
-                    "the record {name} has lost its label {}={}, so nobody reads it",
-                    MANAGED_BY.0, MANAGED_BY.1
-                ),
-                format!("label configmap {name} --overwrite {}={}", MANAGED_BY.0, MANAGED_BY.1),
+                format!("the record {name} has lost its label {label}, so nobody reads it"),
+                format!("label configmap {name} --overwrite {label}"),
             ),
             false => (
                 format!("configmap {name} is no record, so nothing can be stored under this name"),
                 format!("delete configmap {name}"),
             ),
         };
-        Finding::error("record-name-taken", message).fix(cluster.hints.in_namespace(&fix))
+        Finding::new(Severity::Error, "record-name-taken", message).fix(cluster.hints.in_namespace(&fix))
     };
-    others.map(finding).collect()
-}
-
-/// When a state is a problem.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) now: Timestamp,
-    /// A node that is older than this should have its labels, and a record.
-    pub(crate) overdue: Duration,
-}
-
-impl Limits {
-    /// True if a daemon should have handled the node by now.
-    fn is_due(&self, node: &Waiting) -> bool {
-        let age = |at| Duration::try_from(self.now.duration_since(at)).unwrap_or_default();
-        node.state == State::Changed || node.created_at.is_none_or(|at| age(at) >= self.overdue)
-    }
+    others.iter().filter(|other| is_record_name(&other.name_any())).take(NAMED).map(finding).collect()
 }
 
 #[cfg(test)]
