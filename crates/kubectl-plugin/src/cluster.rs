@@ -21,7 +21,6 @@ use crate::hints::{Hints, NAMESPACE};
 /// The ConfigMap that the daemons mount, and the file in it.
 pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 
-/// An installation of Label Storage.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Never sends a request twice: for writes.
@@ -34,7 +33,6 @@ pub(crate) struct Cluster {
     pub(crate) records: Api<ConfigMap>,
 }
 
-/// The reason why the rules are unknown.
 #[derive(Debug, Clone)]
 pub(crate) enum RulesUnknown {
     Forbidden(String),
@@ -178,7 +176,6 @@ pub(crate) fn ours() -> ListParams {
     ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
-/// Objects of others.
 pub(crate) fn others() -> ListParams {
     ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1))
 }

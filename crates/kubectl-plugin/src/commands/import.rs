@@ -83,7 +83,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         bail!("{name} has {}: nothing was changed", counted(records.problems.len(), "problem"));
     }
     let records = records.compare(cluster, args.include_living).await?;
-    let [new, changed, unchanged, _] = records.show()?;
+    let counts @ [new, changed, ..] = records.show()?;
     if changed > 0 && !args.replace {
         bail!("nothing was changed: give --replace to overwrite {}", counted(changed, "stored record"));
     }
@@ -96,7 +96,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         None => confirm_beside_stdin(args.change, &question)?,
     };
     match answer {
-        Answer::Go => write(cluster, &records, unchanged, dry_run).await,
+        Answer::Go => write(cluster, &records, counts, dry_run).await,
         Answer::OnlyShow => Ok(Ended::Well),
         Answer::No => Ok(Ended::Declined),
     }
@@ -106,11 +106,9 @@ impl Contents {
     /// Compares them with all Nodes, then with all stored records. The restorer reads in this order, too.
     async fn compare(self, cluster: &Cluster, include_living: bool) -> Result<Self> {
         let projection = cluster.projection(Detail::WhatIsThere);
-        let see_node = move |records: &mut Self, object| match projection.node(object) {
-            Ok(node) if !node.extras.is_unidentified => {
-                records.see_node(&node, include_living, &projection.rules)
-            }
-            _ => Ok(()),
+        let see_node = move |records: &mut Self, object| {
+            let node = projection.node(object).ok().filter(|node| !node.extras.is_unidentified);
+            node.map_or(Ok(()), |node| records.see_node(&node, include_living, &projection.rules))
         };
         let records = try_fold(cluster.node_source(Detail::WhatIsThere), self, see_node).await?;
         let see_record = |records: &mut Self, object| records.see_record(&Found::from(object));
@@ -128,9 +126,8 @@ impl Contents {
     }
 
     fn see_node(&mut self, node: &Node, include_living: bool, rules: &Rules) -> Result<()> {
-        let Some(entry) = self.entries.get_mut(record_name(node.filed_under()).as_str()) else {
-            return Ok(());
-        };
+        let name = record_name(node.filed_under());
+        let Some(entry) = self.entries.get_mut(name.as_str()) else { return Ok(()) };
         entry.node = Some(node.name.as_str().into());
         entry.intent = Intent::Skip("its node exists");
         if include_living {
@@ -183,14 +180,14 @@ impl Contents {
 }
 
 /// Writes all records, until a signal comes or the API server is gone.
-async fn write(cluster: &Cluster, records: &Contents, mut unchanged: usize, dry_run: bool) -> Result<Ended> {
-    let shutdown = &Shutdown::on_signals()?;
-    let is_todo = |entry: &Entry| matches!(entry.intent, Intent::Create | Intent::Replace(_));
-    let todo: Vec<_> = records.entries.iter().filter(|(_, entry)| is_todo(entry)).collect();
-    let (mut missing, mut created, mut replaced, mut left_alone) = (todo.len(), 0, 0, Vec::new());
+async fn write(cluster: &Cluster, records: &Contents, counts: [usize; 4], dry_run: bool) -> Result<Ended> {
+    let (shutdown, [new, changed, mut unchanged, _]) = (&Shutdown::on_signals()?, counts);
+    let (mut missing, mut created, mut replaced, mut left_alone) = (new + changed, 0, 0, Vec::new());
     let style = ProgressStyle::with_template("written {wide_bar} {human_pos}/{human_len} {eta}")?;
     let (progress, mut failure) = (ProgressBar::new(missing as u64).with_style(style), None);
-    let begun = todo.into_iter().take_while(|_| !shutdown.stop.is_cancelled());
+    let is_todo = |entry: &Entry| matches!(entry.intent, Intent::Create | Intent::Replace(_));
+    let todo = records.entries.iter().filter(|(_, entry)| is_todo(entry));
+    let begun = todo.take_while(|_| !shutdown.stop.is_cancelled());
     let writes = begun
         .map(async |(name, entry)| (name, persist(cluster, &records.spool, entry, dry_run, shutdown).await));
     let mut outcomes = stream::iter(writes).buffer_unordered(IN_FLIGHT);
