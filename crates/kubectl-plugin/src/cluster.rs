@@ -1,4 +1,4 @@
-//! An installation in the cluster that kubectl would use: the connection, the namespace, the rules and the objects.
+//! An installation in the cluster that kubectl would use: its namespace, its rules and its objects.
 
 use std::sync::{Arc, Mutex};
 use std::{collections::BTreeSet, time::Duration};

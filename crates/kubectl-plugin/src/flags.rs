@@ -54,7 +54,8 @@ pub(crate) struct Change {
     #[arg(long, short)]
     pub yes: bool,
     /// Change nothing. client: show the changes. server: also let the API server check them, with admission
-    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "client")]
+    #[arg(require_equals = true)]
     pub dry_run: Option<DryRun>,
 }
 

@@ -1,9 +1,9 @@
 //! `kubectl label-storage`: shows, explains and repairs the records. It decides with the functions of the daemons.
 //!
-//! Modules point downwards: `commands`; `diagnose` and `write`, which several commands share; `select` and `find`, which look for
-//! records; `cluster`, `flags` and `output`.
+//! Modules point downwards: `commands`; `diagnose` and `write`, which several commands share; `select` and
+//! `find`, which look for records; `cluster`, `flags` and `output`.
 
-/// Writes a line to stderr at once. The standard macro would end the program when nobody reads stderr any more.
+/// Writes a line to stderr. The standard macro would end the program when nobody reads stderr any more.
 macro_rules! eprintln {
     ($($text:tt)*) => {
         _ = std::io::Write::write_all(&mut std::io::stderr(), (format!($($text)*) + "\n").as_bytes())
@@ -47,8 +47,8 @@ pub(crate) enum Ended {
     Declined,
 }
 
-/// Runs the plugin with this command line, the program's name included. The exit code is 0 for success, 1 for an error, 2 for bad
-/// usage and 3 for problems that `status`, `check` or `export` found.
+/// Runs the plugin with this command line, the program's name included. The exit code is 0 for success, 1 for
+/// an error, 2 for bad usage and 3 for problems that `status`, `check` or `export` found.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(Cli::parse_from(args)) {
         Ok(Ended::Well) => return ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Writes records to a file or to stdout: the ConfigMaps themselves, as YAML documents that `kubectl apply` can read, too.
+//! Writes records to a file or to stdout: the ConfigMaps themselves, which `kubectl apply` can read, too.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
