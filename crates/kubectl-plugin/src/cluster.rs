@@ -1,31 +1,26 @@
-//! An installation in a cluster: its namespace, its rules and its objects.
+//! An installation in the cluster that kubectl would use: its namespace, its rules and its objects.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{ListParams, ObjectList, PartialObjectMeta};
-use kube::{Api, Client};
-use label_storage::record::MANAGED_BY;
-use label_storage::rules::Selection;
-use label_storage::{ResourceVersion, Rules};
-use label_storage_runtime::api_source::ApiSource;
-use label_storage_runtime::call::{self, in_one_line};
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use label_storage::{ResourceVersion, Rules, record::MANAGED_BY};
+use label_storage_runtime::call::{Error, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
-use label_storage_runtime::rules_file;
+use label_storage_runtime::{api_source::ApiSource, client, rules_file};
 use label_storage_wire::Object;
 
-use crate::connect::Clients;
 use crate::flags::Global;
 use crate::hints::{Hints, NAMESPACE};
 
 /// The ConfigMap that the daemons mount, and the file in it.
 pub(crate) const RULES: (&str, &str) = ("label-storage-rules", "rules.yaml");
 
-/// An installation of Label Storage.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Never sends a request twice: for writes.
@@ -38,7 +33,6 @@ pub(crate) struct Cluster {
     pub(crate) records: Api<ConfigMap>,
 }
 
-/// The reason why the rules are unknown.
 #[derive(Debug, Clone)]
 pub(crate) enum RulesUnknown {
     Forbidden(String),
@@ -49,46 +43,43 @@ impl Cluster {
     /// Finds the installation. An error if its rules can't be read: nearly everything depends on them.
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
         let cluster = Self::connect_without_rules(global).await?;
-        match &cluster.rules_unknown {
-            None => Ok(cluster),
-            Some(RulesUnknown::Forbidden(why) | RulesUnknown::Refused(why)) => {
-                bail!("the rules can't be read: {why}; give them with --config FILE")
-            }
+        if let Some(RulesUnknown::Forbidden(why) | RulesUnknown::Refused(why)) = &cluster.rules_unknown {
+            bail!("the rules can't be read: {why}; give them with --config FILE");
         }
+        Ok(cluster)
     }
 
     /// Finds the installation. Its rules may be unknown.
     pub(crate) async fn connect_without_rules(global: &Global) -> Result<Self> {
-        let clients = Clients::new(global).await?;
+        let config = config(global).await?;
+        let (client, writer) = (Client::try_from(config.clone())?, client::without_retries(config.clone())?);
         let namespace = match &global.namespace {
             Some(namespace) => namespace.clone(),
-            None => find_namespace(&clients).await?,
+            None => find_namespace(&client, &config.default_namespace).await?,
         };
-        let records: Api<ConfigMap> = Api::namespaced(clients.client.clone(), &namespace);
-        let (rules, rules_unknown) = match read_rules(&records, &namespace, global).await? {
+        let records = Api::namespaced(client.clone(), &namespace);
+        let (rules, rules_unknown) = match read_rules(&records, global).await? {
             Ok(rules) => (Arc::new(rules), None),
             Err(unknown) => (Arc::default(), Some(unknown)),
         };
         let hints = Hints::new(global, &namespace);
-        let Clients { client, writer, .. } = clients;
         Ok(Self { client, writer, namespace, rules, rules_unknown, hints, records })
     }
 
     /// An error if the namespace does not exist. A user who may not read it finds out more from everything else.
     pub(crate) async fn require_namespace(&self) -> Result<()> {
-        let Self { client, namespace, .. } = self;
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        match namespaces.get_metadata_opt(namespace).await {
-            Ok(None) => bail!("namespace {namespace} does not exist: give that of the installation with -n"),
-            _ => Ok(()),
+        let (namespace, namespaces) = (&self.namespace, Api::<Namespace>::all(self.client.clone()));
+        if let Ok(None) = namespaces.get_metadata_opt(namespace).await {
+            bail!("namespace {namespace} does not exist: give that of the installation with -n");
         }
+        Ok(())
     }
 
     /// An error if the namespace does not exist or Label Storage has never worked in it: then an empty list tells nothing.
     pub(crate) async fn require_installation(&self) -> Result<()> {
-        let Self { client, namespace, .. } = self;
         self.require_namespace().await?;
-        if !is_installed(client, namespace).await? {
+        let namespace = &self.namespace;
+        if !is_installed(&self.client, namespace).await? {
             bail!("namespace {namespace} has no record and no lease of Label Storage: give another with -n");
         }
         Ok(())
@@ -103,23 +94,52 @@ impl Cluster {
         ApiSource::records(self.client.clone(), &self.namespace).seen_by(self.projection(Detail::WhatIsKept))
     }
 
-    /// The records with all of their annotations.
-    pub(crate) fn tagged_record_source(&self) -> ApiSource {
-        let rules = Rules { annotations: Selection::all(), ..Rules::clone(&self.rules) };
-        let projection = Projection { rules: Arc::new(rules), detail: Detail::WhatIsKept };
-        ApiSource::records(self.client.clone(), &self.namespace).seen_by(projection)
-    }
-
     pub(crate) fn projection(&self, detail: Detail) -> Projection {
         Projection { rules: Arc::clone(&self.rules), detail }
     }
 }
 
-async fn read_rules(
-    config_maps: &Api<ConfigMap>,
-    namespace: &str,
-    global: &Global,
-) -> Result<Result<Rules, RulesUnknown>> {
+pub(crate) fn kubeconfig(global: &Global) -> Result<Kubeconfig> {
+    let read = global.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    read.context("no cluster to talk to")
+}
+
+pub(crate) async fn config(global: &Global) -> Result<Config> {
+    let Global { context, cluster, user, .. } = global.clone();
+    let server = global.server.as_ref().map(|url| url.parse().with_context(|| format!("--server {url}")));
+    let mut config = match (kubeconfig(global), server.transpose()?) {
+        // An address is all that is needed, as for kubectl.
+        (Err(_), Some(server)) if global.kubeconfig.is_none() => Config::new(server),
+        (kubeconfig, server) => {
+            let kubeconfig = kubeconfig?;
+            // kube would go on without credentials.
+            let is_unknown = |user: &&String| !kubeconfig.auth_infos.iter().any(|named| named.name == **user);
+            if let Some(user) = user.as_ref().filter(is_unknown) {
+                bail!("the kubeconfig has no user {user:?}");
+            }
+            let options = KubeConfigOptions { context, cluster, user };
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            let mut config = config.context("no cluster to talk to")?;
+            config.cluster_url = server.unwrap_or(config.cluster_url);
+            config
+        }
+    };
+    client::set_proxy(&mut config);
+    config.connect_timeout = Some(Duration::from_secs(5));
+    if let Some(limit) = global.request_timeout {
+        config.read_timeout = Some(limit).filter(|limit| !limit.is_zero());
+    }
+    let auth = &mut config.auth_info;
+    auth.token = global.token.clone().map(Into::into).or(auth.token.take());
+    auth.impersonate = global.impersonate.clone().or(auth.impersonate.take());
+    if !global.impersonate_group.is_empty() {
+        auth.impersonate_groups = Some(global.impersonate_group.clone());
+    }
+    Ok(config)
+}
+
+/// The outer error is for rules that should be there, such as those of a mistyped --config.
+async fn read_rules(config_maps: &Api<ConfigMap>, global: &Global) -> Result<Result<Rules, RulesUnknown>> {
     if let Some(path) = &global.config {
         return Ok(Ok(rules_file::load(Some(path))?));
     }
@@ -128,7 +148,7 @@ async fn read_rules(
         Err(kube::Error::Api(status)) if status.code == 403 => {
             return Ok(Err(RulesUnknown::Forbidden(status.message)));
         }
-        found => found.with_context(|| format!("can't read configmap {name} in {namespace}"))?,
+        found => found.with_context(|| format!("can't read configmap {name}"))?,
     };
     let text = found.and_then(|config_map| config_map.data?.remove(file)).unwrap_or_default();
     let refused = |error| RulesUnknown::Refused(format!("configmap {name} can't be used: {error}"));
@@ -136,27 +156,23 @@ async fn read_rules(
 }
 
 /// The namespace of the context or `label-storage`, if it is there, else the only one that has leases of Label Storage.
-async fn find_namespace(clients: &Clients) -> Result<String> {
-    let Clients { client, namespace, .. } = clients;
-    for namespace in [namespace.as_str(), NAMESPACE] {
+async fn find_namespace(client: &Client, of_context: &str) -> Result<String> {
+    for namespace in [of_context, NAMESPACE] {
         if is_installed(client, namespace).await? {
             return Ok(namespace.to_owned());
         }
     }
-    let looked = format!("there is no Label Storage in namespace {namespace} or {NAMESPACE}");
-    let leases = match Api::<Lease>::all(client.clone()).list_metadata(&ours()).await {
-        Ok(leases) => leases,
+    let nowhere = format!("there is no Label Storage in namespace {of_context} or {NAMESPACE}");
+    let found: BTreeSet<_> = match Api::<Lease>::all(client.clone()).list_metadata(&ours()).await {
+        Ok(leases) => leases.items.into_iter().filter_map(|lease| lease.metadata.namespace).collect(),
         Err(error) => {
-            bail!(
-                "{looked}, and others can't be searched: {}; give the namespace with -n",
-                in_one_line(&error)
-            )
+            let error = in_one_line(&error);
+            bail!("{nowhere}, and others can't be searched: {error}; give the namespace with -n")
         }
     };
-    let found: BTreeSet<_> = leases.items.into_iter().filter_map(|lease| lease.metadata.namespace).collect();
-    match found.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => bail!("{looked}, and no other has its leases: install it, or give the namespace with -n"),
-        [one] => Ok((*one).to_owned()),
+    match Vec::from_iter(found).as_slice() {
+        [] => bail!("{nowhere}, and no other has its leases: install it, or give the namespace with -n"),
+        [one] => Ok(one.clone()),
         several => bail!("there are several installations: choose one with -n: {}", several.join(", ")),
     }
 }
@@ -166,35 +182,30 @@ pub(crate) fn ours() -> ListParams {
     ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
-/// Objects of others.
 pub(crate) fn others() -> ListParams {
     ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
 /// True if there is a lease or a record. A namespace that may not be read counts as one without.
 async fn is_installed(client: &Client, namespace: &str) -> Result<bool> {
-    fn is_any<K: Clone>(listed: kube::Result<ObjectList<PartialObjectMeta<K>>>) -> Result<bool> {
-        match listed {
-            Ok(listed) => Ok(!listed.items.is_empty()),
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+    for kind in [ApiResource::erase::<Lease>(&()), ApiResource::erase::<ConfigMap>(&())] {
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
+        match api.list_metadata(&ours().limit(1)).await {
+            Ok(listed) if listed.items.is_empty() => (),
+            Ok(_) => return Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 403 => (),
             Err(error) => bail!("the API server does not answer: {}", in_one_line(&error)),
         }
     }
-    let one = ours().limit(1);
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let records: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    Ok(is_any(leases.list_metadata(&one).await)? || is_any(records.list_metadata(&one).await)?)
+    Ok(false)
 }
-
-/// A list may take this long: there is work to do for each object, and the cluster may be far away.
-const LIST_LIMIT: Duration = Duration::from_secs(600);
 
 /// Lists all objects, and adds each to a value.
 pub(crate) async fn fold<T: Send + 'static>(
     source: ApiSource,
     begin: T,
     add: impl FnMut(&mut T, Object) + Send + 'static,
-) -> Result<T, call::Error> {
+) -> Result<T, Error> {
     fold_with_version(source, begin, add).await.map(|(value, _)| value)
 }
 
@@ -203,14 +214,14 @@ pub(crate) async fn fold_with_version<T: Send + 'static>(
     source: ApiSource,
     begin: T,
     mut add: impl FnMut(&mut T, Object) + Send + 'static,
-) -> Result<(T, ResourceVersion), call::Error> {
+) -> Result<(T, ResourceVersion), Error> {
     let value = Arc::new(Mutex::new(begin));
     let shared = Arc::clone(&value);
-    let each = move |object| add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), object);
-    let listed = source.allowing(LIST_LIMIT).list(each).await?;
-    let value =
-        Arc::into_inner(value).ok_or_else(|| call::Error::refused("list", "it is still being read"))?;
-    Ok((value.into_inner().unwrap_or_else(PoisonError::into_inner), listed.version))
+    let each = move |object| _ = shared.lock().map(|mut value| add(&mut value, object));
+    // There is work to do for each object, and the cluster may be far away.
+    let listed = source.allowing(Duration::from_secs(600)).list(each).await?;
+    let value = Arc::into_inner(value).and_then(|value| value.into_inner().ok());
+    Ok((value.ok_or_else(|| Error::refused("list", "it was not read"))?, listed.version))
 }
 
 /// The same as [`fold`], up to the first error.

@@ -1,25 +1,23 @@
 //! The command line, and the commands.
 
-pub(crate) mod check;
-pub(crate) mod completion;
-pub(crate) mod explain;
-pub(crate) mod export;
-pub(crate) mod forget;
-pub(crate) mod get;
-pub(crate) mod history;
-pub(crate) mod import;
-pub(crate) mod rename;
-pub(crate) mod restore;
-pub(crate) mod set;
-pub(crate) mod status;
+mod check;
+mod completion;
+mod explain;
+mod export;
+mod forget;
+mod get;
+mod history;
+mod import;
+mod rename;
+mod restore;
+mod set;
+mod status;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use label_storage_runtime::args::STYLES;
 
-use crate::Ended;
-use crate::cluster::Cluster;
-use crate::flags::Global;
+use crate::{Ended, cluster::Cluster, flags::Global, output::print};
 
 /// Show, explain and repair the Node labels that Label Storage keeps
 ///
@@ -28,22 +26,15 @@ use crate::flags::Global;
 ///
 /// Exit codes: 0 success, 1 error, 2 bad usage, 3 problems found (`status`, `check` and `export`).
 #[derive(Debug, Parser)]
-#[command(
-    name = "kubectl-label_storage",
-    bin_name = "kubectl label-storage",
-    version,
-    styles = STYLES,
-    max_term_width = 100
-)]
+#[command(name = "kubectl-label_storage", bin_name = "kubectl label-storage", version)]
+#[command(styles = STYLES, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
-
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show if labels are stored and restored
@@ -74,11 +65,13 @@ pub enum Command {
     #[command(long_about = completion::ABOUT)]
     Completion,
     #[command(name = "__complete", hide = true)]
-    Complete(completion::Words),
+    Complete {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
-pub(crate) async fn run(cli: Cli) -> Result<Ended> {
-    let Cli { global, command } = cli;
+pub(crate) async fn run(Cli { global, command }: Cli) -> Result<Ended> {
     let cluster = || Cluster::connect(&global);
     match command {
         Command::Status(args) => status::run(&global, args).await,
@@ -94,7 +87,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Ended> {
         // A backup does not depend on the rules.
         Command::Export(args) => export::run(&Cluster::connect_without_rules(&global).await?, args).await,
         Command::Import(args) => import::run(&cluster().await?, args).await,
-        Command::Completion => completion::script(),
-        Command::Complete(words) => completion::candidates(&words),
+        Command::Completion => print(completion::SCRIPT).map(|()| Ended::Well),
+        Command::Complete { words } => completion::print_candidates(&words).map(|()| Ended::Well),
     }
 }

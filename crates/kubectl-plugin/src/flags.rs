@@ -1,7 +1,6 @@
 //! Flags that commands share.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use label_storage_runtime::args::duration;
@@ -13,47 +12,36 @@ pub struct Global {
     /// Path to the kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-
     /// The kubeconfig context to use
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-
     /// The kubeconfig cluster to use
     #[arg(long, global = true, value_name = "NAME")]
     pub cluster: Option<String>,
-
     /// The kubeconfig user to use
     #[arg(long, global = true, value_name = "NAME")]
     pub user: Option<String>,
-
     /// The address of the API server
     #[arg(long, short, global = true, value_name = "URL")]
     pub server: Option<String>,
-
     /// The bearer token for the API server
     #[arg(long, global = true, value_name = "TOKEN")]
     pub token: Option<String>,
-
     /// The longest time to wait for one answer of the API server, such as 30s; 0 means no limit
     #[arg(long, global = true, value_name = "TIME", value_parser = timeout)]
     pub request_timeout: Option<Duration>,
-
     /// The namespace of the installation [default: that of the context, else label-storage, else the one with its leases]
     #[arg(long, short, global = true, env = "LABEL_STORAGE_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
-
     /// The user to impersonate
     #[arg(long = "as", global = true, value_name = "USER")]
     pub impersonate: Option<String>,
-
     /// A group to impersonate; can be given several times
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub impersonate_group: Vec<String>,
-
     /// Read the rules from this file [default: the ConfigMap label-storage-rules]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-
     /// The log level: from 6 on, log each request to the API server
     #[arg(long = "v", short = 'v', global = true, value_name = "LEVEL", default_value_t = 0)]
     pub verbosity: u8,
@@ -69,24 +57,14 @@ pub(crate) struct Change {
     /// Don't ask
     #[arg(long, short)]
     pub yes: bool,
-
     /// Change nothing. client: show the changes. server: also let the API server check them, with admission
-    #[arg(
-        long,
-        value_enum,
-        value_name = "MODE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "client"
-    )]
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "client")]
+    #[arg(require_equals = true)]
     pub dry_run: Option<DryRun>,
 }
 
-/// The extent of a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DryRun {
-    /// This program alone.
     Client,
-    /// The API server, too.
     Server,
 }

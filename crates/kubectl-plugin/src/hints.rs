@@ -1,6 +1,6 @@
 //! Commands that a person may run next, for the same cluster and namespace.
 
-use std::path::Path;
+use std::ffi::OsStr;
 
 use crate::flags::Global;
 
@@ -9,9 +9,8 @@ pub(crate) const NAMESPACE: &str = "label-storage";
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hints {
-    /// Flags that choose the cluster.
+    /// The flags that choose the cluster, the user and the rules.
     cluster: String,
-    /// Flags that choose the user.
     user: String,
     config: String,
     namespace: String,
@@ -19,29 +18,24 @@ pub(crate) struct Hints {
 
 impl Hints {
     pub(crate) fn new(global: &Global, namespace: &str) -> Self {
-        let flag = |name: &str, value: Option<&str>| {
-            value.map(|value| format!(" --{name} {}", quoted(value))).unwrap_or_default()
-        };
-        let path = |name: &str, path: Option<&Path>| flag(name, path.map(Path::to_string_lossy).as_deref());
-        let groups = global.impersonate_group.iter().map(|group| flag("as-group", Some(group)));
         Self {
-            cluster: path("kubeconfig", global.kubeconfig.as_deref())
-                + &flag("context", global.context.as_deref())
-                + &flag("cluster", global.cluster.as_deref())
-                + &flag("server", global.server.as_deref()),
-            user: flag("user", global.user.as_deref())
-                + &flag("as", global.impersonate.as_deref())
-                + &groups.collect::<String>(),
-            config: path("config", global.config.as_deref()),
-            namespace: namespace.to_owned(),
+            cluster: flags("kubeconfig", &global.kubeconfig)
+                + &flags("context", &global.context)
+                + &flags("cluster", &global.cluster)
+                + &flags("server", &global.server),
+            user: flags("user", &global.user)
+                + &flags("as", &global.impersonate)
+                + &flags("as-group", &global.impersonate_group),
+            config: flags("config", &global.config),
+            namespace: quoted(namespace),
         }
     }
 
     /// A command of this plugin, such as `get`.
     pub(crate) fn plugin(&self, words: &str) -> String {
         let Self { cluster, user, config, namespace } = self;
-        let namespace = (namespace != NAMESPACE).then(|| format!(" -n {}", quoted(namespace)));
-        format!("kubectl label-storage {words}{}{cluster}{user}{config}", namespace.unwrap_or_default())
+        let namespace = if namespace == NAMESPACE { String::new() } else { format!(" -n {namespace}") };
+        format!("kubectl label-storage {words}{namespace}{cluster}{user}{config}")
     }
 
     /// A command of kubectl on a cluster-wide object, such as `label node a`.
@@ -51,24 +45,26 @@ impl Hints {
 
     /// A command of kubectl in the namespace.
     pub(crate) fn in_namespace(&self, words: &str) -> String {
-        self.kubectl(&format!("-n {} {words}", quoted(&self.namespace)))
+        self.kubectl(&format!("-n {} {words}", self.namespace))
     }
 
     /// A command of Helm in the namespace.
     pub(crate) fn helm(&self, words: &str) -> String {
-        let cluster =
-            self.cluster.replace(" --context", " --kube-context").replace(" --server", " --kube-apiserver");
-        format!("helm{cluster} -n {} {words}", quoted(&self.namespace))
+        let cluster = self.cluster.replace(" --context", " --kube-context");
+        let cluster = cluster.replace(" --server", " --kube-apiserver");
+        format!("helm{cluster} -n {} {words}", self.namespace)
     }
+}
+
+fn flags(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    words.into_iter().map(|word| format!(" --{name} {}", quoted(&word.as_ref().to_string_lossy()))).collect()
 }
 
 /// One word for a shell, whatever is in it.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,".contains(&byte);
-    match !word.is_empty() && word.bytes().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    let is_one = !word.is_empty() && word.bytes().all(is_plain);
+    if is_one { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow};
-use jsonpath_rust::JsonPath;
+use jsonpath_rust::{JsonPath, parser::parse_json_path};
+use regex::{Captures, Regex};
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,7 @@ enum Part {
     Text(String),
     /// A path in the syntax of RFC 9535.
     Path(String),
-    Range(String, Vec<Part>),
+    Range(String, Template),
 }
 
 impl FromStr for Template {
@@ -23,92 +24,65 @@ impl FromStr for Template {
     fn from_str(text: &str) -> Result<Self, String> {
         // kubectl also takes a path without braces.
         let text = if text.contains('{') { text.to_owned() } else { format!("{{{text}}}") };
-        Ok(Self(parse(&mut text.as_str(), false)?))
+        parse(&mut text.as_str(), false)
     }
 }
 
 /// Parses up to the end of the text, or up to `{end}` within a range.
-fn parse(rest: &mut &str, is_range: bool) -> Result<Vec<Part>, String> {
+fn parse(rest: &mut &str, is_range: bool) -> Result<Template, String> {
     let mut parts = Vec::new();
-    while let Some(begin) = rest.find('{') {
-        if begin > 0 {
-            parts.push(Part::Text(rest[..begin].to_owned()));
-        }
-        let length = rest[begin..].find('}').ok_or("a { has no }")?;
-        let inner = rest[begin + 1..begin + length].trim();
-        *rest = &rest[begin + length + 1..];
-        match inner.split_once(char::is_whitespace) {
-            _ if inner == "end" && is_range => return Ok(parts),
-            _ if inner == "end" => return Err("{end} has no {range}".to_owned()),
-            Some(("range", path)) => parts.push(Part::Range(rfc_path(path)?, parse(rest, true)?)),
-            _ if inner.starts_with('"') => {
-                let text = serde_json::from_str(inner).map_err(|error| format!("{{{inner}}}: {error}"))?;
-                parts.push(Part::Text(text));
+    while let Some((text, after)) = rest.split_once('{') {
+        let (inner, after) = after.split_once('}').ok_or("a { has no }")?;
+        parts.push(Part::Text(text.to_owned()));
+        *rest = after;
+        let part = match inner.trim() {
+            "end" if is_range => return Ok(Template(parts)),
+            "end" => return Err("{end} has no {range}".to_owned()),
+            text if text.starts_with('"') => {
+                Part::Text(serde_json::from_str(text).map_err(|error| format!("{{{text}}}: {error}"))?)
             }
-            _ => parts.push(Part::Path(rfc_path(inner)?)),
-        }
+            path => match path.strip_prefix("range ") {
+                Some(path) => Part::Range(rfc_path(path)?, parse(rest, true)?),
+                None => Part::Path(rfc_path(path)?),
+            },
+        };
+        parts.push(part);
     }
     if is_range {
         return Err("{range} has no {end}".to_owned());
     }
-    if !rest.is_empty() {
-        parts.push(Part::Text((*rest).to_owned()));
-    }
-    Ok(parts)
+    parts.push(Part::Text((*rest).to_owned()));
+    Ok(Template(parts))
 }
 
 /// The same path as RFC 9535 writes it: names in brackets, since kubectl's may have `\.` and `/` in them.
 fn rfc_path(path: &str) -> Result<String, String> {
-    let mut rest = path.trim().trim_start_matches(['$', '@']);
-    let mut out = "$".to_owned();
-    while !rest.is_empty() {
-        let end = if rest.starts_with('[') {
-            let end = rest.find(']').ok_or_else(|| format!("{path}: a [ has no ]"))? + 1;
-            out += &rest[..end];
-            end
-        } else {
-            let dots = rest.len() - rest.trim_start_matches('.').len();
-            let is_end =
-                |(at, byte): &(usize, u8)| matches!(byte, b'.' | b'[') && !rest[..*at].ends_with('\\');
-            let bytes = rest.bytes().enumerate().skip(dots);
-            let end = bytes.clone().find(is_end).map_or(rest.len(), |(at, _)| at);
-            let name = rest[dots..end].replace("\\.", ".");
-            out += if dots > 1 { ".." } else { "" };
-            out += &if name.is_empty() || name == "*" { "[*]".to_owned() } else { format!("['{name}']") };
-            end
-        };
-        rest = &rest[end..];
-    }
-    if path.trim() == "." {
-        out = "$".to_owned();
-    }
-    jsonpath_rust::parser::parse_json_path(&out).map_err(|error| format!("{path}: {error}"))?;
-    Ok(out)
+    let step = Regex::new(r"\[[^\]]*\]|(\.*)((?:\\.|[^.\[])+)").map_err(|error| error.to_string())?;
+    let rewrite = |step: &Captures<'_>| match (step.get(1), step.get(2)) {
+        (Some(dots), Some(name)) => {
+            let deep = if dots.len() > 1 { ".." } else { "" };
+            let name = name.as_str().replace("\\.", ".");
+            if name == "*" { format!("{deep}[*]") } else { format!("{deep}['{name}']") }
+        }
+        _ => step[0].to_owned(),
+    };
+    // A dot alone is the whole object.
+    let steps = path.trim().trim_start_matches(['$', '@']).trim_end_matches('.');
+    let path = format!("${}", step.replace_all(steps, rewrite));
+    parse_json_path(&path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(path)
 }
 
 impl Template {
     pub(crate) fn render(&self, value: &Value) -> Result<String> {
-        let mut text = String::new();
-        render(&self.0, value, &mut text)?;
-        Ok(text)
+        let query = |path: &String| value.query(path).map_err(|error| anyhow!("{path}: {error}"));
+        let rendered = self.0.iter().map(|part| match part {
+            Part::Text(text) => Ok(text.clone()),
+            Part::Path(path) => Ok(query(path)?.into_iter().map(shown).collect::<Vec<_>>().join(" ")),
+            Part::Range(path, inner) => query(path)?.into_iter().map(|value| inner.render(value)).collect(),
+        });
+        rendered.collect()
     }
-}
-
-fn render(parts: &[Part], value: &Value, text: &mut String) -> Result<()> {
-    let query = |path: &String| value.query(path).map_err(|error| anyhow!("{path}: {error}"));
-    for part in parts {
-        match part {
-            Part::Text(literal) => text.push_str(literal),
-            Part::Path(path) => {
-                let found: Vec<_> = query(path)?.into_iter().map(shown).collect();
-                text.push_str(&found.join(" "));
-            }
-            Part::Range(path, inner) => {
-                query(path)?.into_iter().try_for_each(|value| render(inner, value, text))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn shown(value: &Value) -> String {

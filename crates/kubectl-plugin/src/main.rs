@@ -1,7 +1,5 @@
-//! The `kubectl-label_storage` binary: see the library of the same crate.
+//! The `kubectl-label_storage` binary.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
+fn main() -> std::process::ExitCode {
     kubectl_plugin::main(std::env::args_os())
 }

@@ -1,18 +1,16 @@
 //! Output: tables for people, JSON, YAML and JSONPath for scripts.
 
-use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::str::FromStr;
+use std::{ffi::OsStr, str::FromStr};
 
 use anyhow::Result;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
-use console::measure_text_width;
 use serde::Serialize;
+use tabwriter::TabWriter;
 
 use crate::jsonpath::Template;
 
-/// An output format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Format {
     Table,
@@ -27,15 +25,14 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.split_once('=')) {
-            ("table", _) => Ok(Self::Table),
-            ("wide", _) => Ok(Self::Wide),
-            ("name", _) => Ok(Self::Name),
-            ("json", _) => Ok(Self::Json),
-            ("yaml", _) => Ok(Self::Yaml),
-            (_, Some(("jsonpath", template))) => Ok(Self::JsonPath(template.parse()?)),
-            _ => Err("there is no such format".to_owned()),
-        }
+        Ok(match text {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "name" => Self::Name,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            _ => Self::JsonPath(text.strip_prefix("jsonpath=").ok_or("there is no such format")?.parse()?),
+        })
     }
 }
 
@@ -51,13 +48,9 @@ impl TypedValueParser for Formats {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Format, clap::Error> {
         let formats = self.0;
-        let parse = move |text: String| {
-            let is_one =
-                |format: &&str| text == *format || format.ends_with('=') && text.starts_with(*format);
-            match formats.iter().any(is_one) {
-                true => text.parse(),
-                false => Err(format!("write one of {}TEMPLATE", formats.join(", "))),
-            }
+        let parse = move |text: String| match text.split_inclusive('=').next() {
+            Some(format) if formats.contains(&format) => text.parse(),
+            _ => Err(format!("write one of {}TEMPLATE", formats.join(", "))),
         };
         StringValueParser::new().try_map(parse).parse_ref(command, arg, value)
     }
@@ -93,8 +86,7 @@ impl Format {
             Self::JsonPath(template) => template.render(&serde_json::to_value(object)?)?,
             Self::Table | Self::Wide | Self::Name => return Ok(false),
         };
-        print(&text)?;
-        Ok(true)
+        print(&text).map(|()| true)
     }
 }
 
@@ -104,39 +96,23 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// A table as kubectl prints it: three spaces between columns, none at the end of a line.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
-}
+pub(crate) struct Table(String);
 
 impl Table {
     pub(crate) fn new(heads: &[&str]) -> Self {
-        Self { rows: vec![heads.iter().map(|head| (*head).to_owned()).collect()] }
+        Self(heads.join("\t") + "\n")
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.0 += &(Vec::from_iter(cells).join("\t") + "\n");
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
-        let width = |column| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell: &String| measure_text_width(cell)).max().unwrap_or_default()
-        };
-        // The last column needs no width.
-        let widths: Vec<usize> =
-            (0..columns).map(|column| if column + 1 < columns { width(column) } else { 0 }).collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            let begin = text.len();
-            for (cell, width) in row.iter().zip(&widths) {
-                text += cell;
-                text.extend(std::iter::repeat_n(' ', (width + 3).saturating_sub(measure_text_width(cell))));
-            }
-            text.truncate(begin + text[begin..].trim_end().len());
-            text.push('\n');
-        }
-        text
+        let mut columns = TabWriter::new(Vec::new()).minwidth(0).padding(3).ansi(true);
+        // Nothing fails in memory.
+        _ = columns.write_all(self.0.as_bytes());
+        let text = columns.into_inner().unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 }
 
@@ -146,14 +122,8 @@ pub(crate) fn plain(text: &str) -> String {
         let reverses = matches!(char, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         char.is_control() || reverses
     };
-    let mut plain = String::with_capacity(text.len());
-    for char in text.chars() {
-        match is_harmful(char) {
-            true => plain.extend(char.escape_default()),
-            false => plain.push(char),
-        }
-    }
-    plain
+    let escape = |char| if is_harmful(char) { char.escape_default().to_string() } else { char.to_string() };
+    if text.contains(is_harmful) { text.chars().map(escape).collect() } else { text.to_owned() }
 }
 
 /// A number of things: "1 record", "2 records".

@@ -1,10 +1,8 @@
 //! The API server's time. Leases and records have their times from it, and this machine's clock may be wrong.
 
 use anyhow::Result;
-use http::Request;
 use jiff::Timestamp;
-use kube::Client;
-use kube::client::Body;
+use kube::{Client, client::Body};
 use label_storage_runtime::server_clock::ServerClock;
 
 pub(crate) struct ServerTime(ServerClock);
@@ -13,7 +11,7 @@ impl ServerTime {
     /// Asks for the server's version, which every user may read, and takes the time of the answer.
     pub(crate) async fn ask(client: &Client) -> Result<Self> {
         let clock = ServerClock::default();
-        clock.read(&client.send(Request::get("/version").body(Body::empty())?).await?);
+        clock.read(&client.send(http::Request::get("/version").body(Body::empty())?).await?);
         Ok(Self(clock))
     }
 

@@ -1,20 +1,29 @@
-//! Writes records to a file or to stdout.
+//! Writes records to a file or to stdout: the ConfigMaps themselves, which `kubectl apply` can read, too.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::{fs::File, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
-use label_storage::rules::Selector;
-use label_storage_runtime::records::Found;
-use label_storage_runtime::shutdown::Shutdown;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use label_storage::record::{Damage, Decoded, Unreadable};
+use label_storage::rules::{Selection, Selector};
+use label_storage::{Record, Rules};
+use label_storage_runtime::projection::{Detail, Projection};
+use label_storage_runtime::{records::Found, shutdown::Shutdown};
 use tempfile::NamedTempFile;
 
-use crate::Ended;
-use crate::backup::{self, END, HEADER, SHOWN};
 use crate::cluster::{Cluster, try_fold};
-use crate::output::counted;
+use crate::{Ended, output::counted};
+
+/// Begins the first line of an export. A file with this line and without [`END`] was cut off.
+pub(super) const HEADER: &str = "# Label Storage export";
+/// Begins the last line of an export.
+pub(super) const END: &str = "# End of export";
+
+/// At most this many problems or nodes are listed one by one.
+pub(super) const SHOWN: usize = 20;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -37,26 +46,32 @@ pub struct Args {
     force: bool,
 }
 
+struct Export {
+    args: Args,
+    file: BufWriter<File>,
+    written: usize,
+    /// The number of records that an import refuses.
+    bad: usize,
+}
+
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
-    let shutdown = Shutdown::on_signals()?;
-    let (namespace, force) = (&cluster.namespace, args.force);
+    let (shutdown, namespace) = (Shutdown::on_signals()?, &cluster.namespace);
     let path = args.file.clone().filter(|path| path.as_os_str() != "-");
-    let folder = match path.as_deref().and_then(Path::parent) {
-        Some(folder) => Path::new(".").join(folder),
-        None => std::env::temp_dir(),
-    };
+    let folder = path.as_deref().and_then(Path::parent).map(|folder| Path::new(".").join(folder));
     // It is renamed or printed when the list is complete. If anything fails, it is deleted.
-    let mut target = NamedTempFile::new_in(folder).context("can't write the export")?;
+    let mut target =
+        NamedTempFile::new_in(folder.unwrap_or_else(std::env::temp_dir)).context("can't write the export")?;
     let mut export = Export { args, file: BufWriter::new(target.reopen()?), written: 0, bad: 0 };
     writeln!(export.file, "{HEADER} of namespace {namespace} at {:.0}", Timestamp::now())?;
-    let add = |export: &mut Export, object| export.add(Found::from(object));
+    let rules = Arc::new(Rules { annotations: Selection::all(), ..Rules::default() });
+    let source = cluster.record_source().seen_by(Projection { rules, detail: Detail::WhatIsKept });
     let mut export = tokio::select! {
-        export = try_fold(cluster.tagged_record_source(), export, add) => export?,
+        export = try_fold(source, export, |export, object| export.add(object.into())) => export?,
         () = shutdown.stop.cancelled() => bail!("interrupted: nothing was written"),
     };
-    if export.written == 0 && !force {
-        let cause = "there is no such record, or no such namespace";
-        bail!("nothing was written: {cause}: {namespace}; check -n, -l and --departed, or give --force");
+    if export.written == 0 && !export.args.force {
+        let none = format!("namespace {namespace} has no such record, or does not exist");
+        bail!("nothing was written: {none}: check -n, -l and --departed, or give --force");
     }
     let written = counted(export.written, "record");
     writeln!(export.file, "---\n{END}: {written}")?;
@@ -68,32 +83,23 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
             eprintln!("{written} written to {}", path.display());
         }
     }
-    if export.bad > 0 {
-        eprintln!("warning: {} can't be imported", counted(export.bad, "record"));
-        return Ok(Ended::Unwell);
+    if export.bad == 0 {
+        return Ok(Ended::Well);
     }
-    Ok(Ended::Well)
-}
-
-struct Export {
-    args: Args,
-    file: BufWriter<File>,
-    written: usize,
-    /// The number of records that an import refuses.
-    bad: usize,
+    eprintln!("warning: {} can't be imported", counted(export.bad, "record"));
+    Ok(Ended::Unwell)
 }
 
 impl Export {
     fn add(&mut self, found: Found) -> Result<()> {
-        let problems = match backup::read(found) {
+        let Args { selector, departed, .. } = &self.args;
+        let problems = match exported(found) {
             Err(error) => vec![error.to_string()],
             // An empty record is about to be deleted.
-            Ok((_, record, _)) if record.is_empty() || !self.args.selector.matches(&record.labels) => {
-                return Ok(());
-            }
-            Ok((_, record, _)) if self.args.departed && record.departed_at.is_none() => return Ok(()),
+            Ok((_, record, _)) if record.is_empty() || !selector.matches(&record.labels) => return Ok(()),
+            Ok((_, record, _)) if *departed && record.departed_at.is_none() => return Ok(()),
             Ok((config_map, _, problems)) => {
-                write!(self.file, "---\n{}", backup::to_yaml(&config_map)?)?;
+                write!(self.file, "---\n{}", to_yaml(&config_map)?)?;
                 self.written += 1;
                 problems
             }
@@ -102,4 +108,31 @@ impl Export {
         problems.iter().filter(|_| self.bad <= SHOWN).for_each(|problem| eprintln!("warning: {problem}"));
         Ok(())
     }
+}
+
+/// A ConfigMap without its namespace and the fields that the API server and kubectl add, its record, and the entries that
+/// an import refuses. Annotations that an import sets itself may be missing.
+pub(super) fn exported(found: Found) -> Result<(ConfigMap, Record, Vec<String>), Unreadable> {
+    let Found { config_map, content } = found;
+    let Decoded { mut record, damage } = content?;
+    (record.config_map, record.generation) = (None, record.generation.max(1));
+    let ObjectMeta { name, labels, mut annotations, .. } = config_map.metadata;
+    annotations.get_or_insert_default().remove("kubectl.kubernetes.io/last-applied-configuration");
+    let problem = |damage: Damage| {
+        let value = match damage {
+            Damage::Annotation(key) => format!(": {:?}", annotations.as_ref()?.get(key)?),
+            _ => String::new(),
+        };
+        Some(format!("configmap {}: {damage}{value}", name.as_deref().unwrap_or_default()))
+    };
+    let problems = damage.into_iter().filter_map(problem).collect();
+    let metadata = ObjectMeta { name, labels, annotations, ..ObjectMeta::default() };
+    let binary_data = config_map.binary_data.filter(|data| !data.is_empty());
+    Ok((ConfigMap { metadata, binary_data, data: config_map.data, immutable: None }, record, problems))
+}
+
+pub(super) fn to_yaml(config_map: &ConfigMap) -> Result<String> {
+    // YAML readers disagree about line breaks in block scalars.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    Ok(serde_saphyr::to_string_with_options(config_map, options)?)
 }

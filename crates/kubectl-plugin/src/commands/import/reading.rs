@@ -1,8 +1,7 @@
 //! Reads a file and checks every record. The records go into a temporary file, so that memory holds little of each.
 
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::{collections::BTreeMap, fs::File};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -10,8 +9,8 @@ use label_storage::Record;
 use serde::Deserialize;
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::imported::Intent;
-use crate::backup::{self, END, HEADER};
+use super::Intent;
+use crate::commands::export::{END, HEADER, exported};
 use crate::find::is_name;
 
 /// The records of a file.
@@ -41,7 +40,7 @@ pub(super) fn get(mut spool: &File, entry: &Entry) -> Result<(ConfigMap, Record)
     let mut bytes = vec![0; entry.bytes];
     spool.seek(SeekFrom::Start(entry.offset))?;
     spool.read_exact(&mut bytes)?;
-    let (config_map, record, _) = backup::read(serde_json::from_slice::<ConfigMap>(&bytes)?.into())?;
+    let (config_map, record, _) = exported(serde_json::from_slice::<ConfigMap>(&bytes)?.into())?;
     Ok((config_map, record))
 }
 
@@ -58,9 +57,13 @@ impl Contents {
                 continue;
             }
             match parse(&text) {
-                Ok(found) => found
-                    .into_iter()
-                    .try_for_each(|item| records.add(before + item.referenced.line(), item.value))?,
+                Ok(found) => {
+                    for item in found {
+                        let line = before + item.referenced.line();
+                        let problems = records.add(line, item.value)?.into_iter();
+                        records.problems.extend(problems.map(|problem| (line, problem)));
+                    }
+                }
                 Err(error) => {
                     let line = error.location().map_or(1, |location| location.line());
                     let problem = UserMessageFormatter.format_message(&error).replace('\n', " ");
@@ -78,30 +81,22 @@ impl Contents {
         Ok(records)
     }
 
-    fn add(&mut self, line: u64, config_map: ConfigMap) -> io::Result<()> {
-        let (config_map, record, mut problems) = match backup::read(config_map.into()) {
+    /// Adds a record, unless it has problems.
+    fn add(&mut self, line: u64, config_map: ConfigMap) -> io::Result<Vec<String>> {
+        let (config_map, record, mut problems) = match exported(config_map.into()) {
             Ok(read) => read,
-            Err(error) => {
-                self.problems.push((line, error.to_string()));
-                return Ok(());
-            }
+            Err(error) => return Ok(vec![error.to_string()]),
         };
         let name = config_map.metadata.name.clone().unwrap_or_default();
-        if !is_name(&record.node) {
-            problems.push(format!("configmap {name}: {:?} is not the name of a node", record.node));
-        }
-        if record.is_empty() {
-            problems.push(format!("configmap {name} has no labels: add some, or remove it"));
-        }
-        if record.generation > i64::MAX as u64 {
-            problems.push(format!("configmap {name} has no generation after {}", record.generation));
-        }
-        if let Err(error) = record.encode_into(&mut ConfigMap::default()) {
-            problems.push(error.to_string());
-        }
-        if let Some(entry) = self.entries.get(name.as_str()) {
-            problems.push(format!("configmap {name} is on line {}, too: remove one of them", entry.line));
-        }
+        let (node, generation, before) = (&record.node, record.generation, self.entries.get(name.as_str()));
+        let more = [
+            (!is_name(node)).then(|| format!("{node:?} is not the name of a node")),
+            record.is_empty().then(|| "it has no labels: add some, or remove it".to_owned()),
+            (generation > i64::MAX as u64).then(|| format!("it has no generation after {generation}")),
+            record.encode_into(&mut ConfigMap::default()).err().map(|error| error.to_string()),
+            before.map(|entry| format!("it is on line {}, too: remove one of them", entry.line)),
+        ];
+        problems.extend(more.into_iter().flatten().map(|problem| format!("configmap {name}: {problem}")));
         if problems.is_empty() {
             let json = serde_json::to_vec(&config_map)?;
             let (offset, bytes) = (self.spool.stream_position()?, json.len());
@@ -109,8 +104,7 @@ impl Contents {
             let entry = Entry { line, offset, bytes, intent: Intent::Create, node: None };
             self.entries.insert(name.into(), entry);
         }
-        self.problems.extend(problems.into_iter().map(|problem| (line, problem)));
-        Ok(())
+        Ok(problems)
     }
 }
 

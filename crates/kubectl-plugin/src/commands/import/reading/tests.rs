@@ -8,6 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::commands::export::to_yaml;
 
 /// Texts that YAML has other ideas about.
 const HOSTILE: [&str; 40] = [
@@ -165,7 +166,7 @@ fn export(records: &[Record]) -> String {
     for record in records {
         let mut config_map = ConfigMap::default();
         record.encode_into(&mut config_map).expect("it fits");
-        text += &format!("---\n{}", backup::to_yaml(&config_map).expect("YAML"));
+        text += &format!("---\n{}", to_yaml(&config_map).expect("YAML"));
     }
     text + &format!("---\n{END}: {} records\n", records.len())
 }
@@ -325,7 +326,7 @@ fn fields_of_the_api_server_are_left_out() {
     assert_eq!(read.problems, []);
     let (config_map, record) = get(&read.spool, &read.entries["label-storage.a"]).expect("a record");
     assert_eq!(record.config_map, None);
-    let yaml = backup::to_yaml(&config_map).expect("YAML");
+    let yaml = to_yaml(&config_map).expect("YAML");
     assert_eq!(
         yaml,
         "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: b\nmetadata:\n  annotations:\n    why: because\n  labels:\n    \
