@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use label_storage::Node;
-use label_storage::item::Item;
-use label_storage::node::Taint;
+use label_storage::{Node, item::Item, node::Taint};
 use label_storage_runtime::patch::taints_as_json;
 use serde_json::{Value, json};
 
