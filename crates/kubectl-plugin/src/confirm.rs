@@ -19,7 +19,7 @@ pub(crate) fn confirm(change: Change, question: &str) -> Result<Answer> {
     answer(change, question, stdin.is_terminal().then(|| (io::stderr(), stdin.lock())))
 }
 
-/// The same for a command that reads its input from stdin: asks at the terminal itself. Windows has no such file.
+/// For a command that reads its input from stdin: asks at the terminal itself. Windows has no such file.
 pub(crate) fn confirm_beside_stdin(change: Change, question: &str) -> Result<Answer> {
     let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
     answer(change, question, terminal.as_ref().map(|terminal| (terminal, BufReader::new(terminal))))

@@ -56,7 +56,7 @@ impl Found {
 
 impl Cluster {
     /// Finds a Node and its record, either of which may be missing. A record can also be named by its key
-    /// (`providerID=…`): several records may have been made from Nodes of one name, and its Node may have another name.
+    /// (`providerID=…`): several Nodes may have had the same name, and a Node may have another one now.
     pub(crate) async fn find(&self, name: &str) -> Result<Found> {
         let (is_key, is_by_name) = (name.contains('='), self.rules.identity == IdentityBy::Name);
         let node_name = match is_key {

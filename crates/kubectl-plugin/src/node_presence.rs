@@ -15,8 +15,8 @@ pub(crate) const NOT_DEPARTED: &str =
     "no storer has stored the deletion of the node yet, so its final labels may be missing";
 
 impl Cluster {
-    /// A version of the cluster at which the Node did not exist; `None` if it exists. An error if several Nodes claim the
-    /// record: nothing follows from any of them then.
+    /// A version of the cluster at which the Node did not exist; `None` if it exists. An error if several
+    /// Nodes claim the record: nothing follows from any of them then.
     pub(crate) async fn absence(&self, found: &Found) -> Result<Option<ResourceVersion>> {
         let is_by_name = self.rules.identity == IdentityBy::Name;
         let key = if is_by_name { &found.name } else { &found.filed_under };
@@ -27,7 +27,7 @@ impl Cluster {
         Ok(names.is_empty().then_some(version))
     }
 
-    /// The Nodes that the record with this key belongs to, and the version of the cluster, which only a list has.
+    /// The Nodes of the record with this key, and the version of the cluster, which only a list has.
     pub(crate) async fn claimants(&self, key: &str) -> Result<(Vec<String>, ResourceVersion)> {
         if self.rules.identity == IdentityBy::Name {
             let params = ListParams::default().fields(&format!("metadata.name={key}"));
@@ -56,8 +56,8 @@ impl Cluster {
         Ok(names)
     }
 
-    /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them after a
-    /// person's edit. An error if no storer does in time, unless that is forced.
+    /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them
+    /// after a person's edit. An error if no storer does in time, unless that is forced.
     pub(crate) async fn once_departed(&self, mut found: Found, is_forced: bool) -> Result<Found> {
         // A living storer needs 5 s at most. If one has just died, another has to adopt its shard first.
         let seconds = if is_forced { 5 } else { 35 };

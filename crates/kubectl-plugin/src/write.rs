@@ -1,4 +1,4 @@
-//! Changes that a person asks for: planned, shown, confirmed, planned again from fresh reads, and written with guards.
+//! Changes that a person asks for: planned, shown, confirmed, planned again, and written with guards.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -57,12 +57,13 @@ impl Write {
         Self::put(record, Some(found), model)
     }
 
-    /// Replaces the record that was found, or creates one. It gets the labels and annotations of `model` that it lacks.
+    /// Replaces the record that was found, or creates one. Adds the labels and annotations of `model`.
     pub(crate) fn put(record: &Record, found: Option<&Found>, model: Option<&ConfigMap>) -> Result<Self> {
         found.map(guards).transpose()?;
         let mut put = Box::new(found.map(|found| found.config_map.clone()).unwrap_or_default());
         if let Some(ConfigMap { metadata: model, .. }) = model {
             let own = &mut put.metadata;
+            // Its own win.
             for (own, all) in [(&mut own.labels, &model.labels), (&mut own.annotations, &model.annotations)] {
                 *own = Some(all.clone().into_iter().chain(own.take()).flatten().collect());
             }
@@ -80,7 +81,7 @@ impl Write {
         Ok(Self { what: "delete configmap", name, body: Body::Delete(guards(found)?) })
     }
 
-    /// Sends it once: a failed write is followed by a read. With `dry_run` the API server checks it and stores nothing.
+    /// Sends it once: a failed write is followed by a read. With `dry_run` the API server stores nothing.
     pub(crate) async fn send(&self, cluster: &Cluster, dry_run: bool) -> Result<(), Error> {
         let Self { what, name, body } = self;
         let records: Api<ConfigMap> = Api::namespaced(cluster.writer.clone(), &cluster.namespace);
@@ -112,12 +113,12 @@ fn guards(found: &Found) -> Result<Preconditions> {
     Ok(Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() })
 }
 
-/// Shows all changes, asks once ("Restore 2 nodes?"), and makes the changes one after the other.
-/// If one of several named nodes can't be changed, none is. Of selected nodes, those that can't be changed are skipped. A
-/// failed write ends the command only if the API server is at fault.
+/// Shows all changes, asks once ("Restore 2 nodes?"), and makes the changes one after the other. If one of
+/// several named nodes can't be changed, none is. Of selected nodes, those that can't be changed are skipped.
+/// A failed write ends the command only if the API server is at fault.
 ///
-/// `plan` plans one change from fresh reads. An error other than a failed call means that this node can't be changed. It
-/// gets the preview of the attempt before, if there was one: its writes may have had an effect.
+/// `plan` plans one change from fresh reads. An error other than a failed call means that this node can't be
+/// changed. It gets the preview of the attempt before, if there was one: its writes may have had an effect.
 pub(crate) async fn carry_out<T>(
     cluster: &Cluster,
     change: Change,

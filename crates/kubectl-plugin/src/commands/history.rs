@@ -145,8 +145,8 @@ fn version(record: &Record, generation: u64) -> Result<&Labels> {
 /// Changes by name; `None` removes an item.
 pub(super) type Edits = BTreeMap<String, Option<String>>;
 
-/// The edits that return the Node to the version, or the record if there is no Node. Items that no record had are
-/// left alone.
+/// The edits that return the Node to the version, or the record if there is no Node. Items that no record had
+/// are left alone.
 fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Found) -> Result<Edits> {
     let record = found.require_record()?;
     let version = version(record, args.to)?;

@@ -92,8 +92,8 @@ fn has_content_of(this: &Record, other: &Record) -> bool {
         })
 }
 
-/// The record under its new name. It keeps its incarnation: no Node of the new name has that, so it is restored to the
-/// next one.
+/// The record under its new name. It keeps its incarnation: no Node of the new name has that, so it is
+/// restored to the next one.
 fn renamed(record: &Record, target: &Found, seen: Option<ResourceVersion>, rules: &Rules) -> Record {
     let mut renamed = record.clone();
     renamed.node.clone_from(&target.name);

@@ -61,9 +61,7 @@ async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) 
     let patch = match (plan.reason, plan.patch) {
         (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
         (Reason::Ignored, _) => bail!("node {name} has the annotation {IGNORE}: remove it first"),
-        (Reason::OtherMachine, _) => {
-            bail!("node {name} is another machine: give --other-machine to restore it")
-        }
+        (Reason::OtherMachine, _) => bail!("node {name} is another machine: give --other-machine, too"),
         (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
     };
     let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
@@ -72,7 +70,7 @@ async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) 
     Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
 }
 
-/// The restorer's plan as if the Node was never restored: removed items come back. Also true if it was restored before.
+/// The restorer's plan as if the Node was never restored: removed items come back. Also, if it ever was.
 fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restore::Plan, bool) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let is_again = matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored);
