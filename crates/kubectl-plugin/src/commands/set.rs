@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 use label_storage::restore::{Reason, is_never_kept};
 use label_storage::rules::{IdentityBy, Trust, units::DisplayDuration};
-use label_storage::{Record, Rules, item::Item};
+use label_storage::{Record, item::Item};
 
 use crate::write::{Proposal, Write, carry_out};
-use crate::{Ended, cluster::Cluster, commands::history::edit, find::Found, flags::Change, hints::quoted};
+use crate::{Ended, cluster::Cluster, commands::history::edit, flags::Change, hints::quoted};
 use crate::{node_presence::NOT_DEPARTED, preview::Preview};
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +74,7 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
     let Args { node: name, identity, edits, .. } = args;
     let found = cluster.find(identity.as_ref().unwrap_or(name)).await?;
     let found = cluster.once_departed(found, args.force).await?;
-    let by = &cluster.rules.identity;
+    let (rules, by) = (&cluster.rules, &cluster.rules.identity);
     let record = match &found.record {
         Some(_) => found.require_record()?.clone(),
         None if *by != IdentityBy::Name && identity.is_none() && found.node.is_none() => {
@@ -98,18 +98,11 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
         }
         preview.changes(name, before, value.as_deref());
     }
-    let mut writes = Vec::new();
-    match edit(&record, edits.iter().cloned().collect(), seen, &cluster.rules) {
-        None => preview.note("nothing changes"),
-        Some(edited) => {
-            add_notes(&mut preview, edits, &found, &edited, &cluster.rules);
-            writes.push(Write::put(&edited, found.record.as_ref(), None)?);
-        }
-    }
-    Ok(Proposal { preview, writes, done: format!("record of node/{name} changed") })
-}
-
-fn add_notes(preview: &mut Preview, edits: &[Edit], found: &Found, edited: &Record, rules: &Rules) {
+    let done = format!("record of node/{name} changed");
+    let Some(edited) = edit(&record, edits.iter().cloned().collect(), seen, rules) else {
+        preview.note("nothing changes");
+        return Ok(Proposal { preview, writes: Vec::new(), done });
+    };
     if found.record.is_none() {
         let retention = DisplayDuration(rules.retention);
         preview.note(&format!("nothing was stored before: a node created within {retention} gets this"));
@@ -128,6 +121,8 @@ fn add_notes(preview: &mut Preview, edits: &[Edit], found: &Found, edited: &Reco
             preview.note(&format!("{name} is restored, and not stored again: the rules do not keep it"));
         }
     }
+    let writes = vec![Write::put(&edited, found.record.as_ref(), None)?];
+    Ok(Proposal { preview, writes, done })
 }
 
 #[cfg(test)]
