@@ -10,7 +10,6 @@ use crate::output::plain;
 
 /// An item whose values differ, or that only one of the sets has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Difference {
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,10 +38,9 @@ pub(crate) fn painted(line: &str) -> String {
 
 pub(crate) fn differences(before: &Labels, after: &Labels) -> Vec<Difference> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let all = names.into_iter().map(|name| Difference {
-        name: name.clone(),
-        before: before.get(name).cloned(),
-        after: after.get(name).cloned(),
+    let all = names.into_iter().map(|name| {
+        let [before, after] = [before, after].map(|labels| labels.get(name).cloned());
+        Difference { name: name.clone(), before, after }
     });
     all.filter(|difference| difference.before != difference.after).collect()
 }

@@ -14,41 +14,32 @@ pub(crate) enum Answer {
     No,
 }
 
-const NO_TERMINAL: &str =
-    "there is no terminal to ask at: give --yes to go ahead, or --dry-run to only show the changes";
-
 pub(crate) fn confirm(change: Change, question: &str) -> Result<Answer> {
     let stdin = io::stdin();
-    match given(change) {
-        Some(answer) => Ok(answer),
-        None if stdin.is_terminal() => ask(question, io::stderr(), stdin.lock()),
-        None => bail!(NO_TERMINAL),
-    }
+    answer(change, question, stdin.is_terminal().then(|| (io::stderr(), stdin.lock())))
 }
 
-/// The same for a command that reads its input from stdin: asks at the terminal itself. Windows has no such file.
+/// For a command that reads its input from stdin: asks at the terminal itself. Windows has no such file.
 pub(crate) fn confirm_beside_stdin(change: Change, question: &str) -> Result<Answer> {
-    if let Some(answer) = given(change) {
-        return Ok(answer);
-    }
-    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty") else { bail!(NO_TERMINAL) };
-    ask(question, &terminal, BufReader::new(&terminal))
+    let terminal = File::options().read(true).write(true).open("/dev/tty").ok();
+    answer(change, question, terminal.as_ref().map(|terminal| (terminal, BufReader::new(terminal))))
 }
 
-/// The answer on the command line.
-fn given(change: Change) -> Option<Answer> {
-    match change {
-        Change { dry_run: Some(_), .. } => Some(Answer::OnlyShow),
-        Change { yes: true, .. } => Some(Answer::Go),
-        Change { .. } => None,
+/// The answer on the command line, else that of the person at the terminal.
+fn answer(change: Change, question: &str, terminal: Option<(impl Write, impl BufRead)>) -> Result<Answer> {
+    let Change { yes, dry_run } = change;
+    if yes || dry_run.is_some() {
+        return Ok(if dry_run.is_some() { Answer::OnlyShow } else { Answer::Go });
     }
-}
-
-fn ask(question: &str, mut to: impl Write, mut from: impl BufRead) -> Result<Answer> {
-    write!(to, "{question} [y/N] ")?;
-    to.flush()?;
+    let Some((mut output, mut input)) = terminal else {
+        bail!(
+            "there is no terminal to ask at: give --yes to go ahead, or --dry-run to only show the changes"
+        );
+    };
+    write!(output, "{question} [y/N] ")?;
+    output.flush()?;
     let mut answer = String::new();
-    from.read_line(&mut answer)?;
+    input.read_line(&mut answer)?;
     let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
     Ok(if is_yes { Answer::Go } else { Answer::No })
 }

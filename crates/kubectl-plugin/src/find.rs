@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use label_storage::record::Decoded;
-use label_storage::rules::IdentityBy;
-use label_storage::store::Stored;
-use label_storage::{Node, Record, Rules};
-use label_storage_runtime::projection::Detail;
-use label_storage_runtime::records;
+use label_storage::restore::{Reason, decide};
+use label_storage::{Node, Record, Rules, rules::IdentityBy, store::Stored};
+use label_storage_runtime::{projection::Detail, records};
 
 use crate::cluster::{Cluster, fold};
 use crate::hints::quoted;
@@ -16,7 +13,6 @@ use crate::hints::quoted;
 /// A Node and its record. The Node was read first and the record last, as the restorer does it.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The Node's name.
     pub(crate) name: String,
     /// The key of its record.
     pub(crate) filed_under: String,
@@ -29,13 +25,9 @@ pub(crate) struct Found {
 impl Found {
     /// The record, where there is one that can be read.
     pub(crate) fn record(&self) -> Option<&Record> {
-        match self.stored() {
-            Stored::Record(record) => Some(record),
-            Stored::Nothing | Stored::Unreadable => None,
-        }
+        self.require_record().ok()
     }
 
-    /// The same, and an error where there is none.
     pub(crate) fn require_record(&self) -> Result<&Record> {
         match self.record.as_ref().map(|found| &found.content) {
             Some(Ok(decoded)) => Ok(&decoded.record),
@@ -49,6 +41,11 @@ impl Found {
         records::Found::stored(self.record.as_ref())
     }
 
+    /// The restorer's reason to restore the Node or not, if it exists.
+    pub(crate) fn restore_reason(&self) -> Option<Reason> {
+        self.node.as_ref().map(|node| decide(&node.summary(), self.stored().map(Record::summary)))
+    }
+
     /// Both as the storer sees them, for a decision of its own.
     pub(crate) fn seen_by_storer(&self, rules: &Rules) -> (Option<Node>, Option<records::Found>) {
         let node = self.node.clone().map(|node| node.seen_through(rules));
@@ -58,86 +55,68 @@ impl Found {
 }
 
 impl Cluster {
-    /// Finds a Node and its record, either of which may be missing. A record can also be named by its key (`providerID=…`): several
-    /// records may have been made from Nodes of one name.
+    /// Finds a Node and its record, either of which may be missing. A record can also be named by its key
+    /// (`providerID=…`): several Nodes may have had the same name, and a Node may have another one now.
     pub(crate) async fn find(&self, name: &str) -> Result<Found> {
-        if name.contains('=') {
-            return self.find_filed(name).await;
-        }
-        if !is_name(name) {
-            bail!("{name:?} is not the name of a node");
-        }
-        let node = self.node_source(Detail::WhatIsThere).get_node(name).await?;
+        let (is_key, is_by_name) = (name.contains('='), self.rules.identity == IdentityBy::Name);
+        let node_name = match is_key {
+            true if is_by_name => None,
+            true => self.claimants(name).await?.0.into_iter().next(),
+            false if is_name(name) => Some(name.to_owned()),
+            false => bail!("{name:?} is not the name of a node"),
+        };
+        let node = match &node_name {
+            Some(name) => self.node_source(Detail::WhatIsThere).get_node(name).await?,
+            None => None,
+        };
+        let node = node.filter(|node| !is_key || node.filed_under() == name);
         let filed_under = match &node {
-            _ if self.rules.identity == IdentityBy::Name => name.to_owned(),
+            _ if is_key || is_by_name => name.to_owned(),
             Some(node) if !node.extras.is_unidentified => node.filed_under().to_owned(),
-            _ => match (self.filed_for(name).await?, &node) {
-                (Some(identity), None) => return self.find_filed(&identity).await,
-                (Some(identity), Some(_)) => identity,
-                (None, _) => name.to_owned(),
+            _ => match self.filed_for(name).await? {
+                Some(key) if node.is_none() => return Box::pin(self.find(&key)).await,
+                key => key.unwrap_or_else(|| name.to_owned()),
             },
         };
         let record = records::get(&self.records, &filed_under).await?;
-        Ok(Found { name: name.to_owned(), filed_under, node, record })
+        let recorded = record.as_ref().and_then(|found| found.content.as_ref().ok());
+        let recorded = recorded.map_or(name, |decoded| &decoded.record.node);
+        let name = node.as_ref().map_or(recorded, |node| &node.name).to_owned();
+        Ok(Found { name, filed_under, node, record })
     }
 
     /// Finds a Node and its record; an error if both are missing.
     pub(crate) async fn find_known(&self, name: &str) -> Result<Found> {
         let found = self.find(name).await?;
         if found.node.is_none() && found.record.is_none() {
-            bail!(
-                "there is no node {name:?} and no record of one in namespace {}: `{}` lists the records",
-                self.namespace,
-                self.hints.plugin("get")
-            );
+            let (namespace, get) = (&self.namespace, self.hints.plugin("get"));
+            bail!("there is no node {name:?} and no record of one in namespace {namespace}: see `{get}`");
         }
         Ok(found)
-    }
-
-    /// Finds a record by its key. Its Node may have another name than the record says.
-    async fn find_filed(&self, filed_under: &str) -> Result<Found> {
-        // The Node first, so that the record is not older than it.
-        let node = match self.claimants(filed_under).await?.0.first() {
-            Some(name) => self.node_source(Detail::WhatIsThere).get_node(name).await?,
-            None => None,
-        };
-        let node = node.filter(|node| node.filed_under() == filed_under);
-        let record = records::get(&self.records, filed_under).await?;
-        let recorded = match records::Found::stored(record.as_ref()) {
-            Stored::Record(record) => record.node.clone(),
-            Stored::Nothing | Stored::Unreadable => filed_under.to_owned(),
-        };
-        let name = node.as_ref().map_or(recorded, |node| node.name.clone());
-        Ok(Found { name, filed_under: filed_under.to_owned(), node, record })
     }
 
     /// The key of the record that was made from an absent Node of this name.
     async fn filed_for(&self, name: &str) -> Result<Option<String>> {
         let wanted = name.to_owned();
-        let mut found = fold(self.record_source(), BTreeSet::new(), move |found, object| {
-            if let Ok(Decoded { record, .. }) = records::Found::from(object).content
-                && record.node == wanted
-            {
-                found.extend(record.more.identity);
-            }
-        })
-        .await?;
-        if found.len() > 1 {
-            let all: Vec<_> = found.iter().map(|identity| quoted(identity)).collect();
+        let all = fold(self.record_source(), BTreeSet::new(), move |keys, object| {
+            let record = records::Found::from(object).content.ok().map(|decoded| decoded.record);
+            let record = record.filter(|record| record.node == wanted);
+            keys.extend(record.and_then(|record| record.more.identity));
+        });
+        let mut keys = all.await?;
+        if keys.len() > 1 {
+            let all: Vec<_> = keys.iter().map(|key| quoted(key)).collect();
             bail!("several records were made from nodes named {name}: choose one of {}", all.join(", "));
         }
-        Ok(found.pop_first())
+        Ok(keys.pop_first())
     }
 }
 
 /// True if a Node can have this name.
 pub(crate) fn is_name(text: &str) -> bool {
-    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_part = |part: &str| {
-        let bytes = part.as_bytes();
-        bytes.first().is_some_and(|first| is_end(*first))
-            && bytes.last().is_some_and(|last| is_end(*last))
-            && bytes.iter().all(|byte| is_end(*byte) || *byte == b'-')
+        let is_allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(is_allowed)
     };
     text.len() <= 253 && text.split('.').all(is_part)
 }

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use label_storage::Node;
-use label_storage::item::Item;
-use label_storage::node::Taint;
+use label_storage::{Node, item::Item, node::Taint};
 use label_storage_runtime::patch::taints_as_json;
 use serde_json::{Value, json};
 
-/// Changes items of a Node by name (see [`Item`]); `None` removes one. With uid and resourceVersion the API server refuses the patch
-/// if the Node was re-created or has changed.
+/// Changes items of a Node by name (see [`Item`]); `None` removes one. With uid and resourceVersion the API
+/// server refuses the patch if the Node was re-created or has changed.
 pub(crate) fn changing(node: &Node, changes: &BTreeMap<String, Option<String>>) -> Value {
     let (mut labels, mut annotations) = (BTreeMap::new(), BTreeMap::new());
     let (mut taints, mut unschedulable) = (node.extras.taints.clone(), None);

@@ -4,59 +4,43 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1 as core;
-use kube::Api;
-use kube::api::ListParams;
-use label_storage::ResourceVersion;
-use label_storage::rules::IdentityBy;
-use label_storage_runtime::call;
-use label_storage_runtime::projection::Detail;
+use kube::{Api, ResourceExt, api::ListParams};
+use label_storage::{ResourceVersion, rules::IdentityBy};
+use label_storage_runtime::{call, projection::Detail};
 
 use crate::cluster::{Cluster, fold_with_version};
 use crate::find::Found;
-
-/// The time that the storers need at most to store a deletion. If one has just died, another has to adopt its shard first.
-const PATIENCE: Duration = Duration::from_secs(35);
-
-/// The time that a living storer needs at most. After it the wait is reported, or ends if that is forced.
-const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) const NOT_DEPARTED: &str =
     "no storer has stored the deletion of the node yet, so its final labels may be missing";
 
 impl Cluster {
-    /// A version of the cluster at which the Node did not exist; `None` if it exists.
+    /// A version of the cluster at which the Node did not exist; `None` if it exists. An error if several
+    /// Nodes claim the record: nothing follows from any of them then.
     pub(crate) async fn absence(&self, found: &Found) -> Result<Option<ResourceVersion>> {
-        if self.rules.identity != IdentityBy::Name {
-            let (names, version) = self.claimants(&found.filed_under).await?;
-            return Ok(names.is_empty().then_some(version));
+        let is_by_name = self.rules.identity == IdentityBy::Name;
+        let key = if is_by_name { &found.name } else { &found.filed_under };
+        let (names, version) = self.claimants(key).await?;
+        if names.len() > 1 {
+            bail!("nodes {} all have {key}: delete all but one of them", names.join(" and "));
         }
-        // Only a list has the version of the cluster.
-        let params = ListParams::default().fields(&format!("metadata.name={}", found.name));
-        let nodes: Api<core::Node> = Api::all(self.client.clone());
-        let listed = call::one("list nodes", nodes.list_metadata(&params)).await?;
-        let version = listed.metadata.resource_version.and_then(|version| version.parse().ok());
-        let version = version.context("the API server sent a list of nodes without resourceVersion")?;
-        Ok(listed.items.is_empty().then_some(version))
+        Ok(names.is_empty().then_some(version))
     }
 
-    /// An error if several Nodes claim the record: nothing follows from any of them then.
-    pub(crate) async fn require_uncontested(&self, found: &Found) -> Result<()> {
-        let identity = &found.filed_under;
-        match self.rules.identity {
-            IdentityBy::Name => Ok(()),
-            _ => match self.claimants(identity).await?.0.as_slice() {
-                [] | [_] => Ok(()),
-                all => bail!("nodes {} all have {identity}: delete all but one of them", all.join(" and ")),
-            },
+    /// The Nodes of the record with this key, and the version of the cluster, which only a list has.
+    pub(crate) async fn claimants(&self, key: &str) -> Result<(Vec<String>, ResourceVersion)> {
+        if self.rules.identity == IdentityBy::Name {
+            let params = ListParams::default().fields(&format!("metadata.name={key}"));
+            let nodes: Api<core::Node> = Api::all(self.client.clone());
+            let listed = call::one("list nodes", nodes.list_metadata(&params)).await?;
+            let version = listed.metadata.resource_version.and_then(|version| version.parse().ok());
+            let version = version.context("the API server sent a list of nodes without resourceVersion")?;
+            return Ok((listed.items.iter().map(ResourceExt::name_any).collect(), version));
         }
-    }
-
-    /// The Nodes with this identity, and the version of the cluster.
-    pub(crate) async fn claimants(&self, filed_under: &str) -> Result<(Vec<String>, ResourceVersion)> {
-        let (wanted, projection) = (filed_under.to_owned(), self.projection(Detail::WhatIsThere));
+        let (key, projection) = (key.to_owned(), self.projection(Detail::WhatIsThere));
         let source = self.node_source(Detail::WhatIsThere);
         let listed = fold_with_version(source, Vec::new(), move |names, object| {
-            let node = projection.node(object).ok().filter(|node| node.filed_under() == wanted);
+            let node = projection.node(object).ok().filter(|node| node.filed_under() == key);
             names.extend(node.map(|node| node.name));
         });
         Ok(listed.await?)
@@ -64,27 +48,24 @@ impl Cluster {
 
     /// The other Nodes with the identity of this one.
     pub(crate) async fn rivals(&self, found: &Found) -> Result<Vec<String>> {
-        match &found.node {
-            Some(node) if self.rules.identity != IdentityBy::Name && !node.extras.is_unidentified => {
-                let (mut names, _) = self.claimants(node.filed_under()).await?;
-                names.retain(|name| *name != node.name);
-                Ok(names)
-            }
-            _ => Ok(Vec::new()),
-        }
+        let Some(node) = found.node.as_ref().filter(|node| node.extras.identity.is_some()) else {
+            return Ok(Vec::new());
+        };
+        let (mut names, _) = self.claimants(node.filed_under()).await?;
+        names.retain(|name| *name != node.name);
+        Ok(names)
     }
 
-    /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them after a person's edit.
-    /// An error if no storer does in time, unless that is forced.
+    /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them
+    /// after a person's edit. An error if no storer does in time, unless that is forced.
     pub(crate) async fn once_departed(&self, mut found: Found, is_forced: bool) -> Result<Found> {
-        let patience = if is_forced { SHORT_PATIENCE } else { PATIENCE };
-        let (began, mut is_silent) = (Instant::now(), true);
+        // A living storer needs 5 s at most. If one has just died, another has to adopt its shard first.
+        let seconds = if is_forced { 5 } else { 35 };
+        let (began, patience) = (Instant::now(), Duration::from_secs(seconds));
+        if found.is_departing() {
+            eprintln!("waiting for up to {seconds} s until a storer has stored the deletion of the node");
+        }
         while found.is_departing() && began.elapsed() < patience {
-            if is_silent && began.elapsed() >= SHORT_PATIENCE {
-                let seconds = patience.as_secs();
-                eprintln!("waiting for up to {seconds} s until a storer has stored the deletion of the node");
-                is_silent = false;
-            }
             tokio::time::sleep(Duration::from_millis(200)).await;
             found = self.find(&found.filed_under).await?;
         }

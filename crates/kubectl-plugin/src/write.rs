@@ -1,5 +1,6 @@
-//! Changes that a person asks for: planned, shown, confirmed, planned again from fresh reads, and written with guards.
+//! Changes that a person asks for: planned, shown, confirmed, planned again, and written with guards.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -12,26 +13,16 @@ use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::records::Found;
 use serde_json::Value;
 
-use crate::Ended;
-use crate::cluster::Cluster;
 use crate::confirm::{Answer, confirm};
 use crate::flags::{Change, DryRun};
 use crate::output::{counted, print};
-use crate::preview::Preview;
+use crate::{Ended, cluster::Cluster, preview::Preview};
 
 const FIELD_MANAGER: &str = "kubectl-label-storage";
 const CONCURRENT_PLANS: usize = 16;
 const ATTEMPTS: u32 = 5;
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A change of one Node or its record.
-pub(crate) trait Operation {
-    /// Plans from fresh reads. An error other than a failed call means that this node can't be changed. `tries` counts the
-    /// attempts before this one: their writes may have had an effect.
-    async fn plan(&self, cluster: &Cluster, tries: u32) -> Result<Proposal>;
-}
-
-/// A planned change.
+/// A planned change of one Node or its record.
 pub(crate) struct Proposal {
     pub(crate) preview: Preview,
     /// Sent in this order; empty if nothing has to change.
@@ -48,7 +39,8 @@ pub(crate) struct Write {
 
 enum Body {
     Patch(Value),
-    Put(Box<ConfigMap>),
+    Create(Box<ConfigMap>),
+    Replace(Box<ConfigMap>),
     Delete(Preconditions),
 }
 
@@ -57,30 +49,31 @@ impl Write {
         Self { what: "patch node", name: node.name.clone(), body: Body::Patch(body) }
     }
 
-    /// Creates a record, with the other labels and annotations of `model`.
     pub(crate) fn create(record: &Record, model: Option<&ConfigMap>) -> Result<Self> {
-        Self::put("create configmap", record, ConfigMap::default(), model)
+        Self::put(record, None, model)
     }
 
-    /// Replaces a record. Its own labels and annotations win over those of `model`.
     pub(crate) fn replace(record: &Record, found: &Found, model: Option<&ConfigMap>) -> Result<Self> {
-        guards(found)?;
-        Self::put("replace configmap", record, found.config_map.clone(), model)
+        Self::put(record, Some(found), model)
     }
 
-    fn put(what: &'static str, record: &Record, base: ConfigMap, model: Option<&ConfigMap>) -> Result<Self> {
-        let mut put = Box::new(base);
+    /// Replaces the record that was found, or creates one. Adds the labels and annotations of `model`.
+    pub(crate) fn put(record: &Record, found: Option<&Found>, model: Option<&ConfigMap>) -> Result<Self> {
+        found.map(guards).transpose()?;
+        let mut put = Box::new(found.map(|found| found.config_map.clone()).unwrap_or_default());
         if let Some(ConfigMap { metadata: model, .. }) = model {
-            let meta = &mut put.metadata;
-            let pairs = [(&mut meta.labels, &model.labels), (&mut meta.annotations, &model.annotations)];
-            for (own, others) in pairs {
-                for (key, value) in others.iter().flatten() {
-                    own.get_or_insert_default().entry(key.clone()).or_insert_with(|| value.clone());
-                }
+            let own = &mut put.metadata;
+            // Its own win.
+            for (own, all) in [(&mut own.labels, &model.labels), (&mut own.annotations, &model.annotations)] {
+                *own = Some(all.clone().into_iter().chain(own.take()).flatten().collect());
             }
         }
         record.encode_into(&mut put)?;
-        Ok(Self { what, name: put.metadata.name.clone().unwrap_or_default(), body: Body::Put(put) })
+        let name = put.metadata.name.clone().unwrap_or_default();
+        Ok(match found {
+            Some(_) => Self { what: "replace configmap", name, body: Body::Replace(put) },
+            None => Self { what: "create configmap", name, body: Body::Create(put) },
+        })
     }
 
     pub(crate) fn delete(found: &Found) -> Result<Self> {
@@ -88,7 +81,7 @@ impl Write {
         Ok(Self { what: "delete configmap", name, body: Body::Delete(guards(found)?) })
     }
 
-    /// Sends it once: a failed write is followed by a read. With `dry_run` the API server checks it and stores nothing.
+    /// Sends it once: a failed write is followed by a read. With `dry_run` the API server stores nothing.
     pub(crate) async fn send(&self, cluster: &Cluster, dry_run: bool) -> Result<(), Error> {
         let Self { what, name, body } = self;
         let records: Api<ConfigMap> = Api::namespaced(cluster.writer.clone(), &cluster.namespace);
@@ -100,12 +93,8 @@ impl Write {
                 let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
                 call::one(what, nodes.patch_metadata(name, &params, &Patch::Strategic(body))).await.map(drop)
             }
-            Body::Put(config_map) if config_map.metadata.resource_version.is_none() => {
-                call::one(what, records.create(&post, config_map)).await.map(drop)
-            }
-            Body::Put(config_map) => {
-                call::one(what, records.replace(name, &post, config_map)).await.map(drop)
-            }
+            Body::Create(record) => call::one(what, records.create(&post, record)).await.map(drop),
+            Body::Replace(record) => call::one(what, records.replace(name, &post, record)).await.map(drop),
             Body::Delete(guards) => {
                 let preconditions = Some(guards.clone());
                 let params = DeleteParams { dry_run, preconditions, ..DeleteParams::default() };
@@ -124,34 +113,38 @@ fn guards(found: &Found) -> Result<Preconditions> {
     Ok(Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() })
 }
 
-/// Shows all changes, asks once ("Restore 2 nodes?"), and makes the changes one after the other.
-/// If one of several named nodes can't be changed, none is. Of selected nodes, those that can't be changed are skipped. A
-/// failed write ends the command only if the API server is at fault.
-pub(crate) async fn carry_out(
+/// Shows all changes, asks once ("Restore 2 nodes?"), and makes the changes one after the other. If one of
+/// several named nodes can't be changed, none is. Of selected nodes, those that can't be changed are skipped.
+/// A failed write ends the command only if the API server is at fault.
+///
+/// `plan` plans one change from fresh reads. An error other than a failed call means that this node can't be
+/// changed. It gets the preview of the attempt before, if there was one: its writes may have had an effect.
+pub(crate) async fn carry_out<T>(
     cluster: &Cluster,
     change: Change,
     (verb, noun): (&str, &str),
-    operations: &[impl Operation],
+    targets: &[T],
     are_named: bool,
+    plan: impl AsyncFn(&T, Option<&Preview>) -> Result<Proposal>,
 ) -> Result<Ended> {
     let (mut proposals, mut refused) = (Vec::new(), Vec::new());
-    let plan = |operation| async move { (operation, Operation::plan(operation, cluster, 0).await) };
-    let mut plans = stream::iter(operations).map(plan).buffered(CONCURRENT_PLANS);
-    while let Some((operation, planned)) = plans.next().await {
+    let planning = stream::iter(targets).map(async |target| (target, plan(target, None).await));
+    let mut plans = pin!(planning.buffered(CONCURRENT_PLANS));
+    while let Some((target, planned)) = plans.next().await {
         match planned {
             Ok(proposal) if proposal.writes.is_empty() && !are_named => (),
-            Ok(proposal) => proposals.push((operation, proposal)),
+            Ok(proposal) => proposals.push((target, proposal)),
             Err(error) if error.is::<Error>() => return Err(error),
             Err(error) => refused.push(format!("{error:#}")),
         }
     }
     if are_named && !refused.is_empty() {
-        let scope = if operations.len() > 1 { "nothing was changed: " } else { "" };
+        let scope = if targets.len() > 1 { "nothing was changed: " } else { "" };
         bail!("{scope}{}", refused.join("; "));
     }
     refused.iter().for_each(|why| eprintln!("skipped: {why}"));
     if proposals.is_empty() {
-        eprintln!("nothing to change: {} selected", counted(operations.len(), noun));
+        eprintln!("nothing to change: {} selected", counted(targets.len(), noun));
     }
     for (_, proposal) in &proposals {
         print(&proposal.preview.to_text())?;
@@ -168,12 +161,12 @@ pub(crate) async fn carry_out(
         Answer::OnlyShow | Answer::Go => (),
     }
     let mut done = 0;
-    for (operation, proposal) in proposals {
-        match carry_out_one(cluster, change, &question(1), operation, proposal.preview).await {
-            Ok(true) => done += 1,
-            Ok(false) if total == 1 => return Ok(Ended::Declined),
-            Ok(false) => break,
-            Err(error) if total == 1 => return Err(error),
+    for (target, proposal) in proposals {
+        let plan = async |tried: Option<&Preview>| plan(target, tried).await;
+        match carry_out_one(cluster, change, &question(1), plan, proposal.preview).await {
+            result if total == 1 => return result,
+            Ok(Ended::Declined) => break,
+            Ok(_) => done += 1,
             Err(error) => {
                 eprintln!("error: {error:#}");
                 let is_of_server = |it: &Error| !matches!(it.kind, FailureKind::Refused | FailureKind::Moved);
@@ -189,54 +182,50 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// Plans and writes until it succeeds. Asks again if the change is now another. Returns false if the person declined.
+/// Plans and writes until it succeeds. Asks again if the change is now another.
 async fn carry_out_one(
     cluster: &Cluster,
     change: Change,
     question: &str,
-    operation: &impl Operation,
+    plan: impl AsyncFn(Option<&Preview>) -> Result<Proposal>,
     mut agreed: Preview,
-) -> Result<bool> {
-    let is_dry = change.dry_run.is_some();
-    let mut sent = Vec::new();
+) -> Result<Ended> {
+    let (is_dry, mut has_tried, mut sent) = (change.dry_run.is_some(), false, Vec::new());
     let attempts = async {
-        for tries in 0..ATTEMPTS {
+        for attempt in 1..=ATTEMPTS {
             // The reads from before the question may be minutes old.
-            let Proposal { preview, writes, done } = operation.plan(cluster, tries).await?;
+            let Proposal { preview, writes, done } = plan(has_tried.then_some(&agreed)).await?;
+            let done = format!("{done}{}\n", if is_dry { " (server dry run)" } else { "" });
             if writes.is_empty() {
-                print(&preview.to_text())?;
-                return Ok(true);
+                return print(&if has_tried { done } else { preview.to_text() }).map(|()| Ended::Well);
             }
             if preview != agreed {
                 eprintln!("the cluster has changed meanwhile; the change is now:");
                 print(&preview.to_text())?;
-                if !is_dry && confirm(change, question)? != Answer::Go {
-                    return Ok(false);
+                match is_dry || confirm(change, question)? == Answer::Go {
+                    true => agreed = preview,
+                    false if sent.is_empty() => return Ok(Ended::Declined),
+                    false => bail!("declined"),
                 }
-                agreed = preview;
                 continue;
             }
             let Err(error) = send(cluster, &writes, is_dry, &mut sent).await else {
-                print(&format!("{done}{}\n", if is_dry { " (server dry run)" } else { "" }))?;
-                return Ok(true);
+                return print(&done).map(|()| Ended::Well);
             };
             let is_final = matches!(error.kind, FailureKind::NotConnected | FailureKind::Refused);
-            if is_final || tries + 1 == ATTEMPTS {
+            if is_final || attempt == ATTEMPTS {
                 return Err(error.into());
             }
-            let pause = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
-            tokio::time::sleep(pause.unwrap_or(Duration::from_millis(50) * (tries + 1))).await;
+            has_tried = true;
+            let pause = error.retry_after().map(|pause| pause.min(Duration::from_secs(10)));
+            tokio::time::sleep(pause.unwrap_or(Duration::from_millis(50) * attempt)).await;
         }
         bail!("the cluster keeps changing: try again later")
     };
-    let result = attempts.await;
-    if is_dry || sent.is_empty() || matches!(result, Ok(true)) {
-        return result;
-    }
-    let begun = format!("done so far: {}; run the same command again to finish it", sent.join(", "));
-    match result {
-        Err(error) => Err(error.context(begun)),
-        Ok(_) => bail!(begun),
+    match attempts.await {
+        Err(error) if !is_dry && !sent.is_empty() => Err(error
+            .context(format!("done so far: {}; run the same command again to finish it", sent.join(", ")))),
+        result => result,
     }
 }
 
@@ -244,11 +233,12 @@ async fn carry_out_one(
 async fn send(cluster: &Cluster, writes: &[Write], dry: bool, sent: &mut Vec<String>) -> Result<(), Error> {
     for write in writes {
         let result = write.send(cluster, dry).await;
-        let is_unclear = result.as_ref().is_err_and(|error| error.kind == FailureKind::Unclear);
-        if result.is_ok() || is_unclear {
-            let perhaps = if is_unclear { " (perhaps)" } else { "" };
-            sent.push(format!("{} {}{perhaps}", write.what, write.name));
-        }
+        let perhaps = match &result {
+            Ok(()) => "",
+            Err(error) if error.kind == FailureKind::Unclear => " (perhaps)",
+            Err(_) => return result,
+        };
+        sent.push(format!("{} {}{perhaps}", write.what, write.name));
         result?;
     }
     Ok(())

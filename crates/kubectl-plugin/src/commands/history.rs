@@ -5,27 +5,17 @@ use std::mem::discriminant;
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
-use label_storage::item::Item;
-use label_storage::node::KEEP;
-use label_storage::record::Version;
-use label_storage::restore::{Reason, decide, is_never_kept};
-use label_storage::rules::Trust;
+use label_storage::restore::{Reason, is_never_kept};
 use label_storage::rules::patterns::{KeyKind, MACHINE_FACTS, Patterns};
-use label_storage::store::Stored;
 use label_storage::{Labels, Node, Record, ResourceVersion, Rules};
+use label_storage::{item::Item, node::KEEP, record::Version, rules::Trust};
 use serde_json::json;
 
-use crate::Ended;
 use crate::changes::{diff_lines, differences, painted};
-use crate::cluster::Cluster;
-use crate::find::Found;
-use crate::flags::Change;
-use crate::hints::quoted;
-use crate::node_patch;
-use crate::node_presence::NOT_DEPARTED;
 use crate::output::{Format, OF_OBJECTS, age, counted, print, typed};
-use crate::preview::Preview;
-use crate::write::{Operation, Proposal, Write, carry_out};
+use crate::write::{Proposal, Write, carry_out};
+use crate::{Ended, cluster::Cluster, find::Found, flags::Change, hints::quoted};
+use crate::{node_patch, node_presence::NOT_DEPARTED, preview::Preview};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -36,7 +26,6 @@ Examples:
 pub struct Args {
     /// The name of the node; it need not exist
     node: String,
-
     /// The output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
     output: Format,
@@ -49,34 +38,32 @@ Examples:
 pub struct RollbackArgs {
     /// The name of the node; it need not exist
     node: String,
-
     /// The generation of the version, as `history` shows it
     #[arg(long, value_name = "GENERATION")]
     to: u64,
-
     /// Return labels under node-restriction.kubernetes.io/ even if another machine had them
     #[arg(long)]
     trust: bool,
-
     /// Go on if no storer stores the deletion of the node: its final labels may be lost
     #[arg(long)]
     force: bool,
-
     #[command(flatten)]
     change: Change,
 }
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let found = cluster.find_known(&args.node).await?;
-    let versions = versions(found.require_record()?);
+    let Record { generation, captured_at: at, labels, more, .. } = found.require_record()?.clone();
+    // The oldest first and the present one last.
+    let versions = [more.history, vec![Version { generation, at, labels }]].concat();
     // Scripts rely on these names.
-    let fields = versions.iter().enumerate().map(|(at, Version { generation, at: captured_at, labels })| {
-        let is_current = at + 1 == versions.len();
-        json!({"generation": generation, "capturedAt": captured_at, "isCurrent": is_current, "kept": labels})
-    });
-    let fields: Vec<_> = fields.collect();
+    let object = |(index, Version { generation, at, labels }): (usize, &Version)| {
+        let is_current = index + 1 == versions.len();
+        json!({"generation": generation, "capturedAt": at, "isCurrent": is_current, "kept": labels})
+    };
+    let fields: Vec<_> = versions.iter().enumerate().map(object).collect();
     if !args.output.print(&typed("History", json!({"node": found.name, "versions": fields})))? {
-        print(&text(&versions, Timestamp::now()))?;
+        print(&text(&versions))?;
     }
     match cluster.rules.history {
         _ if versions.len() > 1 => (),
@@ -86,22 +73,14 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// All versions of a record, the oldest first and the present one last.
-fn versions(record: &Record) -> Vec<Version> {
-    let Record { generation, captured_at: at, ref labels, .. } = *record;
-    [&record.more.history[..], &[Version { generation, at, labels: labels.clone() }]].concat()
-}
-
-fn text(versions: &[Version], now: Timestamp) -> String {
+fn text(versions: &[Version]) -> String {
     let mut text = String::new();
-    for (at, Version { generation, at: stored_at, labels }) in versions.iter().enumerate() {
-        let stored = match stored_at {
-            Some(at) => format!("stored {} ago ({at:.0})", age(now.duration_since(*at))),
-            None => "stored at an unknown time".to_owned(),
-        };
-        let (items, next) = (counted(labels.len(), "item"), versions.get(at + 1));
+    for (index, Version { generation, at, labels }) in versions.iter().enumerate() {
+        let ago = |at: Timestamp| format!("{} ago ({at:.0})", age(Timestamp::now().duration_since(at)));
+        let stored = at.map_or_else(|| "at an unknown time".to_owned(), ago);
+        let (items, next) = (counted(labels.len(), "item"), versions.get(index + 1));
         let current = if next.is_none() { ", current" } else { "" };
-        text += &format!("generation {generation}, {items}, {stored}{current}\n");
+        text += &format!("generation {generation}, {items}, stored {stored}{current}\n");
         for line in next.into_iter().flat_map(|next| diff_lines(&differences(labels, &next.labels))) {
             text += &format!("  {}\n", painted(&line));
         }
@@ -110,56 +89,49 @@ fn text(versions: &[Version], now: Timestamp) -> String {
 }
 
 pub(crate) async fn roll_back(cluster: &Cluster, args: RollbackArgs) -> Result<Ended> {
-    carry_out(cluster, args.change, ("Roll back", "node"), &[args], true).await
+    let plan = async |args: &RollbackArgs, _: Option<&Preview>| plan(cluster, args).await;
+    carry_out(cluster, args.change, ("Roll back", "node"), &[args], true, plan).await
 }
 
-impl Operation for RollbackArgs {
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
-        let Self { node: name, to, .. } = self;
-        let found = cluster.once_departed(cluster.find_known(name).await?, self.force).await?;
-        let record = found.require_record()?;
-        let absence = cluster.absence(&found).await?;
-        cluster.require_uncontested(&found).await?;
-        let mut preview = Preview::new(&format!("node {name} returns to generation {to}:"));
-        let edits = self.edits(&mut preview, &cluster.rules, &found)?;
-        let mut writes = Vec::new();
-        match (&found.node, absence) {
-            (Some(node), None) => {
-                match decide(&node.summary(), Stored::Record(record.summary())) {
-                    Reason::Returned => {
-                        let restore = cluster.hints.plugin(&format!("restore {}", quoted(name)));
-                        bail!("node {name} is not restored yet: run `{restore}` first");
-                    }
-                    Reason::Ignored => preview.note("the node is ignored, so this is not stored"),
-                    _ => (),
+async fn plan(cluster: &Cluster, args: &RollbackArgs) -> Result<Proposal> {
+    let RollbackArgs { node: name, to, .. } = args;
+    let found = cluster.once_departed(cluster.find_known(name).await?, args.force).await?;
+    let record = found.require_record()?;
+    let absence = cluster.absence(&found).await?;
+    let mut preview = Preview::new(&format!("node {name} returns to generation {to}:"));
+    let edits = edits(args, &mut preview, &cluster.rules, &found)?;
+    let write = match (&found.node, absence) {
+        (Some(node), None) => {
+            match found.restore_reason() {
+                Some(Reason::Returned) => {
+                    let restore = cluster.hints.plugin(&format!("restore {}", quoted(name)));
+                    bail!("node {name} is not restored yet: run `{restore}` first");
                 }
-                if !edits.is_empty() {
-                    writes.push(Write::patch(node, node_patch::changing(node, &edits)));
-                }
+                Some(Reason::Ignored) => preview.note("the node is ignored, so this is not stored"),
+                _ => (),
             }
-            (None, Some(seen)) => {
-                if found.is_departing() {
-                    preview.note(NOT_DEPARTED);
-                }
-                let edited = edit(record, edits, Some(seen), &cluster.rules);
-                if let (Some(edited), Some(config_map)) = (edited, &found.record) {
-                    writes.push(Write::replace(&edited, config_map, None)?);
-                }
+            (!edits.is_empty()).then(|| Write::patch(node, node_patch::changing(node, &edits)))
+        }
+        (None, Some(_)) => {
+            if found.is_departing() {
+                preview.note(NOT_DEPARTED);
             }
-            _ => bail!("node {name} was just created or deleted: try again"),
+            let edited = edit(record, edits, absence, &cluster.rules);
+            edited.map(|edited| Write::put(&edited, found.record.as_ref(), None)).transpose()?
         }
-        if writes.is_empty() {
-            preview.note("nothing changes");
-        }
-        Ok(Proposal { preview, writes, done: format!("node/{name} rolled back") })
+        _ => bail!("node {name} was just created or deleted: try again"),
+    };
+    if write.is_none() {
+        preview.note("nothing changes");
     }
+    let writes = write.into_iter().collect();
+    Ok(Proposal { preview, writes, done: format!("node/{name} rolled back") })
 }
 
 /// The labels of this generation.
 fn version(record: &Record, generation: u64) -> Result<&Labels> {
     let (name, history) = (&record.node, &record.more.history);
-    let since = record.labels_generation.unwrap_or(record.generation);
-    if (since..=record.generation).contains(&generation) {
+    if (record.labels_generation.unwrap_or(record.generation)..=record.generation).contains(&generation) {
         bail!("generation {generation} of node {name} is stored now: choose an earlier one");
     }
     let all: Vec<_> = history.iter().map(|version| version.generation.to_string()).collect();
@@ -173,53 +145,49 @@ fn version(record: &Record, generation: u64) -> Result<&Labels> {
 /// Changes by name; `None` removes an item.
 pub(super) type Edits = BTreeMap<String, Option<String>>;
 
-impl RollbackArgs {
-    /// The edits that return the Node to the version, or the record if there is no Node. Items that no record had are left alone.
-    fn edits(&self, preview: &mut Preview, rules: &Rules, found: &Found) -> Result<Edits> {
-        let record = found.require_record()?;
-        let version = version(record, self.to)?;
-        // The machine itself sets these on its Node.
-        let facts = Patterns::of(KeyKind::Label, [MACHINE_FACTS])?;
-        let is_fact = |item: Item<'_>| match item {
-            Item::Label(key) => facts.matches(key),
-            _ => is_never_kept(item),
+/// The edits that return the Node to the version, or the record if there is no Node. Items that no record had
+/// are left alone.
+fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Found) -> Result<Edits> {
+    let record = found.require_record()?;
+    let version = version(record, args.to)?;
+    // The machine itself sets these on its Node.
+    let facts = Patterns::of(KeyKind::Label, [MACHINE_FACTS])?;
+    let is_fact = |item| is_never_kept(item) || matches!(item, Item::Label(key) if facts.matches(key));
+    let keep = found.node.as_ref().map_or_else(|| record.keep_patterns(), Node::keep_patterns);
+    let has_kind = |item: Item<'_>| {
+        let items = version.keys().filter_map(|name| Item::parse(name));
+        let mut others = items.filter(|other| *other != Item::Annotation(KEEP));
+        others.any(|other| discriminant(&other) == discriminant(&item))
+    };
+    let past = record.more.history.iter().flat_map(|version| version.labels.keys());
+    let names: BTreeSet<_> = record.labels.keys().chain(past).collect();
+    let mut edits = Edits::new();
+    for name in names {
+        let Some(item) = Item::parse(name) else { continue };
+        let after = version.get(name).map(String::as_str);
+        let before = match &found.node {
+            Some(_) if is_fact(item) => after,
+            Some(node) => node.value_of(item),
+            None => record.labels.get(name).map(String::as_str),
         };
-        let keep = found.node.as_ref().map_or_else(|| record.keep_patterns(), Node::keep_patterns);
-        let has_kind = |item: Item<'_>| {
-            let items = version.keys().filter_map(|name| Item::parse(name));
-            let mut others = items.filter(|other| *other != Item::Annotation(KEEP));
-            others.any(|other| discriminant(&other) == discriminant(&item))
+        let is_distrusted = item.is_trust() && rules.trust == Trust::SameMachine && !args.trust;
+        // A version has the items that the rules of its time kept, and not the rules.
+        let left_alone = match (after, item) {
+            _ if before == after => continue,
+            (Some(_), _) if is_distrusted => Some("give --trust to return it on any machine"),
+            (Some(_), _) => None,
+            _ if !rules.keeps(name, keep.as_ref()) => Some("the rules do not keep it"),
+            (None, Item::Label(_) | Item::Annotation(KEEP)) => None,
+            (None, item) => (!has_kind(item)).then_some("that version has no item of this kind"),
         };
-        let past = record.more.history.iter().flat_map(|version| version.labels.keys());
-        let names: BTreeSet<_> = record.labels.keys().chain(past).collect();
-        let mut edits = Edits::new();
-        for name in names {
-            let Some(item) = Item::parse(name) else { continue };
-            let after = version.get(name).map(String::as_str);
-            let before = match &found.node {
-                Some(_) if is_fact(item) => after,
-                Some(node) => node.value_of(item),
-                None => record.labels.get(name).map(String::as_str),
-            };
-            let is_distrusted = item.is_trust() && rules.trust == Trust::SameMachine && !self.trust;
-            // A version has the items that the rules of its time kept, and not the rules.
-            let left_alone = match (after, item) {
-                _ if before == after => continue,
-                (Some(_), _) if is_distrusted => Some("give --trust to return it on any machine"),
-                (Some(_), _) => None,
-                _ if !rules.keeps(name, keep.as_ref()) => Some("the rules do not keep it"),
-                (None, Item::Label(_) | Item::Annotation(KEEP)) => None,
-                (None, item) => (!has_kind(item)).then_some("that version has no item of this kind"),
-            };
-            if let Some(why) = left_alone {
-                preview.note(&format!("{name} is left alone: {why}"));
-                continue;
-            }
-            preview.changes(name, before, after);
-            edits.insert(name.clone(), after.map(str::to_owned));
+        if let Some(why) = left_alone {
+            preview.note(&format!("{name} is left alone: {why}"));
+            continue;
         }
-        Ok(edits)
+        preview.changes(name, before, after);
+        edits.insert(name.clone(), after.map(str::to_owned));
     }
+    Ok(edits)
 }
 
 /// The record with these edits; `None` if nothing changes.

@@ -1,21 +1,14 @@
 //! `restore`: restores Nodes now, as the restorer would.
 
 use anyhow::{Result, bail};
-use label_storage::item::Item;
 use label_storage::node::{IGNORE, STARTUP_TAINT};
 use label_storage::restore::{self, Reason, Why};
 use label_storage::rules::{Conflicts, Trust, Winner};
-use label_storage::store::Stored;
-use label_storage::{Node, Record, Rules, plan_restore};
+use label_storage::{Node, Record, Rules, item::Item, plan_restore, store::Stored};
 use label_storage_runtime::patch::merge_patch;
 
-use crate::Ended;
-use crate::cluster::Cluster;
-use crate::flags::Change;
-use crate::hints::quoted;
-use crate::preview::Preview;
-use crate::select::Which;
-use crate::write::{Operation, Proposal, Write, carry_out};
+use crate::write::{Proposal, Write, carry_out};
+use crate::{Ended, cluster::Cluster, flags::Change, hints::quoted, preview::Preview, select::Which};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -25,19 +18,15 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     which: Which,
-
     /// Replace values on the node that differ from the stored ones
     #[arg(long)]
     overwrite: bool,
-
     /// Restore labels under node-restriction.kubernetes.io/ even if another machine had them
     #[arg(long)]
     trust: bool,
-
     /// Restore a node that the fence excludes because it is another machine
     #[arg(long)]
     other_machine: bool,
-
     #[command(flatten)]
     change: Change,
 }
@@ -52,47 +41,36 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     if args.trust {
         rules.trust = Trust::Name;
     }
-    let restore = |node| Restore { node, rules: &rules, overwrite: args.overwrite };
-    let operations: Vec<_> = args.which.names(cluster).await?.into_iter().map(restore).collect();
-    carry_out(cluster, args.change, ("Restore", "node"), &operations, args.which.are_named()).await
+    let names = args.which.names(cluster).await?;
+    let propose = async |name: &String, _: Option<&Preview>| propose(cluster, &args, &rules, name).await;
+    carry_out(cluster, args.change, ("Restore", "node"), &names, args.which.are_named(), propose).await
 }
 
-struct Restore<'a> {
-    node: String,
-    rules: &'a Rules,
-    overwrite: bool,
-}
-
-impl Operation for Restore<'_> {
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
-        let found = cluster.find_known(&self.node).await?;
-        let name = &found.name;
-        let Some(node) = &found.node else {
-            let set = cluster.hints.plugin(&format!("set {} KEY=VALUE", quoted(&self.node)));
-            bail!("node {name} does not exist: it is restored when it returns; `{set}` changes its labels");
-        };
-        let record = found.require_record()?;
-        cluster.require_uncontested(&found).await?;
-        let (plan, is_again) = plan(node, record, self.rules, self.overwrite);
-        let patch = match (plan.reason, plan.patch) {
-            (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
-            (Reason::Ignored, _) => bail!("node {name} has the annotation {IGNORE}: remove it first"),
-            (Reason::NoIdentity, _) => bail!("node {name} has no {}, and needs it", self.rules.identity),
-            (Reason::OtherMachine, _) => {
-                bail!(
-                    "node {name} is another machine, and the rules have a fence: give --other-machine to restore it"
-                )
-            }
-            (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
-        };
-        let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
-        let writes = if has_effect { vec![Write::patch(node, merge_patch(&patch))] } else { Vec::new() };
-        let preview = preview(node, record, &patch, has_effect);
-        Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
+async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) -> Result<Proposal> {
+    let found = cluster.find_known(argument).await?;
+    let name = &found.name;
+    let Some(node) = &found.node else {
+        let set = cluster.hints.plugin(&format!("set {} KEY=VALUE", quoted(argument)));
+        bail!("node {name} does not exist: it is restored when it returns; `{set}` changes its labels");
+    };
+    let record = found.require_record()?;
+    if !cluster.rivals(&found).await?.is_empty() {
+        bail!("another node has {}, too: delete one of them", found.filed_under);
     }
+    let (plan, is_again) = plan(node, record, rules, args.overwrite);
+    let patch = match (plan.reason, plan.patch) {
+        (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
+        (Reason::Ignored, _) => bail!("node {name} has the annotation {IGNORE}: remove it first"),
+        (Reason::OtherMachine, _) => bail!("node {name} is another machine: give --other-machine, too"),
+        (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
+    };
+    let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
+    let writes = if has_effect { vec![Write::patch(node, merge_patch(&patch))] } else { Vec::new() };
+    let preview = preview(node, record, &patch, has_effect);
+    Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
 }
 
-/// The restorer's plan as if the Node was never restored: removed items come back. Also true if it was restored before.
+/// The restorer's plan as if the Node was never restored: removed items come back. Also, if it ever was.
 fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restore::Plan, bool) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let is_again = matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored);

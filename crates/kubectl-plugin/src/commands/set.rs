@@ -1,22 +1,13 @@
 //! `set`: changes the labels that an absent Node returns with.
 
 use anyhow::{Result, bail};
-use jiff::SignedDuration;
-use label_storage::item::Item;
-use label_storage::restore::{Reason, decide, is_never_kept};
-use label_storage::rules::{IdentityBy, Trust};
-use label_storage::{Record, Rules};
+use label_storage::restore::{Reason, is_never_kept};
+use label_storage::rules::{IdentityBy, Trust, units::DisplayDuration};
+use label_storage::{Record, item::Item};
 
-use crate::Ended;
-use crate::cluster::Cluster;
-use crate::commands::history::edit;
-use crate::find::Found;
-use crate::flags::Change;
-use crate::hints::quoted;
-use crate::node_presence::NOT_DEPARTED;
-use crate::output::age;
-use crate::preview::Preview;
-use crate::write::{Operation, Proposal, Write, carry_out};
+use crate::write::{Proposal, Write, carry_out};
+use crate::{Ended, cluster::Cluster, commands::history::edit, flags::Change, hints::quoted};
+use crate::{node_presence::NOT_DEPARTED, preview::Preview};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -26,19 +17,15 @@ Examples:
 pub struct Args {
     /// The name of the node; it need not have existed yet
     node: String,
-
     /// KEY=VALUE sets a label, KEY- removes it; KEY can also be annotation:KEY, taint:EFFECT:KEY or cordon:
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_edit)]
     edits: Vec<Edit>,
-
     /// The identity of a node that has not existed yet, if that is not its name, as in systemUUID=VALUE
     #[arg(long, value_name = "KIND=VALUE")]
     identity: Option<String>,
-
     /// Go on if no storer stores the deletion of the node: its final labels may be lost
     #[arg(long)]
     force: bool,
-
     #[command(flatten)]
     change: Change,
 }
@@ -53,7 +40,7 @@ fn parse_edit(text: &str) -> Result<Edit, String> {
         (None, None) => return Err(format!("write {text}=VALUE to set it, or {text}- to remove it")),
     };
     let Some(item) = Item::parse(name) else {
-        let kinds = "a label key, annotation:KEY, taint:EFFECT:KEY or cordon:";
+        let kinds = "KEY, annotation:KEY, taint:EFFECT:KEY or cordon:";
         return Err(format!("{name:?} is not a valid key: write {kinds}"));
     };
     match value {
@@ -77,64 +64,48 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         Some(identity) if identity.strip_prefix(&format!("{by}=")).is_none_or(str::is_empty) => {
             bail!("nodes are identified by {by} here: write --identity {by}=VALUE")
         }
-        _ => carry_out(cluster, args.change, ("Change", "record"), &[args], true).await,
+        _ => (),
     }
+    let plan = async |args: &Args, _: Option<&Preview>| plan(cluster, args).await;
+    carry_out(cluster, args.change, ("Change", "record"), &[args], true, plan).await
 }
 
-impl Operation for Args {
-    async fn plan(&self, cluster: &Cluster, _: u32) -> Result<Proposal> {
-        let Self { node: name, identity, edits, .. } = self;
-        let found = cluster.find(identity.as_ref().unwrap_or(name)).await?;
-        let found = cluster.once_departed(found, self.force).await?;
-        let by = &cluster.rules.identity;
-        let record = match &found.record {
-            Some(_) => found.require_record()?.clone(),
-            None if *by != IdentityBy::Name && identity.is_none() && found.node.is_none() => {
-                bail!("nothing is stored for node {name}: give --identity {by}=VALUE to create its record")
-            }
-            None => Record::awaiting(name, identity.clone()),
-        };
-        // Read after the record, so that an absent Node was absent when the record was as it is.
-        let seen = cluster.absence(&found).await?;
-        if seen.is_none() && !is_pending(&found) {
-            let label = cluster.hints.kubectl(&format!("label node {} KEY=VALUE", quoted(&found.name)));
-            bail!("node {} exists, and its own labels are stored: run `{label}`", found.name);
+async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
+    let Args { node: name, identity, edits, .. } = args;
+    let found = cluster.find(identity.as_ref().unwrap_or(name)).await?;
+    let found = cluster.once_departed(found, args.force).await?;
+    let (rules, by) = (&cluster.rules, &cluster.rules.identity);
+    let record = match &found.record {
+        Some(_) => found.require_record()?.clone(),
+        None if *by != IdentityBy::Name && identity.is_none() && found.node.is_none() => {
+            bail!("nothing is stored for node {name}: give --identity {by}=VALUE to create its record")
         }
-        let mut preview = Preview::new(&format!("node {name} returns with this:"));
-        for (name, value) in edits {
-            let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
-            if value.is_none() && before.is_none() {
-                preview.note(&format!("{name} is not stored"));
-            }
-            preview.changes(name, before, value.as_deref());
-        }
-        let mut writes = Vec::new();
-        match edit(&record, edits.iter().cloned().collect(), seen, &cluster.rules) {
-            None => preview.note("nothing changes"),
-            Some(edited) => {
-                add_notes(&mut preview, edits, &found, &edited, &cluster.rules);
-                writes.push(match &found.record {
-                    Some(found) => Write::replace(&edited, found, None)?,
-                    None => Write::create(&edited, None)?,
-                });
-            }
-        }
-        Ok(Proposal { preview, writes, done: format!("record of node/{name} changed") })
+        None => Record::awaiting(name, identity.clone()),
+    };
+    // Read after the record, so that an absent Node was absent when the record was as it is.
+    let seen = cluster.absence(&found).await?;
+    // A Node that is still to be restored gets the labels of its record. Otherwise its own labels are stored.
+    let is_pending = matches!(found.restore_reason(), Some(Reason::Returned | Reason::Ignored));
+    if seen.is_none() && !(is_pending && found.record.is_some()) {
+        let label = cluster.hints.kubectl(&format!("label node {} KEY=VALUE", quoted(&found.name)));
+        bail!("node {} exists, and its own labels are stored: run `{label}`", found.name);
     }
-}
-
-/// True if the Node exists and is still to be restored from the record. Otherwise its own labels are stored.
-fn is_pending(found: &Found) -> bool {
-    let stored = found.stored().map(Record::summary);
-    let reason = found.node.as_ref().map(|node| decide(&node.summary(), stored));
-    found.record.is_some() && matches!(reason, Some(Reason::Returned | Reason::Ignored))
-}
-
-fn add_notes(preview: &mut Preview, edits: &[Edit], found: &Found, edited: &Record, rules: &Rules) {
+    let mut preview = Preview::new(&format!("node {name} returns with this:"));
+    for (name, value) in edits {
+        let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
+        if value.is_none() && before.is_none() {
+            preview.note(&format!("{name} is not stored"));
+        }
+        preview.changes(name, before, value.as_deref());
+    }
+    let done = format!("record of node/{name} changed");
+    let Some(edited) = edit(&record, edits.iter().cloned().collect(), seen, rules) else {
+        preview.note("nothing changes");
+        return Ok(Proposal { preview, writes: Vec::new(), done });
+    };
     if found.record.is_none() {
-        let within = SignedDuration::try_from(rules.retention).map(|it| format!(" within {}", age(it)));
-        let within = within.unwrap_or_default();
-        preview.note(&format!("nothing was stored before: a node that is created{within} gets this"));
+        let retention = DisplayDuration(rules.retention);
+        preview.note(&format!("nothing was stored before: a node created within {retention} gets this"));
     } else if edited.is_empty() {
         preview.note("the record becomes empty: the storer deletes it");
     } else if found.node.is_some() {
@@ -144,15 +115,14 @@ fn add_notes(preview: &mut Preview, edits: &[Edit], found: &Found, edited: &Reco
     }
     for (name, _) in edits.iter().filter(|(_, value)| value.is_some()) {
         if Item::parse(name).is_some_and(Item::is_trust) && rules.trust == Trust::SameMachine {
-            preview.note(&match &edited.more.machine.system_uuid {
-                Some(uuid) => format!("{name} is only restored to the machine {uuid}"),
-                None => format!("{name} is only restored with `restore --trust`: no machine is known"),
-            });
+            preview.note(&format!("{name} is only restored to the same machine, or with `restore --trust`"));
         }
         if !rules.keeps(name, None) {
             preview.note(&format!("{name} is restored, and not stored again: the rules do not keep it"));
         }
     }
+    let writes = vec![Write::put(&edited, found.record.as_ref(), None)?];
+    Ok(Proposal { preview, writes, done })
 }
 
 #[cfg(test)]
