@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::confirm::{Answer, confirm};
 use crate::flags::{Change, DryRun};
 use crate::output::{counted, print};
-use crate::{Ended, cluster::Cluster, preview::Preview};
+use crate::{Ended, changes::Preview, cluster::Cluster};
 
 const FIELD_MANAGER: &str = "kubectl-label-storage";
 const CONCURRENT_PLANS: usize = 16;
@@ -47,14 +47,6 @@ enum Body {
 impl Write {
     pub(crate) fn patch(node: &Node, body: Value) -> Self {
         Self { what: "patch node", name: node.name.clone(), body: Body::Patch(body) }
-    }
-
-    pub(crate) fn create(record: &Record, model: Option<&ConfigMap>) -> Result<Self> {
-        Self::put(record, None, model)
-    }
-
-    pub(crate) fn replace(record: &Record, found: &Found, model: Option<&ConfigMap>) -> Result<Self> {
-        Self::put(record, Some(found), model)
     }
 
     /// Replaces the record that was found, or creates one. Adds the labels and annotations of `model`.

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use label_storage::{Record, record::Unreadable};
 
 use crate::write::{Proposal, Write, carry_out};
-use crate::{Ended, cluster::Cluster, flags::Change, preview::Preview, select::Which};
+use crate::{Ended, changes::Preview, cluster::Cluster, flags::Change, select::Which};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -275,10 +275,7 @@ async fn attempt(cluster: &Cluster, spool: &File, entry: &Entry, dry: bool, trie
     if let Some(outcome @ (Intent::Keep | Intent::Skip(_))) = effect {
         return Ok(outcome);
     }
-    let write = match found {
-        None => Write::create(&next, Some(&document)),
-        Some(found) => Write::replace(&next, &found, Some(&document)),
-    };
+    let write = Write::put(&next, found.as_ref(), Some(&document));
     write.map_err(unreadable)?.send(cluster, dry).await?;
     Ok(entry.intent.clone())
 }

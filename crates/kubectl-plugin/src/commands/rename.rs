@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use label_storage::{Labels, Node, Record, ResourceVersion, Rules, node::IGNORE, rules::IdentityBy};
 
-use crate::changes::{Difference, differences};
+use crate::changes::{Difference, Preview, differences};
+use crate::find::{Found, NOT_DEPARTED};
 use crate::write::{Proposal, Write, carry_out};
-use crate::{Ended, cluster::Cluster, commands::import::NOBODY, find::Found, flags::Change, hints::quoted};
-use crate::{node_presence::NOT_DEPARTED, preview::Preview};
+use crate::{Ended, cluster::Cluster, commands::import::NOBODY, flags::Change, hints::quoted};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

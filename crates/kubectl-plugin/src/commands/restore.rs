@@ -8,7 +8,7 @@ use label_storage::{Node, Record, Rules, item::Item, plan_restore, store::Stored
 use label_storage_runtime::patch::merge_patch;
 
 use crate::write::{Proposal, Write, carry_out};
-use crate::{Ended, cluster::Cluster, flags::Change, hints::quoted, preview::Preview, select::Which};
+use crate::{Ended, changes::Preview, cluster::Cluster, flags::Change, hints::quoted, select::Which};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

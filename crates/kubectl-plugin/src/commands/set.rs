@@ -5,9 +5,9 @@ use label_storage::restore::{Reason, is_never_kept};
 use label_storage::rules::{IdentityBy, Trust, units::DisplayDuration};
 use label_storage::{Record, item::Item};
 
+use crate::commands::history::edit;
 use crate::write::{Proposal, Write, carry_out};
-use crate::{Ended, cluster::Cluster, commands::history::edit, flags::Change, hints::quoted};
-use crate::{node_presence::NOT_DEPARTED, preview::Preview};
+use crate::{Ended, changes::Preview, cluster::Cluster, find::NOT_DEPARTED, flags::Change, hints::quoted};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
