@@ -147,7 +147,7 @@ impl Surroundings {
 
     /// The holder in a lease. It outlives the process: after a restart a replica still holds its leases.
     pub(crate) fn identity(&self, index: u32) -> String {
-        let host = || format!("{}-{index}", rustix::system::uname().nodename().to_string_lossy());
+        let host = || format!("{}-{index}", gethostname::gethostname().display());
         self.pod.clone().unwrap_or_else(host)
     }
 }

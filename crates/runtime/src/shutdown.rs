@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The time limit for attempts in flight. With the hand-over of shards before it, the process is gone within 10 s.
@@ -21,22 +20,16 @@ impl Shutdown {
     /// Listens for SIGTERM and Ctrl-C.
     pub fn on_signals() -> std::io::Result<Self> {
         let shutdown = Self::default();
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let Self { stop, abort } = shutdown.clone();
-        tokio::spawn(async move {
-            for (token, message) in
-                [(stop, "asked to end, finishing what is in flight"), (abort, "asked again, ending at once")]
-            {
-                tokio::select! {
-                    _ = terminate.recv() => (),
-                    _ = interrupt.recv() => (),
-                }
-                tracing::info!("{message}");
-                token.cancel();
-            }
+        let listening = ctrlc::set_handler(move || {
+            let (token, message) = match stop.is_cancelled() {
+                false => (&stop, "asked to end, finishing what is in flight"),
+                true => (&abort, "asked again, ending at once"),
+            };
+            tracing::info!("{message}");
+            token.cancel();
         });
-        Ok(shutdown)
+        listening.map(|()| shutdown).map_err(std::io::Error::other)
     }
 
     /// Resolves when the time limit for attempts in flight is over.
