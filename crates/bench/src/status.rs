@@ -115,7 +115,7 @@ impl Task {
         let told = match self.program {
             Program::Status => {
                 let status: Value = serde_json::from_str(&text)?;
-                status["nodes"]["upToDate"].as_u64().context("no count of nodes")?
+                status["states"]["up-to-date"]["count"].as_u64().context("no count of nodes")?
             }
             // One of them is the head.
             Program::GetNodes => text.lines().count().saturating_sub(1) as u64,
