@@ -1,4 +1,4 @@
-# syntax=docker/dockerfile:1
+# syntax=docker/dockerfile:1.7@sha256:a57df69d0ea827fb7266491f2813635de6f17269be881f696fbfdf2d83dda33e
 # Both daemons in one image. For this machine:
 #
 #     docker build -t label-storage -t label-storage:0.1.0 .

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Everything that can be checked without running the code. Stops at the first failure.
+#
+# A check whose tool is missing is skipped. With CI set that is a failure, except for the advisories with NO_ADVISORY_DATABASE set: their
+# database is a git repository, which a machine without internet access can't fetch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 step() { printf '==> %s\n' "$*"; }
-skip() { printf '==> skipped: %s\n' "$*"; }
+skip() {
+    printf '==> skipped: %s\n' "$*"
+    [ -z "${CI-}" ] || { printf '==> in CI nothing is skipped\n' && exit 1; }
+}
 
 step "formatting: cargo fmt"
 cargo fmt --all --check
@@ -20,7 +26,9 @@ if command -v cargo-deny >/dev/null; then
     step "dependencies: cargo deny: bans, licenses, sources"
     cargo deny --locked check bans licenses sources
     # Fetched in a step of its own, so that "no network" and "an advisory was found" can't be taken for each other.
-    if cargo deny --locked fetch db; then
+    if [ -n "${NO_ADVISORY_DATABASE-}" ]; then
+        step "dependencies: advisories are not checked, since NO_ADVISORY_DATABASE is set"
+    elif cargo deny --locked fetch db; then
         step "dependencies: cargo deny: advisories"
         cargo deny --locked check advisories
     else
@@ -64,9 +72,6 @@ if command -v helm >/dev/null || command -v go >/dev/null; then
         --set namespace.create=true,metrics.monitor=PodMonitor,alerts.enabled=true,dashboard.enabled=true
     step "chart: deploy/label-storage.yaml is what it renders to"
     deploy/render.sh --check
-elif [ -n "${CI-}" ]; then
-    step "chart: neither helm nor Go is installed, and in CI nothing is skipped"
-    exit 1
 else
     skip "chart: neither helm nor Go is installed"
 fi
