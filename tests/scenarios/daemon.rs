@@ -33,18 +33,7 @@ impl Daemon {
 
     /// Gets a path of its admin port, on which it must have been started (`--admin-address`).
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        let address = self.admin_address()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let answer = async {
-            let (mut stream, mut text) = (TcpStream::connect(address).await?, String::new());
-            stream.write_all(request.as_bytes()).await?;
-            stream.read_to_string(&mut text).await?;
-            anyhow::Ok(text)
-        };
-        let text = tokio::time::timeout(PATIENCE, answer).await.context("no answer")??;
-        let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
-        let code = head.split(' ').nth(1).context("no status")?.parse()?;
-        Ok((code, body.to_owned()))
+        get(self.admin_address()?, path).await
     }
 
     /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
@@ -85,4 +74,19 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Gets a path over HTTP.
+pub async fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let answer = async {
+        let (mut stream, mut text) = (TcpStream::connect(address).await?, String::new());
+        stream.write_all(request.as_bytes()).await?;
+        stream.read_to_string(&mut text).await?;
+        anyhow::Ok(text)
+    };
+    let text = tokio::time::timeout(PATIENCE, answer).await.context("no answer")??;
+    let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
+    let code = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((code, body.to_owned()))
 }

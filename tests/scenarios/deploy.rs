@@ -2,6 +2,7 @@
 //!
 //! - [`manifests`]: the committed file and the chart, and applying them as `kubectl` does.
 //! - [`accounts`]: what the daemons' accounts may do is what the daemons do.
+//! - [`attacks`]: attempts that the installation refuses.
 //! - [`pods`]: what becomes of the StatefulSets.
 //! - [`policies`]: what the admission policies refuse, and what they let pass.
 //! - [`local`]: what deploy/local/local.sh brings up beside them.
@@ -9,6 +10,7 @@
 //! - [`chart`]: installing, upgrading and uninstalling with the real helm.
 
 mod accounts;
+mod attacks;
 mod chart;
 mod local;
 pub mod manifests;
@@ -18,6 +20,11 @@ mod rules;
 
 pub use accounts::{
     every_permission_is_used_and_none_is_missing, the_daemons_have_a_priority_level_of_their_own,
+};
+pub use attacks::{
+    a_kubelet_can_not_write_the_annotations_of_label_storage,
+    a_stolen_token_of_the_storer_writes_records_alone, each_daemon_writes_its_own_leases,
+    the_accounts_are_for_their_own_pods,
 };
 pub use chart::{all_values_together_are_accepted, upgrade_and_uninstall_keep_the_records};
 pub use local::prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show;

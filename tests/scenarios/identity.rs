@@ -231,42 +231,84 @@ pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
     let (node, other) = (s.node("a"), s.node("other"));
     let trusted = labels([("pool", "gold"), (TRUST, "secret")]);
     s.create_as(&node, on(&m1, json!({"pool": "gold", TRUST: "secret"}))).await?;
-    eventually_filed(s, &format!("systemUUID={m1}"), &node, trusted.clone()).await?;
+    eventually_filed(s, &format!("systemUUID={m1}"), &node, trusted).await?;
     s.delete(&node).await?;
     // Another machine has the name, and the machine another name.
     s.create_as(&node, on(&m2, json!({"own": "1"}))).await?;
     s.create_as(&other, on(&m1, json!({}))).await?;
-    s.eventually_labelled(&other, trusted).await?;
+    s.eventually_labelled(&other, labels([("pool", "gold")])).await?;
     eventually_filed(s, &format!("systemUUID={m2}"), &node, labels([("own", "1")])).await?;
     assert_eq!(s.labels(&node).await?, labels([("own", "1")]));
     Ok(())
 }
 
-/// That a node was restored once says nothing about a record that it comes to later.
-pub async fn a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_that(
+/// A kubelet can change the label that its machine is known by: it gets nothing of a machine that is gone, and stores nothing in its place.
+pub async fn a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing(
     s: &Scenario,
 ) -> Result<()> {
-    let _daemons = pair(s, &["--rules", "identity: {by: 'label:example.com/slot'}"])?;
-    let (one, other) = (s.node("one"), s.node("other"));
+    let (storer, restorer) = pair(s, &["--rules", "identity: {by: 'label:example.com/slot'}"])?;
+    let (victim, thief) = (s.node("victim"), s.node("thief"));
     let slot = |number: &str| format!("label:example.com/slot={number}");
-    s.create(&other, labels([("example.com/slot", "8"), ("pool", "silver")])).await?;
-    eventually_filed(s, &slot("8"), &other, labels([("example.com/slot", "8"), ("pool", "silver")])).await?;
-    s.delete(&other).await?;
-    // Several times, so that its marker names a later generation than that of the other record.
-    let mut kept = labels([("example.com/slot", "7")]);
-    s.create(&one, kept.clone()).await?;
-    for round in ["1", "2", "3", "4"] {
-        kept.insert("round".to_owned(), round.to_owned());
-        s.label(&one, [("round", Some(round))]).await?;
-        eventually_filed(s, &slot("7"), &one, kept.clone()).await?;
+    let gold = labels([("example.com/slot", "7"), ("pool", "gold")]);
+    s.create(&victim, gold.clone()).await?;
+    eventually_filed(s, &slot("7"), &victim, gold.clone()).await?;
+    let uid = s.get(&victim).await?.metadata.uid;
+    let own = labels([("example.com/slot", "8"), ("own", "1")]);
+    s.create(&thief, own.clone()).await?;
+    eventually_filed(s, &slot("8"), &thief, own).await?;
+    s.delete(&victim).await?;
+    s.eventually("the victim is gone", Some(true), async || {
+        Ok(filed(s, &slot("7")).await?.map(|record| record.departed_at.is_some()))
+    })
+    .await?;
+
+    s.label(&thief, [("example.com/slot", Some("7"))]).await?;
+    for (daemon, name) in [(&storer, "storer"), (&restorer, "restorer")] {
+        s.has_decided(daemon, &slot("7"), "identity-contested").await?;
+        eventually_told(s, &thief, name, "IdentityContested", "stored under another identity before").await?;
     }
+    // With a marker that says that it was restored.
+    let config_map = s.config_maps.get(&record_name(&slot("7"))).await?.metadata.uid.context("a uid")?;
+    let marker = format!("{}/99@{config_map}", s.get(&thief).await?.metadata.uid.context("a uid")?);
+    s.annotate(&thief, [(RESTORED, Some(marker.as_str()))]).await?;
+    s.label(&thief, [("own", Some("2"))]).await?;
+    // Nor after a restart, nor with its last labels.
+    for daemon in [storer, restorer] {
+        daemon.process.signal(sandbox::process::Signal::TERM)?;
+        daemon.exit().await?;
+    }
+    let (storer, restorer) = pair(s, &["--rules", "identity: {by: 'label:example.com/slot'}"])?;
+    for daemon in [&storer, &restorer] {
+        s.has_decided(daemon, &slot("7"), "identity-contested").await?;
+    }
+    assert_eq!(s.labels(&thief).await?, labels([("example.com/slot", "7"), ("own", "2")]));
+    s.delete(&thief).await?;
+    s.create(&victim, labels([("example.com/slot", "7")])).await?;
+    s.eventually_labelled(&victim, gold.clone()).await?;
+    let record = filed(s, &slot("7")).await?.context("a record")?;
+    assert_eq!(record.labels, gold);
+    assert_ne!(uid, s.get(&victim).await?.metadata.uid);
+    Ok(())
+}
+
+/// The identity is the kubelet's word, so a Node of another name is not trusted because of it.
+pub async fn a_trust_label_is_withheld_from_another_name(s: &Scenario) -> Result<()> {
+    let _daemons = pair(s, &["--rules", "identity: {by: systemUUID}"])?;
+    let (one, other) = (s.node("one"), s.node("other"));
+    let machine = format!("m-{}", s.namespace);
+    let roles = json!({"pool": "gold", "node-role.kubernetes.io/database": ""});
+    let all = labels([("pool", "gold"), ("node-role.kubernetes.io/database", "")]);
+    s.create_as(&one, on(&machine, roles)).await?;
+    eventually_filed(s, &format!("systemUUID={machine}"), &one, all).await?;
     s.delete(&one).await?;
-    s.create(&one, labels([("example.com/slot", "7")])).await?;
-    eventually_filed(s, &slot("7"), &one, kept).await?;
-    s.label(&one, [("example.com/slot", Some("8"))]).await?;
-    let both = labels([("example.com/slot", "8"), ("pool", "silver"), ("round", "4")]);
-    s.eventually_labelled(&one, both.clone()).await?;
-    eventually_filed(s, &slot("8"), &one, both).await
+    s.create_as(&other, on(&machine, json!({}))).await?;
+    s.eventually_labelled(&other, labels([("pool", "gold")])).await?;
+    eventually_told(s, &other, "restorer", "LabelsWithheld", "node-role.kubernetes.io/database (other-name)")
+        .await?;
+    eventually_filed(s, &format!("systemUUID={machine}"), &other, labels([("pool", "gold")])).await?;
+    let record = filed(s, &format!("systemUUID={machine}")).await?.context("a record")?;
+    assert!(record.more.withheld.contains_key("node-role.kubernetes.io/database"), "it is kept: {record:?}");
+    Ok(())
 }
 
 /// Whichever of them it is, it is there.

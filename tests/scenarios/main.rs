@@ -192,7 +192,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             two_nodes_that_claim_one_identity_are_reported_and_left_alone
             a_fence_keeps_another_machine_of_the_same_name_out
             a_machine_is_not_trusted_with_what_another_had
-            a_node_that_takes_the_place_of_another_is_given_what_was_kept_for_that;
+            a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing
+            a_trust_label_is_withheld_from_another_name;
         keeping:
             what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
             a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
@@ -283,10 +284,12 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
-            history_that_the_server_has_forgotten_is_missed_aloud;
+            history_that_the_server_has_forgotten_is_missed_aloud
+            many_large_leases_do_not_fill_the_memory;
         seeing:
             a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
             what_happens_is_counted
+            probes_answer_beside_half_open_requests
             changes_of_stored_labels_are_counted
             nodes_that_are_not_restored_are_told_of;
         brake:
@@ -445,6 +448,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             upgrade_and_uninstall_keep_the_records
             only_the_storer_and_those_who_may_write_records
             a_namespace_with_records_can_be_deleted
+            a_kubelet_can_not_write_the_annotations_of_label_storage
+            each_daemon_writes_its_own_leases
+            the_accounts_are_for_their_own_pods
+            a_stolen_token_of_the_storer_writes_records_alone
             the_restorer_adds_labels_and_its_marker_alone
             the_restorer_may_do_what_the_rules_ask_for_and_no_more
             what_records_still_hold_can_be_allowed

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
 use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use sandbox::process::Signal;
+use serde_json::json;
 
 use crate::daemon::Daemon;
 use crate::scenario::{Labels, Scenario, labels};
@@ -361,5 +363,34 @@ pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenar
         s.eventually_labelled(node, pool("bronze")).await?;
         s.eventually_stored(node, pool("bronze")).await?;
     }
+    Ok(())
+}
+
+/// Anybody who may create leases can create many large ones, under names that a replica could have.
+pub async fn many_large_leases_do_not_fill_the_memory(s: &Scenario) -> Result<()> {
+    const MOST_KB: u64 = 120_000;
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let filler = "x".repeat(200_000);
+    let create = async |index: u32| -> Result<()> {
+        let lease = json!({
+            "metadata": {
+                "name": format!("label-storage.storer.{index}-of-280"),
+                "labels": {"app.kubernetes.io/managed-by": "label-storage", "app.kubernetes.io/name": "storer"},
+                "annotations": {"filler": filler},
+            },
+        });
+        leases.create(&PostParams::default(), &serde_json::from_value(lease)?).await?;
+        Ok(())
+    };
+    let created = stream::iter(0..280).map(create).buffer_unordered(8);
+    created.try_collect::<()>().await?;
+    let storer = s.storer(&[])?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", storer.process.pid()))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("a peak")?;
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    ensure!(peak < MOST_KB, "{peak} kB");
     Ok(())
 }

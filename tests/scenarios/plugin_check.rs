@@ -127,7 +127,7 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     sound(s).await?;
     let told = s.plugin(&["check"])?;
     assert!(
-        told.out.contains("ok") && told.out.contains("2 in force") && told.out.contains("No problems found"),
+        told.out.contains("ok") && told.out.contains("5 in force") && told.out.contains("No problems found"),
         "{told:?}"
     );
 

@@ -1,9 +1,14 @@
 //! What people and machines see who watch over the daemons: health, metrics, the log.
 
-use anyhow::Result;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
 use faults::{Fault, Request};
 use futures::future::try_join_all;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
+use crate::daemon::get;
 use crate::scenario::{Labels, Scenario, labels};
 
 /// Any port that is free.
@@ -52,7 +57,6 @@ pub async fn what_happens_is_counted(s: &Scenario) -> Result<()> {
         ("store_latency_seconds_count", &[], 3.0),
         ("shards", &[], 1.0),
         ("shards_held", &[], 1.0),
-        ("shards_covered", &[], 1.0),
         ("build_info", &["version=\""], 1.0),
         ("api_requests_total", &["verb=\"create\"", "resource=\"configmaps\"", "code=\"201\""], 3.0),
     ] {
@@ -117,4 +121,24 @@ pub async fn nodes_that_are_not_restored_are_told_of(s: &Scenario) -> Result<()>
     .await?;
     proxy.set_script(|_: &Request| Fault::None);
     restorer.eventually_counted(s, "restores_pending", &[], 0.0).await
+}
+
+/// Pods can open any number of connections to the admin port. The kubelet's probes come to another.
+pub async fn probes_answer_beside_half_open_requests(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&["--admin-address", "127.0.0.1:0", "--probe-address", "127.0.0.1:0"])?;
+    s.eventually("ready", 200, async || Ok(storer.get("/readyz").await?.0)).await?;
+    let log = storer.log();
+    let line = log.lines().rfind(|line| line.contains("serving health")).context("a probe address")?;
+    let probes: SocketAddr = line.rsplit_once("address=").context("an address")?.1.trim().parse()?;
+    let mut half_open = Vec::new();
+    for _ in 0..250 {
+        let mut stream = TcpStream::connect(storer.admin_address()?).await?;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: ").await?;
+        half_open.push(stream);
+    }
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(get(probes, path).await?.0, 200, "{path}");
+    }
+    assert_ne!(probes, storer.admin_address()?);
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeStatus, NodeSystemInfo};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
@@ -37,7 +37,10 @@ impl Machine {
             labels: Some(labels.into_iter().collect()),
             ..ObjectMeta::default()
         };
-        Node { metadata, ..Node::default() }
+        // The machine's own number: a label such as node-role.kubernetes.io/database comes back to the same machine alone.
+        let machine = NodeSystemInfo { system_uuid: self.name.clone(), ..NodeSystemInfo::default() };
+        let status = NodeStatus { node_info: Some(machine), ..NodeStatus::default() };
+        Node { metadata, status: Some(status), ..Node::default() }
     }
 
     /// The labels that `found` lacks or has otherwise, one a line.

@@ -15,8 +15,22 @@ use crate::{Node, label};
 /// The effects that a taint can have.
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Prefix, or end of the prefix, of the labels that a kubelet can't set itself. Workloads trust a Node because of them.
-const TRUST: &str = "node-restriction.kubernetes.io";
+/// Labels with these prefixes, or prefixes that end so, can't be changed by a kubelet. Workloads trust a Node because of them.
+const RESTRICTED: [&str; 2] = ["kubernetes.io", "k8s.io"];
+/// A kubelet can set labels with these prefixes, and those in [`KUBELET_LABELS`].
+const KUBELET_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+const KUBELET_LABELS: [&str; 10] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
 
 /// The limit for all annotations of one object, keys and values together.
 pub const MAX_ANNOTATIONS: usize = 256 << 10;
@@ -63,12 +77,17 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// True if workloads may trust a Node because of it. Another machine of the same name must not get it.
+    /// True if workloads may trust a Node because of it: the admission plugin NodeRestriction keeps kubelets from changing such a label.
+    /// Another machine of the same name must not get it.
     pub fn is_trust(self) -> bool {
         let Self::Label(key) = self else { return false };
-        // The API server has the same rule: `example.com.node-restriction.kubernetes.io/fips` counts too.
-        let before = key.split_once('/').and_then(|(prefix, _)| prefix.strip_suffix(TRUST));
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        let Some((prefix, _)) = key.split_once('/') else { return false };
+        let ends_with = |end: &&str| {
+            prefix.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
+        RESTRICTED.iter().any(ends_with)
+            && !KUBELET_PREFIXES.iter().any(ends_with)
+            && !KUBELET_LABELS.contains(&key)
     }
 }
 
@@ -146,15 +165,28 @@ mod tests {
     #[test]
     fn only_labels_that_kubelets_can_not_set_are_trusted() {
         let is_trust = |name| Item::parse(name).expect("a name").is_trust();
-        for name in ["node-restriction.kubernetes.io/tier", "example.com.node-restriction.kubernetes.io/fips"]
-        {
+        for name in [
+            "node-restriction.kubernetes.io/tier",
+            "example.com.node-restriction.kubernetes.io/fips",
+            "node-role.kubernetes.io/control-plane",
+            "kubernetes.io/tier",
+            "k8s.io/tier",
+            "my.k8s.io/tier",
+            "my-node.kubernetes.io/tier",
+            "topology.kubernetes.io/rack",
+        ] {
             assert!(is_trust(name), "{name}");
         }
         for name in [
             "tier",
             "node-restriction.kubernetes.io",
-            "kubernetes.io/tier",
-            "my-node-restriction.kubernetes.io/tier",
+            "example.com/tier",
+            "mykubernetes.io/tier",
+            "node.kubernetes.io/instance-type",
+            "my.node.kubernetes.io/tier",
+            "kubelet.kubernetes.io/tier",
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
             "node-restriction.kubernetes.io.example.com/tier",
             "annotation:node-restriction.kubernetes.io/tier",
             "taint:NoSchedule:node-restriction.kubernetes.io/tier",

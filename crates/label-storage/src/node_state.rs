@@ -1,5 +1,7 @@
 //! The state of a Node, as a decision leaves it: the one meaning of a reason for logs, gauges, `status` and `explain`.
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::{restore, store};
 
 /// The state of a Node, for one daemon.
@@ -14,7 +16,8 @@ pub enum NodeState {
 }
 
 /// The reason why a Node is left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Skip {
     /// Its record can't be read: a person has to fix it.
     RecordUnreadable,
@@ -29,6 +32,7 @@ pub enum Skip {
     /// It lacks the identity that its record would be filed under.
     NoIdentity,
     /// Several Nodes have its identity: a person has to fix it.
+    #[strum(serialize = "identity-contested")]
     Contested,
     /// It is another machine than its record's, and the rules have a fence: a person has to decide.
     OtherMachine,
@@ -36,29 +40,11 @@ pub enum Skip {
 
 impl Skip {
     /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::RecordUnreadable,
-        Self::ViewOlderThanRecord,
-        Self::AwaitingRestore,
-        Self::Ignored,
-        Self::NotSelected,
-        Self::NoIdentity,
-        Self::Contested,
-        Self::OtherMachine,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The word for metrics. Users build on it, so it does not change.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RecordUnreadable => "record-unreadable",
-            Self::ViewOlderThanRecord => "view-older-than-record",
-            Self::AwaitingRestore => "awaiting-restore",
-            Self::Ignored => "ignored",
-            Self::NotSelected => "not-selected",
-            Self::NoIdentity => "no-identity",
-            Self::Contested => "identity-contested",
-            Self::OtherMachine => "other-machine",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// True if the record may lack the Node's latest labels, or the Node its stored ones.
@@ -132,14 +118,14 @@ mod tests {
 
     #[test]
     fn words_are_as_documented() {
-        let words = Skip::ALL.map(Skip::as_str).join(" ");
+        let words = Skip::ALL.iter().map(|skip| skip.as_str()).collect::<Vec<_>>().join(" ");
         assert_eq!(
             words,
             "record-unreadable view-older-than-record awaiting-restore ignored not-selected no-identity \
              identity-contested other-machine"
         );
         let behind: Vec<_> =
-            Skip::ALL.into_iter().filter(|skip| skip.is_behind()).map(Skip::as_str).collect();
+            Skip::ALL.iter().filter(|skip| skip.is_behind()).map(|skip| skip.as_str()).collect();
         assert_eq!(
             behind,
             ["record-unreadable", "view-older-than-record", "identity-contested", "other-machine"]

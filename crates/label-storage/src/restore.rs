@@ -5,6 +5,8 @@ mod startup_taints;
 
 pub use self::schedule::{View, awaits, decide_contested, will_await};
 pub use self::startup_taints::StartupTaints;
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
 use crate::rules::{Trust, Winner, builtin_exclusions};
@@ -63,12 +65,15 @@ pub struct Withheld {
 }
 
 /// Why a Node is not given something that its record has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Why {
     /// It says that another machine can be trusted.
     OtherMachine,
     /// It may say that another machine can be trusted: the machine is not known.
     MachineUnknown,
+    /// It may say that another machine can be trusted: the Node has another name, and a kubelet can claim any identity of this kind.
+    OtherName,
     /// It says how the machine is, or belongs to kubelet, network or storage.
     Never,
     /// The Node's annotations would be larger than the API server takes.
@@ -77,21 +82,17 @@ pub enum Why {
 
 impl Why {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::OtherMachine, Self::MachineUnknown, Self::Never, Self::TooLarge];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// A word for markers, logs and metrics; part of what users build upon, so it stays.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OtherMachine => "other-machine",
-            Self::MachineUnknown => "machine-unknown",
-            Self::Never => "never",
-            Self::TooLarge => "too-large",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Why the restorer does what it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// Nothing is stored of this Node, or no label is left of what was.
     NothingStored,
@@ -119,20 +120,8 @@ pub enum Reason {
 
 impl Reason {
     /// A word for logs and metrics; part of what users build upon, so it stays.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NothingStored => "nothing-stored",
-            Self::RecordUnreadable => "record-unreadable",
-            Self::SameIncarnation => "same-incarnation",
-            Self::AlreadyRestored => "already-restored",
-            Self::Returned => "returned",
-            Self::ReturnedWhole => "returned-whole",
-            Self::Ignored => "ignored",
-            Self::OtherMachine => "other-machine",
-            Self::NoIdentity => "no-identity",
-            Self::SeenInPart => "seen-in-part",
-            Self::NoRoom => "no-room",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// True if there is nothing to wait for, so that pods may come to the Node.
@@ -193,7 +182,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
             continue;
         }
         let mut withhold = |why| patch.withheld.push(Withheld { name: name.to_owned(), why });
-        match (reason_to_withhold(kept, origin, node, rules), own) {
+        match (reason_to_withhold(kept, origin, node, record, rules), own) {
             (Some(why), None) => withhold(why),
             // It has one that counts.
             (Some(_), Some(_)) => (),
@@ -265,12 +254,21 @@ fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
     kept.is_trust() && rules.trust == Trust::SameMachine
 }
 
-fn reason_to_withhold(kept: Item<'_>, origin: Option<&str>, node: &Node, rules: &Rules) -> Option<Why> {
+fn reason_to_withhold(
+    kept: Item<'_>,
+    origin: Option<&str>,
+    node: &Node,
+    record: &Record,
+    rules: &Rules,
+) -> Option<Why> {
     if is_never_kept(kept) {
         return Some(Why::Never);
     }
     if !needs_proof(kept, rules) {
         return None;
+    }
+    if rules.identity.is_kubelets_word() && node.name != record.node {
+        return Some(Why::OtherName);
     }
     match (origin, &node.extras.machine.system_uuid) {
         (Some(origin), Some(own)) if is_proof(origin, own) => None,

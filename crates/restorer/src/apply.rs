@@ -145,12 +145,10 @@ impl Apply {
         // The whole record is restored. The cache has it as the rules see it, to compare it with final labels.
         let record = Found::reading(found.map(|found| found.seen_through(rules, None)).as_ref());
         let is_passing = |error: &Error| matches!(error.kind, FailureKind::Moved | FailureKind::Busy(_));
-        let restores = patch.as_ref().is_some_and(|patch| patch.marker.is_some());
+        let may_lift = has_to_lift && patch.as_ref().is_some_and(|patch| patch.marker.is_some());
         let done = match self.carry_out(node, patch, reason.as_str(), tries).await {
             // It may be refused for ever.
-            Err(error) if has_to_lift && restores && !is_passing(&error) => {
-                return lift(error, "refused").await;
-            }
+            Err(error) if may_lift && !is_passing(&error) => return lift(error, "refused").await,
             done => done?,
         };
         let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { done.outcome };

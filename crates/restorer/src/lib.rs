@@ -30,9 +30,7 @@ pub struct Args {
 
 impl Daemon for Args {
     const WRITES: &[Right] = &[("patch", "nodes")];
-
     const DETAIL: Detail = Detail::WhatIsThere;
-
     type Own = RestorerMetrics;
 
     fn common(&self) -> &Common {

@@ -59,7 +59,7 @@ impl Own for RestorerMetrics {
     fn register(&self, registry: &mut Registry, _: &Metrics) {
         let winners = [Winner::Node, Winner::Record, Winner::Report].map(Winner::as_str);
         start_at_zero(&self.conflicts, "winner", &winners);
-        start_at_zero(&self.withheld, "why", &Why::ALL.map(Why::as_str));
+        start_at_zero(&self.withheld, "why", &Why::ALL.iter().map(|why| why.as_str()).collect::<Vec<_>>());
         start_at_zero(&self.lifts, "why", &LIFTS);
         let help = "From a node's creation until its labels were back";
         registry.register("restore_latency_seconds", help, self.latency.0.clone());

@@ -59,11 +59,8 @@ impl RestorePlanner {
         for (name, uid) in entry.tainted_claimants() {
             self.taints.note(name, Some(uid), Instant::now());
         }
-        let left = entry
-            .tainted_claimants()
-            .filter_map(|(name, uid)| self.taints.left(name, uid, Instant::now()))
-            .min();
-        decide_contested(left)
+        let left = |(name, uid): (&NodeName, _)| self.taints.left(name, uid, Instant::now());
+        decide_contested(entry.tainted_claimants().filter_map(left).min())
     }
 
     fn contested_task(&self, entry: &Entry<'_>) -> Option<RestoreTask> {
@@ -113,13 +110,12 @@ impl Planner for RestorePlanner {
             taint_left: self.taint_left(entry),
         };
         let decision = view.decide();
+        let has_room = self.views.len() < MOST_VIEWS || self.views.contains_key(key);
         match (decision.when, look.view) {
-            (When::Now(Urgency::Soon), None) => (),
-            (When::Now(Urgency::Soon), Some(node)) => {
-                if self.views.len() < MOST_VIEWS || self.views.contains_key(key) {
-                    self.views.insert(key.clone(), (node.clone(), tokio::time::Instant::now()));
-                }
+            (When::Now(Urgency::Soon), Some(node)) if has_room => {
+                self.views.insert(key.clone(), (node.clone(), tokio::time::Instant::now()));
             }
+            (When::Now(Urgency::Soon), _) => (),
             _ => drop(self.views.remove(key)),
         }
         decision

@@ -18,9 +18,9 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Serves until the process ends. The log has the address: port 0 stands for any free port.
 pub(crate) async fn serve(address: SocketAddr, router: Router) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("can't listen on {address}: choose another --admin-address"))?;
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("can't listen on {address}: choose another --admin-address or --probe-address")
+    })?;
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(%address, "serving health and metrics");
     tokio::spawn(axum::serve(listener, router).into_future());

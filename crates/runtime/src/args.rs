@@ -70,6 +70,10 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 
+    /// Serve the same on this address, for the probes of a kubelet alone [default: not at all]
+    #[arg(long, env = "LABEL_STORAGE_PROBE_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub probe_address: Option<SocketAddr>,
+
     /// A lease of another number of replicas that nobody renews is deleted after this long. Its position is of no use any
     /// more then: the API server remembers five minutes. Only a test has a reason to say otherwise
     #[arg(long, hide = true, value_name = "TIME", default_value = "10m", value_parser = duration)]

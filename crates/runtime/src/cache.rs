@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
 use label_storage::store::Stored;
-use label_storage::summary::{NodeSummary, RecordSummary};
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{NodeName, RecordKey, ResourceVersion};
 
 use self::table::{Slot, Table};
@@ -29,6 +29,8 @@ pub struct Cache {
     slots: Table,
     /// The Nodes whose key is not their name, by key.
     identities: HashMap<RecordKey, Identity>,
+    /// The key under which each incarnation is stored, in any shard, and the last list that had that record. Empty if keys are names.
+    stored_under: HashMap<UidDigest, (RecordKey, u32)>,
     /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
     left: Vec<RecordKey>,
     lists: u32,
@@ -101,6 +103,7 @@ impl Cache {
         Self {
             slots: Table::default(),
             identities: HashMap::new(),
+            stored_under: HashMap::new(),
             left: Vec::new(),
             lists: 0,
             epoch: Instant::now(),
@@ -117,27 +120,22 @@ impl Cache {
     }
 
     /// Sees a Node, perhaps in a list. Returns true if that is newer.
-    pub fn see_node<'a>(
-        &mut self,
-        list: Option<u32>,
-        filed: impl Into<Filed<'a>>,
-        node: NodeSummary,
-    ) -> bool {
-        let filed = filed.into();
+    pub fn see_node<'a>(&mut self, list: Option<u32>, node: impl Into<Filed<'a>>, last: NodeSummary) -> bool {
+        let filed = node.into();
         let (name, cached) = self.node(filed.name);
         cached.list = list.unwrap_or(cached.list);
         let was_live = cached.presence == Presence::Live;
-        if !is_news(node.version, cached.last.version, was_live) {
+        if !is_news(last.version, cached.last.version, was_live) {
             return false;
         }
         let had_key = was_live && cached.has_key(filed.under, filed.name);
-        let is_same = had_key && cached.last.uid == node.uid;
-        (cached.last, cached.presence) = (node, Presence::Live);
+        let is_same = had_key && cached.last.uid == last.uid;
+        (cached.last, cached.presence) = (last, Presence::Live);
         if !had_key {
-            self.give_key(&name, filed.under, was_live, node.version);
+            self.give_key(&name, filed.under, was_live, last.version);
         } else if let (false, Some(identity)) = (is_same, self.identities.get_mut(filed.under)) {
             let same = identity.nodes.iter_mut().find(|(other, _)| *other == name);
-            same.into_iter().for_each(|(_, since)| *since = node.version);
+            same.into_iter().for_each(|(_, since)| *since = last.version);
         }
         true
     }
@@ -165,10 +163,8 @@ impl Cache {
     /// Sees that a read by name found no Node. Only call this if nothing was seen of the Node since that read.
     pub fn miss_node(&mut self, key: &str) {
         let first = self.owners(key).find(|(_, node)| node.presence == Presence::Live);
-        let lost: Vec<_> = match first {
-            Some((name, _)) => vec![name.clone()],
-            None => self.owners(key).map(|(name, _)| name.clone()).collect(),
-        };
+        let all = || self.owners(key).map(|(name, _)| name.clone()).collect();
+        let lost: Vec<_> = first.map_or_else(all, |(name, _)| vec![name.clone()]);
         if lost.is_empty() {
             self.record(key).has_no_node = true;
         }
@@ -250,6 +246,9 @@ impl Cache {
         let filed = filed.into();
         let now = u32::try_from(self.epoch.elapsed().as_secs() + 1).unwrap_or(u32::MAX);
         if filed.under != filed.name {
+            if let Stored::Record(RecordSummary { uid: Some(uid), .. }) = stored {
+                self.see_stored(list, uid, filed.under);
+            }
             let identity = self.identities.entry(filed.under.into()).or_default();
             identity.recorded = Some(filed.name.into());
         }
@@ -260,6 +259,21 @@ impl Cache {
             (record.stored, record.version, record.since) = (stored, version, now);
         }
         is_news
+    }
+
+    /// Sees that an incarnation is stored under a key, which may be of another shard.
+    pub(crate) fn see_stored(&mut self, list: Option<u32>, uid: UidDigest, key: &str) {
+        self.stored_under.insert(uid, (key.into(), list.unwrap_or(self.lists)));
+    }
+
+    pub(crate) fn forget_stored(&mut self, uid: UidDigest, key: &str) {
+        if self.is_stored_under(uid, |other| other == key) {
+            self.stored_under.remove(&uid);
+        }
+    }
+
+    fn is_stored_under(&self, uid: UidDigest, is_asked: impl Fn(&str) -> bool) -> bool {
+        self.stored_under.get(&uid).is_some_and(|(key, _)| is_asked(key))
     }
 
     /// Sees that there was no record at this version.
@@ -298,6 +312,7 @@ impl Cache {
         let is_lacking = |record: &&mut CachedRecord| {
             record.is_there() && record.list != list && version >= record.version
         };
+        self.stored_under.retain(|_, (_, last)| *last >= list);
         let lacking = self.slots.iter_mut().map(|slot| &mut slot.record).filter(is_lacking);
         lacking.map(|record| record.stored = Stored::Nothing).count() > 0
     }
@@ -322,8 +337,7 @@ impl Cache {
             slot.node.presence == Presence::Live || key.is_some_and(|key| has_record(slots, &key))
         };
         let gone = self.slots.iter().filter(|slot| !slot.node.is_unknown() && !is_needed(&self.slots, slot));
-        let gone: Vec<_> = gone.map(|slot| slot.name.clone()).collect();
-        for name in gone {
+        for name in gone.map(|slot| slot.name.clone()).collect::<Vec<_>>() {
             *self.node(&name).1 = CachedNode::unknown();
         }
         let slots = &self.slots;

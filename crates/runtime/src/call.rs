@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantNames};
 use tokio::time::Instant;
 
 use crate::backoff;
@@ -32,8 +33,9 @@ pub struct Error {
     pub message: String,
 }
 
-/// The consequence of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The consequence of a failure. Its name is a label value in metrics, which users rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FailureKind {
     /// The object has changed or is gone: read again, decide again.
     Moved,
@@ -43,22 +45,6 @@ pub enum FailureKind {
     NotConnected,
     /// The call will fail until a person fixes something.
     Refused,
-}
-
-impl FailureKind {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Moved, Self::Busy(Duration::ZERO), Self::Unclear, Self::NotConnected, Self::Refused];
-
-    /// The label value in metrics. Users rely on it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Moved => "moved",
-            Self::Busy(_) => "busy",
-            Self::Unclear => "unclear",
-            Self::NotConnected => "not-connected",
-            Self::Refused => "refused",
-        }
-    }
 }
 
 impl Error {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Result, anyhow};
 use http::Response;
 use http::header::RETRY_AFTER;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -24,10 +24,7 @@ use crate::requests::Counted;
 use crate::server_clock::ServerClock;
 
 /// Connects to the current kubeconfig context or, without a kubeconfig, to the pod's own cluster. Returns the URL, too.
-pub(crate) async fn connect(
-    metrics: Arc<Metrics>,
-    clock: Arc<ServerClock>,
-) -> anyhow::Result<(Client, String)> {
+pub(crate) async fn connect(metrics: Arc<Metrics>, clock: Arc<ServerClock>) -> Result<(Client, String)> {
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|path| !path.is_empty());
     let default = std::env::home_dir().map(|home| home.join(".kube/config"));
     // A kubeconfig that can't be used is an error: the pod's own cluster may not be the one that is meant.
@@ -70,7 +67,7 @@ pub fn set_proxy(config: &mut Config) {
 }
 
 /// A client without retries, for the plugin. Its calls are not counted.
-pub fn without_retries(mut config: Config) -> anyhow::Result<Client> {
+pub fn without_retries(mut config: Config) -> Result<Client> {
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config).map_err(bad_config)?;
     Ok(builder.with_layer(&MapResultLayer::new(notice_throttling)).build())

@@ -28,9 +28,7 @@ use crate::{admin, client, logging, rules_file, shard_manager};
 pub trait Daemon: Parser {
     /// The permissions that it needs for its writes.
     const WRITES: &[Right];
-
     const DETAIL: Detail;
-
     type Own: Own;
 
     fn common(&self) -> &Common;
@@ -100,9 +98,10 @@ async fn run<D: Daemon>(
     let (clock, metrics) = (Arc::new(ServerClock::default()), Arc::new(Metrics::default()));
     let health = Arc::new(Health::new(shutdown.clone(), !common.dry_run));
     let own = Arc::new(D::Own::default());
-    if let Some(address) = common.admin_address {
-        let metrics = Exposition::new(name, &metrics, &*own, share.index);
-        admin::serve(address, admin::router(Arc::clone(&health), metrics)).await?;
+    let exposition = Exposition::new(name, &metrics, &*own, share.index);
+    let router = admin::router(Arc::clone(&health), exposition);
+    for address in [common.admin_address, common.probe_address].into_iter().flatten() {
+        admin::serve(address, router.clone()).await?;
     }
     let prepared = async {
         // On a thread of its own: a credential plugin that hangs must not keep this one from receiving signals.

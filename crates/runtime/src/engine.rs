@@ -32,7 +32,7 @@ use crate::call::{self, Error};
 use crate::health::HEARTBEAT;
 use crate::informer::Informers;
 use crate::limiter::Limiter;
-use crate::list_watch::{Observed, Update};
+use crate::list_watch::{Audience, Observed, Update};
 use crate::reconciler::{Done, Look, Planner, Reading, Worker};
 use crate::record_key::Filed;
 use crate::shard_context::ShardContext;
@@ -81,11 +81,9 @@ pub async fn run<P: Planner>(
             let deadline = deadline.clone();
             in_flight.push(async move {
                 let began = Instant::now();
-                let attempt = async |tries| {
-                    worker
-                        .attempt(&ticket.key, &ticket.task, ticket.earlier_tries.saturating_add(tries))
-                        .await
-                };
+                let Ticket { key, task, earlier_tries, .. } = &ticket;
+                let attempt =
+                    async |tries| worker.attempt(key, task, earlier_tries.saturating_add(tries)).await;
                 let outcome = deadline.within(call::settle(shutdown, attempt)).await;
                 let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
                 (ticket, began, outcome)
@@ -135,12 +133,7 @@ struct Engine<'a, P, F> {
 }
 
 impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
-    fn new(
-        replica: &'a ShardContext,
-        cache: Cache,
-        new_planner: F,
-        audience: mpsc::Sender<Observed>,
-    ) -> Self {
+    fn new(replica: &'a ShardContext, cache: Cache, new_planner: F, audience: Audience) -> Self {
         Self {
             planner: new_planner(),
             new_planner,
@@ -191,7 +184,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         match observed {
             Observed::Listed { list, items } => items.into_iter().for_each(|item| self.see(Some(list), item)),
             Observed::ListEnded { kind, list, outcome, took } => {
-                match self.informers.require_newer(kind, outcome) {
+                match outcome.and_then(|listed| self.informers.require_newer(kind, listed)) {
                     Ok(listed) => self.listed(kind, list, &listed, took),
                     Err(_) if self.informers.is_another_cluster() => self.start_over(),
                     Err(error) => self.informers.list_failed(kind, &error, took),
@@ -205,6 +198,9 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                 if self.cache.lose_record(&record.filed_under, record.version) {
                     self.consider(&record.filed_under, None, true, false);
                 }
+            }
+            Observed::Deleted(Update::RecordElsewhere { filed_under, uid }) => {
+                self.cache.forget_stored(uid, &filed_under);
             }
             Observed::Watching(kind, at) => {
                 self.informers.watching(kind);
@@ -224,9 +220,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
 
     fn see(&mut self, list: Option<u32>, update: Update) {
         let is_event = list.is_none();
-        if let (true, Update::Node(Node { version, .. }) | Update::Elsewhere { version, .. }) =
-            (is_event, &update)
-        {
+        if is_event && let Update::Node(Node { version, .. }) | Update::Elsewhere { version, .. } = &update {
             self.informers.advance(Resource::Nodes, *version, &self.cache.final_labels);
         }
         match update {
@@ -244,6 +238,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                 let may_be_listed = is_event && self.informers.is_listing();
                 self.cache.see_elsewhere(list, &name, version, may_be_listed);
             }
+            Update::RecordElsewhere { filed_under, uid } => self.cache.see_stored(list, uid, &filed_under),
             Update::Record(record) => {
                 let filed = Filed { under: &record.filed_under, name: &record.node };
                 if self.cache.see_record(list, filed, record.version, record.stored) {
@@ -286,7 +281,9 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     fn deleted(&mut self, last: Node) {
         let (key, version) = (RecordKey::from(last.filed_under()), last.version);
         // If other Nodes had the same key, nobody knows whose labels belong in the record.
-        let was_contested = self.cache.get(&key).is_some_and(|entry| entry.had_others(&last.name, version));
+        let is_contested =
+            |entry: Entry<'_>| entry.had_others(&last.name, version) || entry.is_stranger(last.uid.digest());
+        let was_contested = self.cache.get(&key).is_some_and(is_contested);
         self.cache.see_node(None, &last, last.summary());
         self.cache.lose_node(&last, version);
         if !was_contested && !self.informers.is_stored(&key, version) {

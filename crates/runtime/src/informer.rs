@@ -129,9 +129,8 @@ impl<'a> Informers<'a> {
         }
         let args = &self.replica.args;
         let is_blind = args.watch && !self.is_watching(Resource::Records);
-        let is_due = self.informers[Resource::Records as usize]
-            .listed_at
-            .is_none_or(|at| now >= at + args.audit_interval);
+        let listed_at = self.informers[Resource::Records as usize].listed_at;
+        let is_due = listed_at.is_none_or(|at| now >= at + args.audit_interval);
         // A Node in the first list may have got its record after the first list of records.
         let records = is_due || self.watches_all() || is_blind || !self.is_settled;
         self.listing = Some(Duration::ZERO);
@@ -151,12 +150,7 @@ impl<'a> Informers<'a> {
     }
 
     /// Refuses a list that is older than one before: it comes from a server that lags.
-    pub(crate) fn require_newer(
-        &mut self,
-        kind: Resource,
-        outcome: Result<Listed, Error>,
-    ) -> Result<Listed, Error> {
-        let listed = outcome?;
+    pub(crate) fn require_newer(&mut self, kind: Resource, listed: Listed) -> Result<Listed, Error> {
         let informer = &mut self.informers[kind as usize];
         if listed.version < informer.latest {
             informer.older += 1;

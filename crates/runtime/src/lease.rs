@@ -40,6 +40,12 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(2);
 /// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// The number of leases in a page, and the most that are read. There is one for each replica, and a few of earlier numbers of replicas.
+const PAGE: u32 = 16;
+const MOST: usize = 256;
+/// The most bytes of annotations. A position with all of its pending deletions has less.
+const LARGEST: usize = 64 << 10;
+
 const DAEMON: &str = "app.kubernetes.io/name";
 
 /// The annotation with the index of the holder's own shard, its home.
@@ -122,14 +128,28 @@ impl Leases {
         (shard.index < shard.replicas.get() && self.name(shard) == name).then_some(shard)
     }
 
-    /// Lists them from the API server's cache, which is new enough: a write shows if a lease was not the newest.
+    /// Lists them in small pages, and not more than [`MOST`]: anybody who may create leases could fill the memory otherwise.
     pub(crate) async fn list(&self) -> Result<All, Error> {
         let selector = format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon);
-        let params = ListParams::default().labels(&selector).match_any();
-        let list = call::limited(LIMIT, "list leases", self.api.list(&params)).await?;
-        let of_shard =
-            |lease: Lease| Some((self.shard(lease.metadata.name.as_deref()?)?, SeenLease::new(lease)));
-        Ok(list.items.into_iter().filter_map(of_shard).collect())
+        let mut params = ListParams::default().labels(&selector).limit(PAGE);
+        let size = |lease: &Lease| {
+            let annotations = lease.metadata.annotations.iter().flatten();
+            annotations.map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        };
+        let of_shard = |lease: Lease| {
+            let shard = self.shard(lease.metadata.name.as_deref()?).filter(|_| size(&lease) <= LARGEST)?;
+            Some((shard, SeenLease::new(lease)))
+        };
+        let (mut all, mut seen) = (All::new(), 0);
+        loop {
+            let page = call::limited(LIMIT, "list leases", self.api.list(&params)).await?;
+            seen += page.items.len();
+            all.extend(page.items.into_iter().filter_map(of_shard));
+            match page.metadata.continue_.filter(|token| !token.is_empty() && seen < MOST) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Replaces a lease if it is still as it was read, or creates it if there was none.
@@ -143,14 +163,12 @@ impl Leases {
         self.fill(&mut lease, shard, claim);
         let field_manager = Some(format!("label-storage-{}", self.daemon));
         let params = PostParams { field_manager, ..PostParams::default() };
-        let name = self.name(shard);
+        let (api, name) = (&self.api, self.name(shard));
         let written = match over {
-            Some(_) => {
-                call::limited(LIMIT, "renew the lease", self.api.replace(&name, &params, &lease)).await
-            }
-            None => call::limited(LIMIT, "create the lease", self.api.create(&params, &lease)).await,
+            Some(_) => call::limited(LIMIT, "renew the lease", api.replace(&name, &params, &lease)).await?,
+            None => call::limited(LIMIT, "create the lease", api.create(&params, &lease)).await?,
         };
-        written.map(SeenLease::new)
+        Ok(SeenLease::new(written))
     }
 
     fn fill(&self, lease: &mut Lease, shard: Shard, claim: Claim) {

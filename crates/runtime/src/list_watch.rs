@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::store::Stored;
-use label_storage::summary::RecordSummary;
-use label_storage::{Node, ResourceVersion, Rules};
+use label_storage::summary::{RecordSummary, UidDigest};
+use label_storage::{Node, ResourceVersion};
 use label_storage_wire::{Event, Object};
 use tokio::sync::mpsc;
 
@@ -53,6 +53,11 @@ pub(crate) enum Update {
         version: ResourceVersion,
     },
     Record(SeenRecord),
+    /// A record of another shard, and the incarnation that it was made from. Sent only if a Node can change its shard while it lives.
+    RecordElsewhere {
+        filed_under: String,
+        uid: UidDigest,
+    },
 }
 
 /// A ConfigMap that is a record, or should be.
@@ -211,18 +216,25 @@ fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) 
                 None
             }
         },
-        Resource::Records => record(share, &projection.rules, object).map(Update::Record),
+        Resource::Records => {
+            let name = object.name.clone();
+            let found = Found::from(object).seen_through(&projection.rules, None);
+            let elsewhere = || {
+                let record = &found.content.as_ref().ok().filter(|_| !projection.files_by_name())?.record;
+                let (filed_under, uid) = (record.filed_under().to_owned(), record.uid.as_ref()?.digest());
+                Some(Update::RecordElsewhere { filed_under, uid })
+            };
+            record(share, name, &found).map(Update::Record).or_else(elsewhere)
+        }
     }
 }
 
-fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
-    let name = object.name.clone();
-    let found = Found::from(object).seen_through(rules, None);
+fn record(share: &Share, name: String, found: &Found) -> Option<SeenRecord> {
     let version = found.version().unwrap_or(ResourceVersion(0));
-    let filed_under = records::filed_under(share, &name, &found)?;
+    let filed_under = records::filed_under(share, &name, found)?;
     let node =
         found.content.as_ref().map_or_else(|_| filed_under.clone(), |decoded| decoded.record.node.clone());
-    let stored = Found::stored(Some(&found)).map(label_storage::Record::summary);
+    let stored = Found::stored(Some(found)).map(label_storage::Record::summary);
     Some(SeenRecord { name, filed_under, node, version, stored, complaint: found.complaint() })
 }
 
@@ -230,6 +242,7 @@ fn record(share: &Share, rules: &Rules, object: Object) -> Option<SeenRecord> {
 mod tests {
     use std::num::NonZeroU32;
 
+    use label_storage::Rules;
     use label_storage::rules::IdentityBy;
 
     use super::*;

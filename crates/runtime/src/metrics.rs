@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use strum::VariantNames;
 
 use self::node_gauges::{GaugeRow, Gauges, NodeGauges};
 use crate::api_source::{Listed, Resource};
@@ -64,7 +65,6 @@ impl<const LABELS: usize> Default for Durations<LABELS> {
 pub struct Metrics {
     pub(crate) shards: Gauge,
     pub(crate) shards_held: Gauge,
-    pub(crate) shards_covered: Gauge,
     pub(crate) adoptions: Counter,
     pub(crate) lease_errors: Counter,
     pub(crate) history_lost: Counter,
@@ -91,7 +91,7 @@ impl Metrics {
     }
 
     pub(crate) fn failed(&self, error: &Error) {
-        self.errors.get_or_create(&[("kind", error.kind.as_str())]).inc();
+        self.errors.get_or_create(&[("kind", error.kind.into())]).inc();
     }
 
     /// Counts a request by verb, resource and status. Without an answer there is no status.
@@ -128,7 +128,7 @@ impl Metrics {
 
     fn register(&self, registry: &mut Registry, index: u32) {
         start_at_zero(&self.watch_restarts, "resource", &Resource::ALL.map(Resource::resource));
-        start_at_zero(&self.errors, "kind", &FailureKind::ALL.map(FailureKind::as_str));
+        start_at_zero(&self.errors, "kind", FailureKind::VARIANTS);
         start_at_zero(&self.reconciliations, "outcome", &["nothing", "failed"]);
         drop(self.reconciliation_seconds.0.get_or_create(&[]));
         for outcome in ["written", "failed", "dropped"] {
@@ -140,10 +140,8 @@ impl Metrics {
         home.set(index.into());
         registry.register("shard_index", "The shard that this replica is the home of", home);
         registry.register("shards", "Number of shards: replicas that there should be", self.shards.clone());
-        registry.register("shards_held", "Shards that this replica works on", self.shards_held.clone());
-        let help = "Shards that some replica works on, as far as this one can see: all of them, if all \
-            is well";
-        registry.register("shards_covered", help, self.shards_covered.clone());
+        let help = "Shards of the present number that this replica works on";
+        registry.register("shards_held", help, self.shards_held.clone());
         let help = "Shards that this replica took over from another";
         registry.register("shard_adoptions", help, self.adoptions.clone());
         let help = "Calls for leases that failed, other than by somebody else being quicker";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -11,16 +11,14 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::call::{self, FailureKind};
+use crate::call::{self, Error, FailureKind};
 
 /// A permission in the words of RBAC: a verb and a resource.
 pub type Right = (&'static str, &'static str);
 
 pub const READS: [Right; 4] =
     [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
-
 pub const WATCHES: [Right; 2] = [("watch", "nodes"), ("watch", "configmaps")];
-
 pub const LEASES: [Right; 4] =
     [("list", "leases"), ("create", "leases"), ("update", "leases"), ("delete", "leases")];
 
@@ -51,13 +49,8 @@ pub fn attributes((verb, resource): Right, namespace: &str) -> ResourceAttribute
 }
 
 /// Checks that the server answers, that the namespace exists and that the account has these permissions.
-pub(crate) async fn check(
-    client: &Client,
-    url: &str,
-    namespace: &str,
-    rights: &[Right],
-) -> anyhow::Result<()> {
-    let failed = |call::Error { kind, message, .. }| match kind {
+pub(crate) async fn check(client: &Client, url: &str, namespace: &str, rights: &[Right]) -> Result<()> {
+    let failed = |Error { kind, message, .. }| match kind {
         FailureKind::Refused => anyhow!(
             "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
         ),
@@ -90,23 +83,21 @@ pub(crate) async fn check(
 
 /// Asks a struggling server again for a while. A daemon that gives up at once would be restarted later and later, just
 /// when a control plane recovers.
-pub(crate) async fn patiently<T>(
-    mut ask: impl AsyncFnMut() -> Result<T, call::Error>,
-) -> Result<T, call::Error> {
+pub(crate) async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
     const PATIENCE: Duration = Duration::from_secs(30);
     let began = Instant::now();
     loop {
         let pause = match ask().await {
             Err(error) if began.elapsed() > PATIENCE => return Err(error),
-            Err(call::Error { kind: FailureKind::Busy(pause), .. }) => pause,
-            Err(call::Error { kind: FailureKind::Unclear, .. }) => Duration::from_secs(1),
+            Err(Error { kind: FailureKind::Busy(pause), .. }) => pause,
+            Err(Error { kind: FailureKind::Unclear, .. }) => Duration::from_secs(1),
             answer => return answer,
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn is_allowed(client: &Client, namespace: &str, right: Right) -> Result<bool, call::Error> {
+async fn is_allowed(client: &Client, namespace: &str, right: Right) -> Result<bool, Error> {
     let resource_attributes = Some(attributes(right, namespace));
     let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
     let review = SelfSubjectAccessReview { spec, ..Default::default() };

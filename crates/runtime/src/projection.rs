@@ -5,7 +5,7 @@ use std::sync::Arc;
 use label_storage::node::{self, Extras, Machine, RESTORED, Taint};
 use label_storage::rules::IdentityBy;
 use label_storage::{Node, Rules};
-use label_storage_wire::{Content, NodePart, Object};
+use label_storage_wire::{self as wire, Content, NodePart, Object};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Detail {
@@ -54,14 +54,9 @@ impl Projection {
 }
 
 fn extras(part: NodePart) -> Extras {
-    let taints = part.taints.into_iter().map(|taint| Taint {
-        key: taint.key,
-        value: taint.value,
-        effect: taint.effect,
-        time_added: taint.time_added,
-    });
+    let taint = |wire::Taint { key, value, effect, time_added }| Taint { key, value, effect, time_added };
+    let taints = part.taints.into_iter().map(taint).collect();
     let known = |text: String| (!text.is_empty()).then_some(text);
     let machine = Machine { provider_id: known(part.provider_id), system_uuid: known(part.system_uuid) };
-    let (taints, is_unschedulable) = (taints.collect(), part.is_unschedulable);
-    Extras { taints, is_unschedulable, machine, is_whole: true, ..Extras::default() }
+    Extras { taints, is_unschedulable: part.is_unschedulable, machine, is_whole: true, ..Extras::default() }
 }

@@ -21,14 +21,12 @@ use crate::call::{self, Error};
 use crate::metrics::Metrics;
 
 const QUEUE: usize = 256;
+const FLUSH: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The most Events written at once, and the time until one more may follow.
 const BURST: u32 = 50;
 const REFILL: Duration = Duration::from_secs(1);
-
-const FLUSH: Duration = Duration::from_secs(1);
-
-const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The API server's limits for a note and for the name of an instance, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -146,11 +144,19 @@ impl EventRecorder {
         // An annotation's value may be longer than a note.
         const MAX_IDENTITY: usize = 256;
         let identity = &filed_under[..filed_under.floor_char_boundary(MAX_IDENTITY)];
-        let words = format!(
-            "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
-        );
-        let others = claimants.iter().filter(|claimant| **claimant != node);
-        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), with_keys(&words, others, ""));
+        let note = if claimants.len() > 1 {
+            let words = format!(
+                "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
+            );
+            with_keys(&words, claimants.iter().filter(|claimant| **claimant != node), "")
+        } else {
+            format!(
+                "Neither stored nor restored: it was stored under another identity before, and the record of {identity} is of \
+                 another node. If that is gone for good, delete its record: kubectl delete configmap {}",
+                record_name(filed_under)
+            )
+        };
+        self.record(IDENTITY_CONTESTED, node, &uid.to_uuid(), note);
     }
 
     fn record(&self, kind: EventKind, node: &str, uid: &str, note: String) {

@@ -131,9 +131,8 @@ impl ShardManager {
             }
         }
         self.give_up_former().await;
-        let covered = self.shards().filter(|shard| self.is_covered(*shard, now)).count();
-        self.context.metrics.shards_held.set(self.held.len() as i64);
-        self.context.metrics.shards_covered.set(covered as i64);
+        let is_held = |shard: &Shard| self.held.get(shard).is_some_and(|held| held.context.deadline.holds());
+        self.context.metrics.shards_held.set(self.shards().filter(is_held).count() as i64);
         if !self.is_failing {
             self.context.health.kept_leases(self.held.len());
         }
@@ -281,13 +280,18 @@ impl ShardManager {
     /// Gives up the shards of a former number once every shard of the present one has a holder and a position. No Node is
     /// without a replica meanwhile, and no deletion is missed.
     async fn give_up_former(&mut self) {
-        let (former, now) = (self.former(), Instant::now());
-        let has_position = |shard: Shard| match self.held.get(&shard) {
-            Some(held) => held.context.position.borrow().is_some(),
-            None => self.leases.get(&shard).is_some_and(|seen| seen.claim.position.is_some()),
+        let (former, now, needs_position) = (self.former(), Instant::now(), self.context.args.watch);
+        // True if somebody works on the shard, as far as this process can see, and its position is known.
+        let is_taken = |shard| match (self.held.get(&shard), self.leases.get(&shard)) {
+            (Some(Held { context, .. }), _) => {
+                context.deadline.holds() && (!needs_position || context.position.borrow().is_some())
+            }
+            (None, Some(SeenLease { claim, .. })) => {
+                let is_held = claim.holder.is_some() && self.tracker.is_renewed(shard, now);
+                is_held && (!needs_position || claim.position.is_some())
+            }
+            (None, None) => false,
         };
-        let is_taken =
-            |shard| self.is_covered(shard, now) && (!self.context.args.watch || has_position(shard));
         if former.is_empty() || !self.shards().all(is_taken) {
             return;
         }
@@ -343,14 +347,6 @@ impl ShardManager {
     fn former(&self) -> Vec<Shard> {
         let replicas = self.me.home.replicas;
         self.held.keys().copied().filter(|shard| shard.replicas != replicas).collect()
-    }
-
-    /// True if somebody works on a shard, as far as this process can see.
-    fn is_covered(&self, shard: Shard, now: Instant) -> bool {
-        match self.held.get(&shard) {
-            Some(held) => held.context.deadline.holds(),
-            None => self.holder(shard).is_some() && self.tracker.is_renewed(shard, now),
-        }
     }
 
     fn holder(&self, shard: Shard) -> Option<&str> {

@@ -11,9 +11,7 @@ use label_storage::store::Writes;
 use crate::backoff;
 
 const URGENCIES: usize = 4;
-
 const MOST_TIDY: usize = 2;
-
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest back-off of final labels: shorter than a restorer waits for them.
@@ -65,19 +63,16 @@ impl WorkQueue {
     /// Queues a Node, for now or for later. A Node that is queued already keeps the better of both places. A Node that has failed keeps its
     /// back-off, unless final labels are at stake that were not before.
     pub(crate) fn push(&mut self, node: &RecordKey, urgency: Urgency, due: Option<Instant>) {
-        if let (Some(State::InFlight { is_urgent, .. }), Urgency::Urgent) =
-            (self.states.get_mut(node), urgency)
-        {
-            *is_urgent = true;
+        if let Some(State::InFlight { is_urgent, .. }) = self.states.get_mut(node) {
+            *is_urgent |= urgency == Urgency::Urgent;
         }
         let is_better = match (self.states.get(node), due) {
             (None, _) => true,
-            (Some(State::InFlight { .. }), _) => false,
+            (Some(State::InFlight { .. }), _) | (Some(State::Ready(_)), Some(_)) => false,
             (Some(State::Waiting { why: Why::Failed | Why::HeldBack, urgency: present, .. }), _) => {
                 urgency == Urgency::Urgent && *present != Urgency::Urgent
             }
             (Some(State::Ready(present)), None) => urgency < *present,
-            (Some(State::Ready(_)), Some(_)) => false,
             (Some(State::Waiting { .. }), None) => true,
             // Not for less than a second: each time leaves an element in `waiting`.
             (Some(State::Waiting { until, .. }), Some(due)) => due + Duration::from_secs(1) < *until,
@@ -187,15 +182,13 @@ impl WorkQueue {
         if !self.has_held_back {
             return;
         }
-        let is_waiting = |state: &State| matches!(state, State::Waiting { why: Why::HeldBack, .. });
-        let waiting = self.states.iter().filter(|(_, state)| is_waiting(state));
-        let released: Vec<_> = waiting.take(RELEASED).map(|(node, _)| node.clone()).collect();
+        let held_back = self.states.iter().filter_map(|(node, state)| match state {
+            State::Waiting { why: Why::HeldBack, urgency, .. } => Some((node.clone(), *urgency)),
+            _ => None,
+        });
+        let released: Vec<_> = held_back.take(RELEASED).collect();
         self.has_held_back = released.len() == RELEASED;
-        for node in released {
-            if let Some(State::Waiting { urgency, .. }) = self.states.get(&node) {
-                self.make_ready(&node, *urgency);
-            }
-        }
+        released.iter().for_each(|(node, urgency)| self.make_ready(node, *urgency));
     }
 
     /// An attempt came too early: nothing was tried, and the failures stay. Without a time, the Node is out until it is queued again.

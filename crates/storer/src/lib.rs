@@ -30,9 +30,7 @@ pub struct Args {
 
 impl Daemon for Args {
     const WRITES: &[Right] = &[("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")];
-
     const DETAIL: Detail = Detail::WhatIsKept;
-
     type Own = StorerMetrics;
 
     fn common(&self) -> &Common {

@@ -50,7 +50,7 @@ spec:
         runAsGroup: 65532
         seccompProfile:
           type: RuntimeDefault
-      {{- with $root.Values.nodeSelector }}
+      {{- with merge (dict) $values.nodeSelector $root.Values.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -90,6 +90,7 @@ spec:
           command: [/{{ .daemon }}]
           args:
             - --admin-address=0.0.0.0:8080
+            - --probe-address=0.0.0.0:8081
             - --log-format={{ $root.Values.log.format }}
             - --log-level={{ $root.Values.log.level }}
             - --events={{ $root.Values.events }}
@@ -111,6 +112,10 @@ spec:
             - name: admin
               containerPort: 8080
               protocol: TCP
+            # For the kubelet alone: the NetworkPolicy opens the port to nobody else, so that no pod can hold up the probes.
+            - name: probes
+              containerPort: 8081
+              protocol: TCP
           volumeMounts:
             - name: rules
               mountPath: /etc/label-storage
@@ -119,7 +124,7 @@ spec:
           startupProbe:
             httpGet:
               path: /livez
-              port: admin
+              port: probes
             periodSeconds: 2
             timeoutSeconds: 2
             failureThreshold: 60
@@ -127,7 +132,7 @@ spec:
           livenessProbe:
             httpGet:
               path: /livez
-              port: admin
+              port: probes
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 3
@@ -135,7 +140,7 @@ spec:
           readinessProbe:
             httpGet:
               path: /readyz
-              port: admin
+              port: probes
             periodSeconds: 5
             timeoutSeconds: 5
             failureThreshold: 2

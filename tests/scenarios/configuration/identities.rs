@@ -44,7 +44,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .left_alone(),
         ),
         (
-            "| `by: systemUUID` | nothing: no record of that machine | all |",
+            "| `by: systemUUID` | nothing: no record of that machine | all but trust labels |",
             "identity: {by: systemUUID}",
             example("table-machine", "{identity: {by: systemUUID}}")
                 .registers("a", &[("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")])
@@ -55,10 +55,10 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .known_by("systemUUID=m2")
                 .left_alone()
                 .registers("b", &[("machine:", "m1")])
-                .has(ALL),
+                .has(UNTRUSTED),
         ),
         (
-            "| `by: providerID` | nothing: no record of that instance | all; trust labels only if the `systemUUID` is the same, too |",
+            "| `by: providerID` | nothing: no record of that instance | all but trust labels |",
             "identity: {by: providerID}",
             example("table-instance", "{identity: {by: providerID}}")
                 .registers(
@@ -72,13 +72,13 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .known_by("providerID=i2")
                 .left_alone()
                 .registers("b", &[("instance:", "i1"), ("machine:", "m1")])
-                .has(ALL)
+                .has(UNTRUSTED)
                 .leaves("b")
                 .registers("c", &[("instance:", "i1"), ("machine:", "m3")])
                 .has(UNTRUSTED),
         ),
         (
-            "| `by: label:…` or `annotation:…` | by what it says; trust labels only if the machine is the same | the same |",
+            "| `by: label:…` or `annotation:…` | by what it says; trust labels only if the machine is the same | all but trust labels, unless the key is one itself |",
             "identity: {by: 'annotation:example.com/slot'}",
             example("table-slot", "{identity: {by: 'annotation:example.com/slot'}}")
                 .registers(
@@ -95,7 +95,7 @@ pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
                 .leaves("a")
                 .registers("b", &[("annotation:example.com/slot", "7"), ("machine:", "m1")])
                 .known_by("annotation:example.com/slot=7")
-                .has(&[("annotation:example.com/slot", "7"), ("pool", "gold"), (TRUST, "secret")])
+                .has(&[("annotation:example.com/slot", "7"), ("pool", "gold")])
                 .stored(ALL)
                 .leaves("b")
                 .registers("a", &[("annotation:example.com/slot", "7"), ("machine:", "m2")])

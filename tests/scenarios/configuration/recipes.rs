@@ -61,7 +61,8 @@ pub fn machines() -> Vec<Example> {
         .leaves("a")
         .registers("b", &[("kubernetes.io/hostname", "b"), ("machine:", "m1")])
         .known_by("systemUUID=m1")
-        .has(&[("pool", "gold"), ("kubernetes.io/hostname", "b"), (TRUST, "secret")])
+        .has(&[("pool", "gold"), ("kubernetes.io/hostname", "b")])
+        .told("restorer", "LabelsWithheld", TRUST)
         .stored(&[("pool", "gold"), (TRUST, "secret")])
         // A board of a series in which all have the same: nothing is restored, until there is only one.
         .registers("c", &[("machine:", "m1")])
@@ -70,7 +71,7 @@ pub fn machines() -> Vec<Example> {
         .has(&[])
         .leaves("b")
         .known_by("systemUUID=m1")
-        .has(&[("pool", "gold"), (TRUST, "secret")])
+        .has(&[("pool", "gold")])
         // One that has none.
         .registers("d", &[("pool", "gold"), ("machine:", "00000000-0000-0000-0000-000000000000")])
         .not_stored("no-identity"),

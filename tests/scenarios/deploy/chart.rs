@@ -28,7 +28,7 @@ const ALL: &[&str] = &[
     "--set=rules.retention=forever,rules.cleanupShare=2.5%,rules.history=0",
     "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"taint:*\"],\"wins\":\"record\"},{\"keys\":[\"*\"],\"wins\":\"report\"}]",
     "--set=admissionPolicies.stillAllow={annotations,taints,cordon}",
-    "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd",
+    "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd,restorer.nodeSelector.trusted=yes",
     "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
     "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
     "--set=priorityClass.value=7",
@@ -82,6 +82,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let container = &storer.context("a storer")?["spec"]["template"]["spec"]["containers"][0];
     let args = [
         "--admin-address=0.0.0.0:8080",
+        "--probe-address=0.0.0.0:8081",
         "--log-format=text",
         "--log-level=debug",
         "--events=false",
@@ -94,6 +95,14 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let tolerations = &storer.context("a storer")?["spec"]["template"]["spec"]["tolerations"];
     let start = json!({"key": "label-storage/restoring", "operator": "Exists"});
     assert_eq!(*tolerations, json!([{"operator": "Exists"}, start]));
+
+    for (daemon, selector) in
+        [("storer", json!({"disk": "ssd"})), ("restorer", json!({"disk": "ssd", "trusted": "yes"}))]
+    {
+        let set = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == daemon);
+        let pod = &set.context("a StatefulSet")?["spec"]["template"]["spec"];
+        assert_eq!(pod["nodeSelector"], selector, "{daemon}");
+    }
 
     // Other rules roll the pods.
     let checksum = |documents: &[Value]| {

@@ -90,10 +90,11 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
         for (probe, path) in
             [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
         {
-            let get = json!({"path": path, "port": "admin", "scheme": "HTTP"});
+            let get = json!({"path": path, "port": "probes", "scheme": "HTTP"});
             assert_eq!(container[probe]["httpGet"], get, "{name}");
         }
         assert_eq!(container["ports"][0]["name"], "admin", "{name}");
+        assert_eq!(container["ports"][1]["name"], "probes", "{name}");
         // The rules, and the token, which the pod asks for itself: its account does not hand it out.
         let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
         let paths: Vec<_> = mounts.iter().map(|mount| &mount["mountPath"]).collect();

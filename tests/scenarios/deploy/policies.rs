@@ -30,7 +30,7 @@ fn trying() -> PatchParams {
 }
 
 /// Binds a role to one of the test's accounts, in the test's namespace.
-async fn bind(s: &Scenario, account: &str, cluster_role: &str) -> Result<()> {
+pub async fn bind(s: &Scenario, account: &str, cluster_role: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -222,6 +222,11 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
         ("another value of a label", LABELS, metadata(json!({"labels": {"pool": "silver"}}))),
         ("no label", LABELS, metadata(json!({"labels": {"pool": null}}))),
         ("another annotation", ANNOTATIONS, metadata(json!({"annotations": {"example.com/ours": "1"}}))),
+        (
+            "a marker of 20 KB",
+            ANNOTATIONS,
+            metadata(json!({"annotations": {"label-storage/restored": "x".repeat(20_000)}})),
+        ),
         (
             "their annotation changed",
             ANNOTATIONS,

@@ -43,7 +43,7 @@ pub struct RollbackArgs {
     /// The generation of the version, as `history` shows it
     #[arg(long, value_name = "GENERATION")]
     to: u64,
-    /// Return labels under node-restriction.kubernetes.io/ even if another machine had them
+    /// Return labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if another machine had them
     #[arg(long)]
     trust: bool,
     /// Go on if no storer stores the deletion of the node: its final labels may be lost

@@ -21,7 +21,7 @@ pub struct Args {
     /// Replace values on the node that differ from the stored ones
     #[arg(long)]
     overwrite: bool,
-    /// Restore labels under node-restriction.kubernetes.io/ even if another machine had them
+    /// Restore labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if another machine had them
     #[arg(long)]
     trust: bool,
     /// Restore a node that the fence excludes because it is another machine
@@ -101,7 +101,7 @@ fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: boo
         preview.note(&format!("{name}={own} stays: give --overwrite to restore {name}={}", stored(name)));
     }
     for restore::Withheld { name, why } in &patch.withheld {
-        let is_trust = matches!(why, Why::OtherMachine | Why::MachineUnknown);
+        let is_trust = !matches!(why, Why::Never | Why::TooLarge);
         let hint = if is_trust { ": give --trust to restore it" } else { "" };
         preview.note(&format!("{name}={} is withheld ({}){hint}", stored(name), why.as_str()));
     }

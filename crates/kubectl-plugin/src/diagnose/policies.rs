@@ -12,7 +12,10 @@ use super::installation::Installation;
 use crate::cluster::Cluster;
 
 /// The ends of their names, and the harm without each.
-const POLICIES: [(&str, &str); 2] = [
+const POLICIES: [(&str, &str); 5] = [
+    ("accounts", "everyone who may create pods here can use the accounts of the daemons"),
+    ("kubelets", "every kubelet can drop the stored labels of its node"),
+    ("leases", "everyone who may write leases here can stop the daemons"),
     ("nodes", "the account of the restorer may change everything on every node"),
     ("records", "everyone who may write ConfigMaps here can label any node that returns"),
 ];

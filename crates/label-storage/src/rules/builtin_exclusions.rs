@@ -99,7 +99,18 @@ impl Patterns {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    #[test]
+    fn the_policy_in_the_chart_has_the_same_lists() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart/files/never-restored.yaml");
+        let text = std::fs::read_to_string(path).expect("the file");
+        let lists: BTreeMap<String, Vec<String>> = serde_saphyr::from_str(&text).expect("two lists");
+        assert_eq!(lists["annotations"], ANNOTATIONS);
+        assert_eq!(lists["taints"], TAINTS);
+    }
 
     #[test]
     fn taints_of_a_nodes_life_are_told_from_those_that_people_choose() {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::InvalidRule;
+use crate::item::Item;
 use crate::label;
 
 /// The property by which a returning Node is recognised, and under which its record is filed.
@@ -30,6 +31,17 @@ pub enum Trust {
     SameMachine,
     /// It has the identity that the record is filed under.
     Name,
+}
+
+impl IdentityBy {
+    /// True if a kubelet can claim the identity of another machine.
+    pub fn is_kubelets_word(&self) -> bool {
+        match self {
+            Self::Name => false,
+            Self::Label(key) => !Item::Label(key).is_trust(),
+            Self::ProviderId | Self::SystemUuid | Self::Annotation(_) => true,
+        }
+    }
 }
 
 impl FromStr for IdentityBy {

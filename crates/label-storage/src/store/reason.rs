@@ -1,7 +1,10 @@
 //! The storer's reasons, in the words that users build upon.
 
+use strum::IntoStaticStr;
+
 /// Why the storer does what it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// The Node has labels and there is no record yet.
     FirstSeen,
@@ -58,31 +61,7 @@ impl Reason {
     }
 
     /// A word for logs and metrics; part of what users build upon, so it stays.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::FirstSeen => "first-seen",
-            Self::NoLabels => "no-labels",
-            Self::UpToDate => "up-to-date",
-            Self::LabelsChanged => "labels-changed",
-            Self::Restored => "restored",
-            Self::NotGone => "not-gone",
-            Self::AwaitingRestore => "awaiting-restore",
-            Self::Returned => "returned",
-            Self::ViewOlderThanRecord => "view-older-than-record",
-            Self::RecordUnreadable => "record-unreadable",
-            Self::EmptyForNow => "empty-for-now",
-            Self::EmptyForGood => "empty-for-good",
-            Self::LastWords => "last-words",
-            Self::LeftUnrestored => "left-unrestored",
-            Self::Departed => "departed",
-            Self::Away => "away",
-            Self::RetentionOver => "retention-over",
-            Self::NothingStored => "nothing-stored",
-            Self::Ignored => "ignored",
-            Self::NotSelected => "not-selected",
-            Self::NoIdentity => "no-identity",
-            Self::OtherMachine => "other-machine",
-            Self::OutcomeUnknown => "outcome-unknown",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

@@ -77,12 +77,10 @@ impl<'a> Entry<'a> {
         self.record.map_or(ResourceVersion(0), |record| record.version)
     }
 
-    pub(super) fn node_version(&self) -> ResourceVersion {
-        self.node.map_or(ResourceVersion(0), |(_, node)| node.last.version)
-    }
-
+    /// The versions of the Node and of the record.
     pub(crate) fn versions(&self) -> (ResourceVersion, ResourceVersion) {
-        (self.node_version(), self.record_version())
+        let node = self.node.map_or(ResourceVersion(0), |(_, node)| node.last.version);
+        (node, self.record_version())
     }
 
     /// Since when this process has seen the record unchanged.
@@ -106,9 +104,17 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// True if several Nodes have this key. Nobody can tell then which of them the record belongs to.
+    /// True if several Nodes have this key, or its Node is a stranger. Nobody can tell then whose the record is.
     pub fn is_contested(&self) -> bool {
-        self.claimants().nth(1).is_some()
+        self.claimants().nth(1).is_some() || self.node().is_some_and(|node| self.is_stranger(node.uid))
+    }
+
+    /// True if an incarnation was stored under another key, and the record of this key is of another one: a kubelet can claim the
+    /// identity of a machine that is gone.
+    pub(crate) fn is_stranger(&self, uid: UidDigest) -> bool {
+        let is_others = |record: RecordSummary| record.uid != Some(uid) && !record.is_empty;
+        matches!(self.stored(), Stored::Record(record) if is_others(record))
+            && self.cache.is_stored_under(uid, |key| *key != *self.key)
     }
 
     pub fn claimants(&self) -> impl Iterator<Item = (&'a NodeName, NodeSummary)> {

@@ -31,12 +31,10 @@ const ABSENT: u32 = 3;
 impl Entry<'_> {
     /// The versions that an answer must not be older than.
     pub fn known(&self) -> Known {
+        let (node, record) = self.versions();
         Known {
-            node: KnownVersion { version: self.node_version(), is_there: self.node().is_some() },
-            record: KnownVersion {
-                version: self.record_version(),
-                is_there: self.stored() != Stored::Nothing,
-            },
+            node: KnownVersion { version: node, is_there: self.node().is_some() },
+            record: KnownVersion { version: record, is_there: self.stored() != Stored::Nothing },
         }
     }
 }

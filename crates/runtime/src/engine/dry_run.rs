@@ -26,10 +26,8 @@ impl DryRun {
         {
             return *is_said;
         }
-        let is_left_alone = matches!(
-            decision.state,
-            NodeState::Skipped(Skip::Ignored | Skip::NotSelected | Skip::NoIdentity)
-        );
+        let left_alone = [Skip::Ignored, Skip::NotSelected, Skip::NoIdentity].map(NodeState::Skipped);
+        let is_left_alone = left_alone.contains(&decision.state);
         if is_left_alone {
             tracing::info!(node = entry.node_name(), reason = decision.reason, "would leave the node alone");
         }

@@ -86,11 +86,15 @@ fn tell(entry: &Entry<'_>, told: &mut Vec<(NodeName, UidDigest)>, events: &Event
         return;
     }
     let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
+    let problem = match names.len() {
+        1 => "a node was stored under another identity before, and this one is another's",
+        _ => "several nodes have the same identity",
+    };
     tracing::warn!(
         identity = &**entry.key(),
         nodes = names.len(),
         examples = ?&names[..names.len().min(NAMED)],
-        "several nodes have the same identity: none of them is stored or restored until that is resolved"
+        "{problem}: none is stored or restored until that is resolved"
     );
     for (name, uid) in &present {
         events.contested(name, *uid, entry.key(), &names);

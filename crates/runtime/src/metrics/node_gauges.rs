@@ -102,7 +102,7 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         // Each reason and each resource is shown, if only with the value 0.
         let mut total = Snapshot {
-            skipped: Skip::ALL.map(|skip| (skip.as_str(), 0)).into(),
+            skipped: Skip::ALL.iter().map(|skip| (skip.as_str(), 0)).collect(),
             watching: Resource::ALL.map(|kind| (kind.resource(), 0)).into(),
             ..Snapshot::default()
         };

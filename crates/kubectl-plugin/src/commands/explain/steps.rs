@@ -177,6 +177,7 @@ fn node_changes(case: &Case<'_>, patch: &restore::Patch) -> Vec<String> {
         let because = match why {
             Why::OtherMachine => "it is only for the machine that had it, and this is another",
             Why::MachineUnknown => "it is only for the machine that had it, and this one is unknown",
+            Why::OtherName => "it is only for the node that had it, and this one has another name",
             Why::Never => "it describes a machine, or belongs to kubelet, network or storage",
             Why::TooLarge => "the annotations of the node would become too large",
         };
@@ -228,7 +229,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
         _ => {}
     }
     let mut withheld = plan.patch.iter().flat_map(|patch| &patch.withheld);
-    let is_withheld = withheld.any(|it| matches!(it.why, Why::OtherMachine | Why::MachineUnknown));
+    let is_withheld = withheld.any(|it| !matches!(it.why, Why::Never | Why::TooLarge));
     let was_withheld = has(|record| !record.more.withheld.is_empty());
     if is_withheld || was_withheld && plan.reason != restore::Reason::Ignored {
         all.push(hint("to give this machine the withheld labels", plugin("restore", " --trust")));

@@ -339,3 +339,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_incarnation_that_is_stored_under_another_key_is_a_stranger() {
+    let of = |name: &str, is_empty| match record() {
+        Stored::Record(record) => Stored::Record(RecordSummary { uid: Some(uid(name)), is_empty, ..record }),
+        other => other,
+    };
+    let mut cache = Cache::default();
+    see(&mut cache, K, "a", 5);
+    cache.see_record(None, filed(K, "b"), version(3), of("b", false));
+    assert!(!is_contested(&cache, K), "nothing is stored of it elsewhere: it is the machine that returned");
+    cache.see_stored(None, uid("a"), L);
+    assert!(is_contested(&cache, K), "its record is in another shard");
+    cache.see_record(None, filed(K, "b"), version(4), of("b", true));
+    assert!(!is_contested(&cache, K), "an empty record has nothing to take");
+    cache.see_record(None, filed(K, "a"), version(5), of("a", false));
+    assert!(!is_contested(&cache, K), "it is stored under this key now");
+
+    // Until the other record is gone, by a watch or by a list.
+    for by_list in [false, true] {
+        cache.see_stored(None, uid("a"), L);
+        let now = if by_list { 7 } else { 6 };
+        cache.see_record(None, filed(K, "b"), version(now), of("b", false));
+        assert!(is_contested(&cache, K));
+        if by_list {
+            let list = cache.begin_list();
+            cache.see_record(Some(list), filed(K, "b"), version(now), of("b", false));
+            cache.end_list_of_records(list, version(9));
+        } else {
+            cache.forget_stored(uid("a"), K);
+            assert!(is_contested(&cache, K), "another record of it");
+            cache.forget_stored(uid("a"), L);
+        }
+        assert!(!is_contested(&cache, K));
+    }
+}
