@@ -43,6 +43,29 @@ fn trust_comes_back_to_the_very_machine_alone() {
 }
 
 #[test]
+fn trust_does_not_come_back_by_an_identity_that_a_kubelet_can_claim() {
+    use crate::rules::IdentityBy::{Annotation, Label, Name, ProviderId, SystemUuid};
+    let slot = || "example.com/slot".to_owned();
+    for (identity, is_claimed) in [
+        (Name, false),
+        (ProviderId, true),
+        (SystemUuid, true),
+        (Label(slot()), true),
+        (Annotation(slot()), true),
+        (Label("node-restriction.kubernetes.io/slot".to_owned()), false),
+    ] {
+        let record = record("a", "u1").label(TIER, "x").label("pool", "gold").machine("A");
+        for (name, is_withheld) in [("a", false), ("b", is_claimed)] {
+            let node = node(name).incarnation("u2").machine("A");
+            let rules = Rules { identity: identity.clone(), ..Rules::default() };
+            let expected: Vec<_> =
+                is_withheld.then(|| (TIER.to_owned(), Why::OtherName)).into_iter().collect();
+            assert_eq!(withheld(&node, &record, &rules).0, expected, "{identity} {name}");
+        }
+    }
+}
+
+#[test]
 fn trust_that_the_machine_has_by_now_is_not_overruled_by_another_machines() {
     let node = node("a").incarnation("u2").machine("B").label(TIER, "mine");
     let record = record("a", "u1").label(TIER, "x").machine("A");
