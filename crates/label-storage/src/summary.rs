@@ -8,6 +8,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::item::Item;
 use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.
@@ -140,6 +141,8 @@ pub struct RecordSummary {
     pub labels: LabelsDigest,
     /// True if nothing is left in it that anyone could miss.
     pub is_empty: bool,
+    /// True if it has more than ordinary labels, so that a whole Node has to be read to restore it.
+    pub needs_whole: bool,
 }
 
 impl RecordSummary {
@@ -223,6 +226,7 @@ impl Record {
             departed_at: self.departed_at.map(Second::from),
             labels: digest(&self.labels),
             is_empty: self.is_empty(),
+            needs_whole: self.all().any(|(name, _, _)| name.contains(':') || Item::Label(name).is_trust()),
         }
     }
 }

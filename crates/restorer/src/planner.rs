@@ -111,8 +111,10 @@ impl Planner for RestorePlanner {
         };
         let decision = view.decide();
         let has_room = self.views.len() < MOST_VIEWS || self.views.contains_key(key);
+        // An event may have the metadata alone.
+        let needs_whole = matches!(entry.stored(), Stored::Record(record) if record.needs_whole);
         match (decision.when, look.view) {
-            (When::Now(Urgency::Soon), Some(node)) if has_room => {
+            (When::Now(Urgency::Soon), Some(node)) if has_room && (node.extras.is_whole || !needs_whole) => {
                 self.views.insert(key.clone(), (node.clone(), tokio::time::Instant::now()));
             }
             (When::Now(Urgency::Soon), _) => (),

@@ -61,6 +61,29 @@ fn a_new_incarnation_is_restored_as_it_was_last_seen() {
 }
 
 #[test]
+fn a_part_of_a_node_is_not_kept_if_its_record_needs_all_of_it() {
+    for (name, needs_whole) in [
+        ("pool", false),
+        ("node-role.kubernetes.io/database", true),
+        ("annotation:example.com/owner", true),
+        ("cordon:", true),
+    ] {
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+        let mut record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        record.labels.insert(name.to_owned(), "true".to_owned());
+        cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+        for is_whole in [false, true] {
+            let mut back = node("a", "u2", 8);
+            back.extras.is_whole = is_whole;
+            cache.see_node(None, "a", back.summary());
+            assert_eq!(when(&mut planner, &cache, &back, false), When::Now(Urgency::Soon));
+            let expected = (is_whole || !needs_whole).then_some(back);
+            assert_eq!(settle(&mut planner, &mut cache, "a", true), expected, "{name}");
+        }
+    }
+}
+
+#[test]
 fn what_a_node_said_last_is_waited_for() {
     let first = node("a", "u1", 5);
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
