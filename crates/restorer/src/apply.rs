@@ -78,7 +78,11 @@ impl Worker<RestoreTask> for Apply {
             return Ok(done);
         }
         let asked_at = Instant::now();
-        let node = self.replica.node_source.get_node(&task.node).await?;
+        let (source, known) = (&self.replica.node_source, task.known.node);
+        let node = match tries {
+            0 if known.is_there => source.get_cached_node(&task.node, known.version).await?,
+            _ => source.get_node(&task.node).await?,
+        };
         task.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {

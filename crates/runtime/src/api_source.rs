@@ -164,6 +164,11 @@ impl ApiSource {
         node.transpose().map_err(|error| Error::refused("get node", error))
     }
 
+    /// The same from the API server's cache, which costs it less: the Node as it was at this version, or later.
+    pub async fn get_cached_node(&self, name: &str, at: ResourceVersion) -> Result<Option<Node>, Error> {
+        self.get_node(&format!("{name}?resourceVersion={at}")).await
+    }
+
     /// Watches for changes after a version.
     pub async fn watch(&self, from: ResourceVersion) -> Result<Watch, Error> {
         // The server ends the watch after this time. It is random, so that replicas do not all return at the same time.
