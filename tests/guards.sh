@@ -80,7 +80,7 @@ guards=(
     'a position stays before what it does not name|label-storage|position::|crates/label-storage/src/position.rs|s/pending\.get\(MOST\)\.map_or\(heard, \|\(_, version\)\| before\(\*version\)\)/heard/'
     'a list that lacks many nodes is not used|label-storage|mass_absence::|crates/label-storage/src/mass_absence.rs|s/is_large && !was_doubted/false/'
     'the record wins only over a node that was never restored|label-storage|record::|crates/label-storage/src/record.rs|s/is_first && rules\.conflicts/rules.conflicts/'
-    'trust is withheld from another name|label-storage|restore::|crates/label-storage/src/restore.rs|s/rules\.identity\.is_kubelets_word\(\) && node/false \&\& node/'
+    'trust is withheld from another name|label-storage|restore::|crates/label-storage/src/restore.rs|s/rules\.identity\.is_forgeable\(\) && node/false \&\& node/'
     'a label that kubelets may not change is a trust label|label-storage|item::|crates/label-storage/src/item.rs|s/\["kubernetes\.io", "k8s\.io"\]/["node-restriction.kubernetes.io", "k8s.io"]/'
     'a node that was stored under another identity is left alone|label-storage-runtime|cache::|crates/runtime/src/cache/entry.rs|s/self\.node\(\)\.is_some_and\(\|node\| self\.is_stranger/false \&\& self.node().is_some_and(|node| self.is_stranger/'
     'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'

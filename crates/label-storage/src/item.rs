@@ -17,9 +17,10 @@ pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Labels with these prefixes, or prefixes that end so, can't be changed by a kubelet. Workloads trust a Node because of them.
 const RESTRICTED: [&str; 2] = ["kubernetes.io", "k8s.io"];
-/// A kubelet can set labels with these prefixes, and those in [`KUBELET_LABELS`].
+/// Except those with these prefixes.
 const KUBELET_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-const KUBELET_LABELS: [&str; 10] = [
+/// And except these, which describe the machine.
+pub(crate) const MACHINE_FACT_KEYS: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
     "beta.kubernetes.io/os",
@@ -28,6 +29,7 @@ const KUBELET_LABELS: [&str; 10] = [
     "kubernetes.io/arch",
     "kubernetes.io/hostname",
     "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 ];
@@ -87,7 +89,7 @@ impl<'a> Item<'a> {
         };
         RESTRICTED.iter().any(ends_with)
             && !KUBELET_PREFIXES.iter().any(ends_with)
-            && !KUBELET_LABELS.contains(&key)
+            && !MACHINE_FACT_KEYS.contains(&key)
     }
 }
 

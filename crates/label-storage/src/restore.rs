@@ -267,7 +267,7 @@ fn reason_to_withhold(
     if !needs_proof(kept, rules) {
         return None;
     }
-    if rules.identity.is_kubelets_word() && node.name != record.node {
+    if rules.identity.is_forgeable() && node.name != record.node {
         return Some(Why::OtherName);
     }
     match (origin, &node.extras.machine.system_uuid) {

@@ -120,22 +120,22 @@ impl Cache {
     }
 
     /// Sees a Node, perhaps in a list. Returns true if that is newer.
-    pub fn see_node<'a>(&mut self, list: Option<u32>, node: impl Into<Filed<'a>>, last: NodeSummary) -> bool {
-        let filed = node.into();
+    pub fn see_node<'a>(&mut self, list: Option<u32>, key: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
+        let filed = key.into();
         let (name, cached) = self.node(filed.name);
         cached.list = list.unwrap_or(cached.list);
         let was_live = cached.presence == Presence::Live;
-        if !is_news(last.version, cached.last.version, was_live) {
+        if !is_news(node.version, cached.last.version, was_live) {
             return false;
         }
         let had_key = was_live && cached.has_key(filed.under, filed.name);
-        let is_same = had_key && cached.last.uid == last.uid;
-        (cached.last, cached.presence) = (last, Presence::Live);
+        let is_same = had_key && cached.last.uid == node.uid;
+        (cached.last, cached.presence) = (node, Presence::Live);
         if !had_key {
-            self.give_key(&name, filed.under, was_live, last.version);
+            self.give_key(&name, filed.under, was_live, node.version);
         } else if let (false, Some(identity)) = (is_same, self.identities.get_mut(filed.under)) {
             let same = identity.nodes.iter_mut().find(|(other, _)| *other == name);
-            same.into_iter().for_each(|(_, since)| *since = last.version);
+            same.into_iter().for_each(|(_, since)| *since = node.version);
         }
         true
     }

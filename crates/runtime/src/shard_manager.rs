@@ -165,7 +165,7 @@ impl ShardManager {
                 return self.failed(&error);
             }
         };
-        // The API server's cache may be behind this process's own writes.
+        // A stale answer may be behind this process's own writes.
         for (shard, held) in &mut self.held {
             if let Some(known) = self.leases.remove(shard)
                 && !held.is_in_doubt

@@ -359,7 +359,7 @@ mod tests {
         Circumstances { unchanged_for, retention, ..Circumstances::at(now()) }
     }
 
-    /// What a file says of the Node that has been gone for a year.
+    /// The record of a Node that has been gone for a year, as a file has it.
     fn file(kept: Labels) -> Record {
         let mut record = Record::of(&node("7", kept, None), Timestamp::UNIX_EPOCH);
         (record.uid, record.node_version, record.labels_generation) = (None, None, None);

@@ -70,7 +70,7 @@ async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) 
     Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
 }
 
-/// The restorer's plan as if the Node was never restored: removed items come back. Also, if it ever was.
+/// The restorer's plan as if the Node was never restored, so that removed items come back; and true if it was.
 fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restore::Plan, bool) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let is_again = matches!(plan.reason, Reason::SameIncarnation | Reason::AlreadyRestored);

@@ -35,7 +35,7 @@ pub enum Trust {
 
 impl IdentityBy {
     /// True if a kubelet can claim the identity of another machine.
-    pub fn is_kubelets_word(&self) -> bool {
+    pub fn is_forgeable(&self) -> bool {
         match self {
             Self::Name => false,
             Self::Label(key) => !Item::Label(key).is_trust(),

@@ -4,24 +4,11 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::InvalidRule;
+use crate::item::MACHINE_FACT_KEYS;
 use crate::label;
 
 /// The name of a set of label keys: the kubelet and the cloud set these labels again when a machine returns.
 pub const MACHINE_FACTS: &str = "machine-facts";
-
-pub(super) const MACHINE_FACT_KEYS: [&str; 11] = [
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
 
 pub(super) const EMPTY: &str = "there is nothing between two commas, or after the last one: remove a comma";
 

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
-use super::patterns::{KeyKind, MACHINE_FACT_KEYS, is_match};
+use super::patterns::{KeyKind, is_match};
 use super::*;
+use crate::item::MACHINE_FACT_KEYS;
 use crate::label;
 
 mod defaults;

@@ -87,7 +87,7 @@ fn tell(entry: &Entry<'_>, told: &mut Vec<(NodeName, UidDigest)>, events: &Event
     }
     let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
     let problem = match names.len() {
-        1 => "a node was stored under another identity before, and this one is another's",
+        1 => "a node has the identity of another, and was stored under its own before",
         _ => "several nodes have the same identity",
     };
     tracing::warn!(
