@@ -32,6 +32,5 @@ pub use pods::the_pods_pass_admission_and_know_their_place;
 pub use policies::{
     a_namespace_with_records_can_be_deleted, only_the_storer_and_those_who_may_write_records,
     the_restorer_adds_labels_and_its_marker_alone, the_restorer_may_do_what_the_rules_ask_for_and_no_more,
-    what_records_still_hold_can_be_allowed,
 };
 pub use rules::what_the_rules_ask_for_passes_the_policies;

@@ -48,6 +48,7 @@ mod proxies;
 mod races;
 mod reading;
 mod records;
+mod refusing;
 mod regressions;
 mod restoring;
 mod retaining;
@@ -194,6 +195,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_machine_is_not_trusted_with_what_another_had
             a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing
             a_trust_label_is_withheld_from_another_name;
+        refusing:
+            a_refused_label_keeps_no_other_away
+            of_many_labels_those_that_are_refused_are_found
+            labels_that_are_refused_only_together_come_back_in_part;
         keeping:
             what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
             a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
@@ -454,7 +459,6 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_stolen_token_of_the_storer_writes_records_alone
             the_restorer_adds_labels_and_its_marker_alone
             the_restorer_may_do_what_the_rules_ask_for_and_no_more
-            what_records_still_hold_can_be_allowed
             what_the_rules_ask_for_passes_the_policies
             the_daemons_have_a_priority_level_of_their_own;
     }

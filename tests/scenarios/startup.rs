@@ -3,16 +3,13 @@
 use anyhow::{Context, Result};
 use faults::{Fault, Request, Script, Verb};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use label_storage::name::record_name;
 use serde_json::{Value, json};
 
 use crate::events::events_of;
+use crate::refusing::{MARKER, forbid};
 use crate::scenario::{Labels, Scenario, labels};
 
 const ON: [&str; 2] = ["--rules", "startupTaint: {enabled: true}"];
@@ -179,55 +176,23 @@ pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s
     s.eventually_labelled(&node, labels([("pool", "gold")])).await
 }
 
-/// Has the API server refuse Nodes of this test that have a label `forbidden`, as somebody's policy might.
-pub async fn forbid(
-    s: &Scenario,
-) -> Result<(Api<ValidatingAdmissionPolicy>, Api<ValidatingAdmissionPolicyBinding>)> {
-    let (policies, bindings) = (Api::all(s.client.clone()), Api::all(s.client.clone()));
-    let nodes = json!({"resourceRules": [{
-        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["CREATE", "UPDATE"],
-    }]});
-    let is_ours = format!("object.metadata.name.startsWith('{}.')", s.namespace);
-    let policy = json!({
-        "metadata": {"name": s.namespace},
-        "spec": {
-            "matchConstraints": nodes,
-            "matchConditions": [{"name": "ours", "expression": is_ours}],
-            "validations": [{"expression": "!has(object.metadata.labels) || !('forbidden' in object.metadata.labels)"}],
-        },
-    });
-    let binding = json!({
-        "metadata": {"name": s.namespace},
-        "spec": {"policyName": s.namespace, "validationActions": ["Deny"]},
-    });
-    policies.create(&Default::default(), &serde_json::from_value(policy)?).await?;
-    bindings.create(&Default::default(), &serde_json::from_value(binding)?).await?;
-    let probe = s.node("probe");
-    s.create(&probe, Labels::new()).await?;
-    s.eventually("the policy is in force", true, async || {
-        Ok(s.label(&probe, [("forbidden", Some("1"))]).await.is_err())
-    })
-    .await?;
-    Ok((policies, bindings))
-}
-
 pub async fn labels_that_are_refused_keep_pods_away_only_for_a_while(s: &Scenario) -> Result<()> {
     let flags = ["--rules", BRIEF, "--admin-address", "127.0.0.1:0"];
     let (_storer, restorer) = (s.storer(&ON)?, s.restorer(&flags)?);
     let node = s.node("a");
-    let kept = labels([("forbidden", "1"), ("pool", "gold")]);
+    let kept = labels([("pool", "gold"), ("team", "blue")]);
     s.create(&node, kept.clone()).await?;
     s.eventually_stored(&node, kept.clone()).await?;
     s.delete(&node).await?;
     s.eventually_departed(&node).await?;
-    let (policies, bindings) = forbid(s).await?;
+    // The marker is refused, so nothing can be restored.
+    let policy = forbid(s, MARKER).await?;
     s.create_as(&node, registered()).await?;
     eventually_lifted(s, &node).await?;
     is_told(s, &node, "refused").await?;
     restorer.eventually_counted(s, "startup_taints_lifted_total", &["why=\"refused\""], 1.0).await?;
     assert_eq!(s.labels(&node).await?, Labels::new());
     assert_eq!(s.record(&node).await?.context("no record")?.labels, kept, "it is still to be restored");
-    bindings.delete(&s.namespace, &Default::default()).await?;
-    policies.delete(&s.namespace, &Default::default()).await?;
+    policy.lift().await?;
     s.eventually_after("its labels", kept, async || s.labels(&node).await).await
 }

@@ -96,6 +96,8 @@ pub struct Extras {
     pub is_whole: bool,
     /// True if the rules do not select it. A storer then creates no record for it.
     pub is_unselected: bool,
+    /// The items of its record that the cluster refused to put on it, with the API server's messages.
+    pub refused: Labels,
 }
 
 /// A taint with all fields that have to be written back.

@@ -78,6 +78,8 @@ pub enum Why {
     Never,
     /// The Node's annotations would be larger than the API server takes.
     TooLarge,
+    /// The cluster refused it: an admission policy, a webhook or the API server.
+    Refused,
 }
 
 impl Why {
@@ -264,6 +266,9 @@ fn reason_to_withhold(
     if is_never_kept(kept) {
         return Some(Why::Never);
     }
+    if node.extras.refused.contains_key(&kept.to_string()) {
+        return Some(Why::Refused);
+    }
     if !needs_proof(kept, rules) {
         return None;
     }
@@ -326,6 +331,14 @@ impl Patch {
             marker: None,
             generation: 0,
         }
+    }
+
+    /// The same patch with some of its items.
+    pub fn with(&self, node: &Node, is_kept: impl Fn(&str) -> bool) -> Self {
+        let mut patch = self.clone();
+        patch.restored.retain(|name, _| is_kept(name));
+        patch.taints = taints(node, &patch);
+        patch
     }
 
     /// The labels that are set.

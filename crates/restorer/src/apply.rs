@@ -1,5 +1,7 @@
 //! The one place that writes Nodes.
 
+mod refusal;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use label_storage::restore::{self, Plan, Reason};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
-use label_storage::{Node, RecordKey, ResourceVersion, Rules, plan_restore};
+use label_storage::{Labels, Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
 use label_storage_runtime::cache::{Entry, Known};
 use label_storage_runtime::call::{self, Error, FailureKind};
@@ -72,11 +74,48 @@ impl Worker<RestoreTask> for Apply {
         }
         // An event is used while it is young, unless a write was refused because of it.
         let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
-        if let Some(view) = task.view.as_ref().filter(|(_, seen_at)| is_fresh(*seen_at))
-            && let Some(done) = self.restore(key, view, task, tries).await?
-        {
-            return Ok(done);
+        let mut view = task.view.clone().filter(|(_, seen_at)| is_fresh(*seen_at));
+        let mut refused = Labels::new();
+        loop {
+            let is_event = view.is_some();
+            let (mut node, seen_at) = match view.take() {
+                Some(view) => view,
+                None => match self.read(key, task, tries).await? {
+                    Ok(read) => read,
+                    Err(done) => return Ok(done),
+                },
+            };
+            node.extras.refused = refused;
+            refused = match self.restore(key, &node, seen_at, task, tries).await? {
+                Step::Done(done) => return Ok(done),
+                Step::Refused(items) => items,
+                Step::SeenInPart if is_event => node.extras.refused,
+                Step::SeenInPart => {
+                    let message = "the API server sent a part of the node, and all of it was asked for";
+                    return Err(Error::refused("get node", message));
+                }
+            };
         }
+    }
+}
+
+/// The end of a try to restore a Node that was just seen.
+enum Step {
+    Done(Done),
+    /// Only a part of the Node was seen, and that is not enough.
+    SeenInPart,
+    /// The cluster refuses these items. The others can be restored.
+    Refused(Labels),
+}
+
+impl Apply {
+    /// Reads a Node. Returns the end of the attempt if it is not the one that was decided upon.
+    async fn read(
+        &self,
+        key: &RecordKey,
+        task: &RestoreTask,
+        tries: u32,
+    ) -> Result<Result<(Node, Instant), Done>, Error> {
         let asked_at = Instant::now();
         let (source, known) = (&self.replica.node_source, task.known.node);
         let node = match tries {
@@ -87,33 +126,30 @@ impl Worker<RestoreTask> for Apply {
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
-            return Ok(Done { outcome: None, node: Reading::Absent, record: Reading::None });
+            return Ok(Err(Done { outcome: None, node: Reading::Absent, record: Reading::None }));
         };
         if task.refused.is_none_or(|decided| decided.uid != node.uid.digest()) {
             // Another incarnation than was decided upon: the final labels of that one may just be on their way.
             tracing::debug!(node = task.node, "it was re-created meanwhile, to be decided upon again");
-            return Ok(Done { outcome: None, node: Reading::Present(node.summary()), record: Reading::None });
+            let node = Reading::Present(node.summary());
+            return Ok(Err(Done { outcome: None, node, record: Reading::None }));
         }
-        self.restore(key, &(node, asked_at), task, tries).await?.ok_or_else(|| {
-            Error::refused("get node", "the API server sent a part of the node, and all of it was asked for")
-        })
+        Ok(Ok((node, asked_at)))
     }
-}
 
-impl Apply {
-    /// Restores a Node that was just seen. Returns `None` if only a part of it was seen, and that is not enough.
     async fn restore(
         &self,
         key: &RecordKey,
-        (node, seen_at): &(Node, Instant),
+        node: &Node,
+        seen_at: Instant,
         task: &RestoreTask,
         tries: u32,
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Step, Error> {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
         let has_to_lift = task.is_overdue && node.has_startup_taint();
         let lift = async |error: Error, why| {
             tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
-            self.lift(node, why, tries).await.map(Some)
+            self.lift(node, why, tries).await.map(Step::Done)
         };
         let found = match records::get(&self.replica.records, key).await {
             Err(error) if has_to_lift => return lift(error, "no-answer").await,
@@ -123,7 +159,7 @@ impl Apply {
         let Plan { patch, reason } =
             plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if reason == Reason::SeenInPart {
-            return Ok(None);
+            return Ok(Step::SeenInPart);
         }
         if seen_at.elapsed() > PLAN_LIFETIME {
             return Err(Error::expired("patch node"));
@@ -150,13 +186,17 @@ impl Apply {
         let record = Found::reading(found.map(|found| found.seen_through(rules, None)).as_ref());
         let is_passing = |error: &Error| matches!(error.kind, FailureKind::Moved | FailureKind::Busy(_));
         let may_lift = has_to_lift && patch.as_ref().is_some_and(|patch| patch.marker.is_some());
-        let done = match self.carry_out(node, patch, reason.as_str(), tries).await {
-            // It may be refused for ever.
-            Err(error) if may_lift && !is_passing(&error) => return lift(error, "refused").await,
-            done => done?,
+        let done = match self.carry_out(node, patch.as_ref(), reason.as_str(), tries).await {
+            Ok(done) => done,
+            Err(error) => match self.find_refused(node, patch.as_ref(), error).await {
+                Ok(items) => return Ok(Step::Refused(items)),
+                // It may be refused for ever.
+                Err(error) if may_lift && !is_passing(&error) => return lift(error, "refused").await,
+                Err(error) => return Err(error),
+            },
         };
         let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { done.outcome };
-        Ok(Some(Done { outcome, record, ..done }))
+        Ok(Step::Done(Done { outcome, record, ..done }))
     }
 
     /// Removes the start-up taint of a Node that is not the only one to claim its record.
@@ -171,14 +211,14 @@ impl Apply {
 
     async fn lift(&self, node: &Node, why: &'static str, tries: u32) -> Result<Done, Error> {
         let plan = plan_restore(node, Stored::Unreadable, &self.replica.rules, true);
-        self.carry_out(node, plan.patch, why, tries).await
+        self.carry_out(node, plan.patch.as_ref(), why, tries).await
     }
 
     /// Patches a Node, or logs the patch in a dry run.
     async fn carry_out(
         &self,
         node: &Node,
-        patch: Option<restore::Patch>,
+        patch: Option<&restore::Patch>,
         reason: &'static str,
         tries: u32,
     ) -> Result<Done, Error> {
@@ -188,12 +228,12 @@ impl Apply {
                 (None, node.summary())
             }
             Some(patch) if self.replica.args.dry_run => {
-                log_patch(node, &patch, reason);
+                log_patch(node, patch, reason);
                 (Some("would-restore"), node.summary())
             }
             Some(patch) => {
-                let patched = self.send(node, &patch, tries).await?;
-                self.report(node, &patch, reason);
+                let patched = self.send(node, patch, tries).await?;
+                self.report(node, patch, reason);
                 (Some(if patch.marker.is_some() { "restored" } else { "lifted" }), patched.summary())
             }
         };
@@ -202,7 +242,6 @@ impl Apply {
 
     /// Sends a patch, and returns the Node as it is after that.
     async fn send(&self, node: &Node, patch: &restore::Patch, tries: u32) -> Result<Node, Error> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let is_tested = tries >= CHANGING && may_be_tested(node, patch, &self.replica.rules);
         let body = if !is_tested {
             // Has the effect of a merge patch, for less of the server's time: it need not make JSON of the whole Node first.
@@ -212,6 +251,7 @@ impl Apply {
             let operations = serde_json::from_value(operations(node, patch, tries % 2 == 1));
             Patch::Json(operations.map_err(|error| Error::refused("patch node", error))?)
         };
+        let params = params();
         let patched = self.replica.nodes.patch_metadata(&node.name, &params, &body);
         let patched = call::one("patch node", patched).await.map_err(|error| {
             let is_failed_test = is_tested && error.code == Some(422) && error.message.contains(FAILED_TEST);
@@ -260,6 +300,10 @@ impl Apply {
         events.withheld(node, &patch.withheld);
         metrics.restored(patch);
     }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 /// True if the patch can test everything that it depends on. It can't test the machine, nor an identity.

@@ -31,6 +31,8 @@ const REFILL: Duration = Duration::from_secs(1);
 /// The API server's limits for a note and for the name of an instance, in bytes.
 const MAX_NOTE: usize = 1024;
 const MAX_INSTANCE: usize = 128;
+/// The most of the API server's message that is repeated.
+const MAX_REFUSAL: usize = 256;
 
 /// The most notes whose series are remembered.
 const MAX_RECORDERS: usize = 1024;
@@ -110,7 +112,12 @@ impl EventRecorder {
 
     /// Reports the items of the record that the Node did not get.
     pub fn withheld(&self, node: &Node, withheld: &[Withheld]) {
-        let keys = withheld.iter().map(|withheld| format!("{} ({})", withheld.name, withheld.why.as_str()));
+        let keys = withheld.iter().map(|Withheld { name, why }| match node.extras.refused.get(name) {
+            Some(said) => {
+                format!("{name} ({}: {})", why.as_str(), &said[..said.floor_char_boundary(MAX_REFUSAL)])
+            }
+            None => format!("{name} ({})", why.as_str()),
+        });
         let advice = ". They stay in the record. To apply them, set them on the node";
         let note = with_keys("In the record, but not restored", keys, advice);
         self.record(LABELS_WITHHELD, &node.name, node.uid.as_str(), note);

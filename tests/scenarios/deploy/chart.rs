@@ -27,7 +27,6 @@ const ALL: &[&str] = &[
     "--set=rules.identity.by=name,rules.identity.fence=true,rules.identity.trustLabels=name",
     "--set=rules.retention=forever,rules.cleanupShare=2.5%,rules.history=0",
     "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"taint:*\"],\"wins\":\"record\"},{\"keys\":[\"*\"],\"wins\":\"report\"}]",
-    "--set=admissionPolicies.stillAllow={annotations,taints,cordon}",
     "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd,restorer.nodeSelector.trusted=yes",
     "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
     "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
@@ -153,7 +152,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "rules.history=21",
         "rules.retention=never",
         "rules.conflicts[0].wins=record",
-        "admissionPolicies.stillAllow={labels}",
+        "admissionPolicies.stillAllow={taints}",
     ] {
         let error = rendered(s, &["--set", wrong]).expect_err(wrong);
         assert!(format!("{error:#}").contains("schema"), "{wrong}: {error:#}");

@@ -428,25 +428,3 @@ pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario
     attempt(&metadata(json!({"labels": {"a": "b"}}))).await.context("a Node that is cordoned")?;
     Ok(())
 }
-
-pub async fn what_records_still_hold_can_be_allowed(s: &Scenario) -> Result<()> {
-    let allowed = ["--set=admissionPolicies.stillAllow={annotations,taints,cordon}"];
-    apply(&s.client, &rendered(s, &allowed)?).await?;
-    let name = s.node("a");
-    s.create(&name, labels([("pool", "gold")])).await?;
-    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
-    let attempt = async |change: Value| attempt(&nodes, &name, &change).await;
-    s.eventually("its rights are known, and the policy is in force", true, async || {
-        refused(FIELDS, attempt(json!({"spec": {"providerID": "made-up://1"}})).await)
-    })
-    .await?;
-    attempt(json!({
-        "metadata": {"annotations": {"example.com/owner": "a"}},
-        "spec": {"unschedulable": true, "taints": [{"key": "dedicated", "effect": "NoSchedule"}]},
-    }))
-    .await
-    .context("what was kept once")?;
-    let never = json!({"metadata": {"annotations": {"csi.volume.kubernetes.io/nodeid": "{}"}}});
-    assert!(refused(ANNOTATIONS, attempt(never).await)?, "what was never kept");
-    Ok(())
-}

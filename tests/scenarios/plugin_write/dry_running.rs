@@ -1,16 +1,15 @@
 //! `--dry-run=client` and `--dry-run=server`.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::DeleteParams;
 
 use super::{departed, does, has_lines, refuses};
+use crate::refusing::{FORBIDDEN, forbid};
 use crate::scenario::{Labels, Scenario, labels};
-use crate::startup::forbid;
 
 pub async fn a_server_dry_run_shows_what_admission_refuses(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     departed(s, &node, &labels([("forbidden", "1"), ("pool", "gold")])).await?;
-    let (policies, bindings) = forbid(s).await?;
+    let policy = forbid(s, FORBIDDEN).await?;
     s.create(&node, Labels::new()).await?;
     let version = s.get(&node).await?.metadata.resource_version;
     for client in ["--dry-run", "--dry-run=client"] {
@@ -20,8 +19,7 @@ pub async fn a_server_dry_run_shows_what_admission_refuses(s: &Scenario) -> Resu
     }
     refuses(s, &["restore", &node, "--dry-run=server"], &["can't patch node", &s.namespace, "denied"])?;
 
-    bindings.delete(&s.namespace, &DeleteParams::default()).await?;
-    policies.delete(&s.namespace, &DeleteParams::default()).await?;
+    policy.lift().await?;
     let allowed = format!("node/{node} restored (server dry run)");
     s.eventually("it is allowed", true, async || {
         let told = s.plugin(&["restore", &node, "--dry-run=server"])?;

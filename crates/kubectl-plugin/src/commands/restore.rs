@@ -101,7 +101,7 @@ fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: boo
         preview.note(&format!("{name}={own} stays: give --overwrite to restore {name}={}", stored(name)));
     }
     for restore::Withheld { name, why } in &patch.withheld {
-        let is_trust = !matches!(why, Why::Never | Why::TooLarge);
+        let is_trust = !matches!(why, Why::Never | Why::TooLarge | Why::Refused);
         let hint = if is_trust { ": give --trust to restore it" } else { "" };
         preview.note(&format!("{name}={} is withheld ({}){hint}", stored(name), why.as_str()));
     }

@@ -180,6 +180,7 @@ fn node_changes(case: &Case<'_>, patch: &restore::Patch) -> Vec<String> {
             Why::OtherName => "it is only for the node that had it, and this one has another name",
             Why::Never => "it describes a machine, or belongs to kubelet, network or storage",
             Why::TooLarge => "the annotations of the node would become too large",
+            Why::Refused => "the cluster refuses it",
         };
         lines.push(format!("{name} is withheld ({}): {because}", why.as_str()));
     }
@@ -229,7 +230,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
         _ => {}
     }
     let mut withheld = plan.patch.iter().flat_map(|patch| &patch.withheld);
-    let is_withheld = withheld.any(|it| !matches!(it.why, Why::Never | Why::TooLarge));
+    let is_withheld = withheld.any(|it| !matches!(it.why, Why::Never | Why::TooLarge | Why::Refused));
     let was_withheld = has(|record| !record.more.withheld.is_empty());
     if is_withheld || was_withheld && plan.reason != restore::Reason::Ignored {
         all.push(hint("to give this machine the withheld labels", plugin("restore", " --trust")));
