@@ -1,6 +1,9 @@
 //! Several replicas: who works on which shard when some of them are gone, come back, or are of another number.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
@@ -364,6 +367,35 @@ pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenar
         s.eventually_stored(node, pool("bronze")).await?;
     }
     Ok(())
+}
+
+pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario) -> Result<()> {
+    const ENOUGH: usize = 20;
+    let (is_down, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (down, at) = (Arc::clone(&is_down), Arc::clone(&asked));
+    let proxy = s.proxy(move |request: &Request| {
+        if !down.load(Ordering::Relaxed) {
+            return Fault::None;
+        }
+        if request.resource == "leases" {
+            at.lock().unwrap().push(Instant::now());
+        }
+        Fault::ResetBefore
+    });
+    let proxy = proxy.await?;
+    let storer = s.daemon_through(&proxy, "storer", &["--replicas", "2", "--replica-index", "0"])?;
+    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
+    is_down.store(true, Ordering::Relaxed);
+    s.eventually("many calls have failed", true, async || Ok(asked.lock().unwrap().len() >= ENOUGH)).await?;
+    is_down.store(false, Ordering::Relaxed);
+    let at: Vec<_> = asked.lock().unwrap().drain(..ENOUGH).collect();
+    let middle = at[0] + (at[ENOUGH - 1] - at[0]) / 2;
+    let early = at.iter().filter(|at| **at < middle).count();
+    ensure!(early >= 2 * (ENOUGH - early), "{early} of {ENOUGH} calls in the first half of the time");
+    s.eventually("the leases are kept again", true, async || {
+        Ok(storer.has_logged(&["leases can be kept again"]))
+    })
+    .await
 }
 
 /// Anybody who may create leases can create many large ones, under names that a replica could have.

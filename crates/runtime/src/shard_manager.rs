@@ -30,6 +30,8 @@ use crate::shutdown::Shutdown;
 
 const LIST_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY_ALONE: Duration = Duration::from_secs(30);
+/// The longest pause between two tries while calls fail. The first tries come quickly, so that a short outage costs no lease.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// At shutdown, the engines go on until others have adopted their shards, but no longer than this.
 const LINGER: Duration = Duration::from_secs(5);
@@ -47,8 +49,8 @@ struct ShardManager {
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
     list_at: Instant,
-    /// True if the last list or write failed.
-    is_failing: bool,
+    /// Since when lists or writes have failed.
+    failing_since: Option<Instant>,
     /// True if another process was started for the same shard and holds its lease.
     is_doubled: bool,
 }
@@ -81,7 +83,7 @@ pub(crate) async fn run(
         tracker: LeaseTracker::default(),
         held: BTreeMap::new(),
         list_at: Instant::now(),
-        is_failing: false,
+        failing_since: None,
         is_doubled: false,
     };
     let engines = started.for_each_concurrent(None, |context| work(context));
@@ -104,9 +106,7 @@ impl ShardManager {
 
     async fn turn(&mut self) {
         self.update_shards();
-        if Instant::now() >= self.list_at {
-            self.list().await;
-        }
+        let has_listed = Instant::now() >= self.list_at && self.list().await;
         if self.tracker.last.is_none() {
             return;
         }
@@ -122,6 +122,10 @@ impl ShardManager {
                 LeaseAction::Leave => self.hand_over(shard),
             }
         }
+        // With leases to renew or to take, only a write shows that they can be kept.
+        if has_listed && due.is_empty() && self.held.is_empty() {
+            self.recovered();
+        }
         let holder = Some(self.me.identity.as_str());
         let outcomes = join_all(due.iter().map(|shard| self.write(*shard, holder))).await;
         for (shard, outcome) in due.into_iter().zip(outcomes) {
@@ -133,7 +137,7 @@ impl ShardManager {
         self.give_up_former().await;
         let is_held = |shard: &Shard| self.held.get(shard).is_some_and(|held| held.context.deadline.holds());
         self.context.metrics.shards_held.set(self.shards().filter(is_held).count() as i64);
-        if !self.is_failing {
+        if self.failing_since.is_none() {
             self.context.health.kept_leases(self.held.len());
         }
     }
@@ -156,13 +160,15 @@ impl ShardManager {
         }
     }
 
-    async fn list(&mut self) {
+    /// Lists the leases. Returns false if that fails.
+    async fn list(&mut self) -> bool {
         self.list_at = Instant::now() + backoff::around(self.list_every());
         let mut leases = match self.api.list().await {
             Ok(leases) => leases,
             Err(error) => {
-                self.list_at = Instant::now() + backoff::jittered(LIST_EVERY);
-                return self.failed(&error);
+                self.failed(&error);
+                self.list_at = Instant::now() + self.pause();
+                return false;
             }
         };
         // A stale answer may be behind this process's own writes.
@@ -179,10 +185,7 @@ impl ShardManager {
         self.tracker.look(&self.leases, self.shards(), self.list_every(), Instant::now());
         self.retire().await;
         self.warn_of_double();
-        // With leases to renew, only a write shows that they can be kept.
-        if self.held.is_empty() {
-            self.recovered();
-        }
+        true
     }
 
     fn warn_of_double(&mut self) {
@@ -232,7 +235,7 @@ impl ShardManager {
             self.failed(error);
         }
         // Not at once: the list may be as old as the lease that was just refused, and all replicas would try for ever.
-        self.list_at = Instant::now() + backoff::jittered(LIST_EVERY);
+        self.list_at = Instant::now() + self.pause();
         // Not before the list: a write whose answer was lost may have changed the lease.
         if let Some(held) = self.held.get_mut(&shard) {
             (held.renew_at, held.is_in_doubt) = (self.list_at, true);
@@ -353,17 +356,24 @@ impl ShardManager {
         self.leases.get(&shard)?.claim.holder.as_deref()
     }
 
+    /// The pause until the next list. It grows for as long as calls fail.
+    fn pause(&self) -> Duration {
+        let lasted = self.failing_since.map_or(Duration::ZERO, |since| since.elapsed());
+        backoff::jittered(LIST_EVERY).max(backoff::around((lasted / 2).min(LONGEST_PAUSE)))
+    }
+
     fn failed(&mut self, error: &Error) {
         self.context.metrics.lease_errors.inc();
-        if std::mem::replace(&mut self.is_failing, true) {
+        if self.failing_since.is_some() {
             tracing::debug!(%error, "leases can't be kept");
         } else {
+            self.failing_since = Some(Instant::now());
             tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
         }
     }
 
     fn recovered(&mut self) {
-        if std::mem::take(&mut self.is_failing) {
+        if self.failing_since.take().is_some() {
             tracing::info!("leases can be kept again");
         }
     }

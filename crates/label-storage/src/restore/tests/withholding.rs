@@ -188,3 +188,15 @@ fn behind_a_fence_nothing_comes_back_to_another_machine() {
         }
     }
 }
+
+#[test]
+fn what_the_cluster_refuses_is_withheld_and_the_rest_is_restored() {
+    let mut node = node("a").incarnation("u2").label("own", "mine").whole();
+    let record = record("a", "u1").label("bad", "x").label("good", "y").label("own", "theirs");
+    node.extras.refused = ["bad", "own"].map(|name| (name.to_owned(), "no".to_owned())).into();
+    let rules = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    let patch = plan_restore(&node, Stored::Record(&record), &rules, false).patch.expect("a patch");
+    assert_eq!(patch.restored, [("good".to_owned(), "y".to_owned())].into());
+    assert_eq!(patch.withheld, [Withheld { name: "bad".to_owned(), why: Why::Refused }]);
+    assert_eq!(patch.marker.as_deref(), Some("u2/4/refused:bad"));
+}
