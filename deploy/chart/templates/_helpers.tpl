@@ -53,19 +53,13 @@ label-storage-rules
 {{- end -}}
 
 {{/*
-CEL: whether a string matches one of these patterns, which are keys with * for any characters, and the set machine-facts.
+CEL: true if a string matches one of these patterns, which are keys with * for any characters.
 No character of a key but the dot means anything in a regular expression.
 */}}
 {{- define "label-storage.matches" -}}
 {{- $all := list -}}
 {{- range .patterns -}}
-{{- if eq . "machine-facts" -}}
-{{- $all = append $all "(beta[.])?kubernetes[.]io/(arch|hostname|os)" -}}
-{{- $all = append $all "(beta[.]|node[.])kubernetes[.]io/instance-type" -}}
-{{- $all = append $all "(failure-domain[.]beta|topology)[.]kubernetes[.]io/(region|zone)" -}}
-{{- else -}}
 {{- $all = append $all (. | replace "." "[.]" | replace "*" ".*") -}}
-{{- end -}}
 {{- end -}}
 {{- if $all -}}
 {{ .of }}.matches('^({{ join "|" $all }})$')

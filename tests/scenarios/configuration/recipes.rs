@@ -12,7 +12,7 @@ pub fn machines() -> Vec<Example> {
     vec![
         example(
             "bare-metal",
-            "{labels: {exclude: [machine-facts]}, taints: {include: ['*']}, cordon: true, \
+            "{labels: {exclude: [machine-facts, controller-labels]}, taints: {include: ['*']}, cordon: true, \
              identity: {fence: true}, retention: 90d}",
         )
         .registers(
@@ -49,7 +49,7 @@ pub fn machines() -> Vec<Example> {
         ]),
         example(
             "bare-metal-by-machine",
-            "{labels: {exclude: [machine-facts]}, identity: {by: systemUUID}, retention: forever}",
+            "{labels: {exclude: [machine-facts, controller-labels]}, identity: {by: systemUUID}, retention: forever}",
         )
         .registers(
             "a",
@@ -75,7 +75,7 @@ pub fn machines() -> Vec<Example> {
         // One that has none.
         .registers("d", &[("pool", "gold"), ("machine:", "00000000-0000-0000-0000-000000000000")])
         .not_stored("no-identity"),
-        example("gke", "{labels: {exclude: [machine-facts, 'cloud.google.com/*']}, retention: 7d}")
+        example("gke", "{labels: {exclude: [machine-facts, controller-labels, 'cloud.google.com/*']}, retention: 7d}")
             .registers(
                 "a",
                 &[
@@ -103,7 +103,7 @@ pub fn machines() -> Vec<Example> {
             .stored(&[("pool", "gold"), (TRUST, "secret")]),
         example(
             "gke-by-instance",
-            "{labels: {exclude: [machine-facts, 'cloud.google.com/*']}, \
+            "{labels: {exclude: [machine-facts, controller-labels, 'cloud.google.com/*']}, \
              identity: {by: 'annotation:container.googleapis.com/instance_id'}, retention: 1d}",
         )
         .registers(
@@ -136,7 +136,7 @@ pub fn instances() -> Vec<Example> {
     vec![
         example(
             "eks",
-            "{labels: {exclude: [machine-facts, 'eks.amazonaws.com/*']}, identity: {by: providerID}, retention: 1d}",
+            "{labels: {exclude: [machine-facts, controller-labels, 'eks.amazonaws.com/*']}, identity: {by: providerID}, retention: 1d}",
         )
         .registers(
             "ip-10-0-1-23",
@@ -169,7 +169,7 @@ pub fn instances() -> Vec<Example> {
         .left_alone(),
         example(
             "eks-by-slot",
-            "{labels: {exclude: [machine-facts, 'eks.amazonaws.com/*']}, identity: {by: 'label:example.com/slot'}, \
+            "{labels: {exclude: [machine-facts, controller-labels, 'eks.amazonaws.com/*']}, identity: {by: 'label:example.com/slot'}, \
              retention: 7d}",
         )
         .registers(
@@ -194,7 +194,7 @@ pub fn instances() -> Vec<Example> {
         .told("restorer", "LabelsWithheld", TRUST),
         example(
             "aks",
-            "{labels: {exclude: [machine-facts, 'kubernetes.azure.com/*']}, identity: {fence: true}, retention: 3d}",
+            "{labels: {exclude: [machine-facts, controller-labels]}, identity: {fence: true}, retention: 3d}",
         )
         .registers(
             "vmss000001",
@@ -224,7 +224,7 @@ pub fn instances() -> Vec<Example> {
         .left_alone(),
         example(
             "spot-left-out",
-            "{labels: {exclude: [machine-facts]}, nodes: {selector: 'cloud.google.com/gke-spot!=true,\
+            "{labels: {exclude: [machine-facts, controller-labels]}, nodes: {selector: 'cloud.google.com/gke-spot!=true,\
              eks.amazonaws.com/capacityType!=SPOT,karpenter.sh/capacity-type!=spot,\
              kubernetes.azure.com/scalesetpriority!=spot'}}",
         )
@@ -244,7 +244,7 @@ pub fn instances() -> Vec<Example> {
         // What a retention and a share are, `storing` and `retaining` show.
         example(
             "spot-short",
-            "{labels: {exclude: [machine-facts]}, retention: 2h, cleanupShare: 100%, history: 0}",
+            "{labels: {exclude: [machine-facts, controller-labels]}, retention: 2h, cleanupShare: 100%, history: 0}",
         )
         .registers("a", &[("pool", "gold"), ("kubernetes.io/os", "linux")])
         .stored(&[("pool", "gold")])

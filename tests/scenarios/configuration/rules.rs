@@ -27,7 +27,7 @@ pub fn what() -> Vec<Example> {
             .leaves("a")
             .registers("a", &[("zone", "2")])
             .has(&[("pool", "gold"), ("kubernetes.io/hostname", "a"), ("zone", "2")]),
-        example("chart", "{labels: {exclude: [machine-facts]}}")
+        example("chart", "{labels: {exclude: [machine-facts, controller-labels]}}")
             .registers(
                 "a",
                 &[

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use label_storage::node::{KEEP, Taint};
 use label_storage::restore::{Reason, is_never_kept};
-use label_storage::rules::patterns::{KeyKind, MACHINE_FACTS, Patterns};
+use label_storage::rules::patterns::{KeyKind, Patterns, SETS};
 use label_storage::{Labels, Node, Record, ResourceVersion, Rules};
 use label_storage::{item::Item, record::Version, rules::Trust};
 use label_storage_runtime::patch::taints_as_json;
@@ -152,8 +152,8 @@ pub(super) type Edits = BTreeMap<String, Option<String>>;
 fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Found) -> Result<Edits> {
     let record = found.require_record()?;
     let version = version(record, args.to)?;
-    // The machine itself sets these on its Node.
-    let facts = Patterns::of(KeyKind::Label, [MACHINE_FACTS])?;
+    // The machine itself, or a controller, sets these on its Node.
+    let facts = Patterns::of(KeyKind::Label, SETS.map(|(name, _)| name))?;
     let is_fact = |item| is_never_kept(item) || matches!(item, Item::Label(key) if facts.matches(key));
     let keep = found.node.as_ref().map_or_else(|| record.keep_patterns(), Node::keep_patterns);
     let has_kind = |item: Item<'_>| {

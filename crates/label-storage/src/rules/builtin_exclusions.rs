@@ -102,14 +102,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::rules::patterns::SETS;
 
     #[test]
     fn the_policy_in_the_chart_has_the_same_lists() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart/files/never-restored.yaml");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart/files/lists.yaml");
         let text = std::fs::read_to_string(path).expect("the file");
-        let lists: BTreeMap<String, Vec<String>> = serde_saphyr::from_str(&text).expect("two lists");
-        assert_eq!(lists["annotations"], ANNOTATIONS);
-        assert_eq!(lists["taints"], TAINTS);
+        let lists: BTreeMap<String, Vec<String>> = serde_saphyr::from_str(&text).expect("lists");
+        assert_eq!(lists["never/annotations"], ANNOTATIONS);
+        assert_eq!(lists["never/taints"], TAINTS);
+        for (name, words) in SETS {
+            assert_eq!(lists[&format!("set/{name}")], words);
+        }
     }
 
     #[test]

@@ -7,8 +7,34 @@ use super::InvalidRule;
 use crate::item::MACHINE_FACT_KEYS;
 use crate::label;
 
-/// The name of a set of label keys: the kubelet and the cloud set these labels again when a machine returns.
-pub const MACHINE_FACTS: &str = "machine-facts";
+/// The names of sets of labels, and the keys and patterns in them. All of these labels are set again when a machine returns.
+pub const SETS: [(&str, &[&str]); 2] =
+    [("machine-facts", &MACHINE_FACT_KEYS), ("controller-labels", &CONTROLLER_LABELS)];
+
+/// Labels that the kubelet or a controller sets for what it found on the machine. `docs/configuration.md` has the reason for each.
+const CONTROLLER_LABELS: [&str; 18] = [
+    // CSI drivers, by the kubelet.
+    "csi.hetzner.cloud/*",
+    "topology.*.csi.*",
+    "topology.*.csi/*",
+    "topology.csi.*",
+    "topology.gke.io/*",
+    "topology.linode.com/*",
+    "topology.topolvm.io/*",
+    // Features of the machine.
+    "*.feature.node.kubernetes.io/*",
+    "*.node.kubevirt.io/*",
+    "amd.com/gpu.*",
+    "beta.amd.com/gpu.*",
+    "feature.node.kubernetes.io/*",
+    "kubevirt.io/schedulable",
+    "nvidia.com/*",
+    // Clouds and provisioners.
+    "karpenter.*/*",
+    "kubernetes.azure.com/*",
+    "node.kubernetes.io/windows-build",
+    "topology.k8s.aws/*",
+];
 
 pub(super) const EMPTY: &str = "there is nothing between two commas, or after the last one: remove a comma";
 
@@ -86,12 +112,13 @@ impl Patterns {
             if pattern.is_empty() {
                 return Err(InvalidRule(EMPTY.to_owned()));
             }
-            let is_foreign_set = pattern == MACHINE_FACTS && kind != KeyKind::Label;
+            let is_foreign_set = set(pattern).is_some() && kind != KeyKind::Label;
             let added = if is_foreign_set { None } else { read.add(pattern, is_key) };
             added.ok_or_else(|| match kind {
                 KeyKind::Label => InvalidRule(format!(
                     "{pattern:?} matches no label key: give keys such as example.com/pool, patterns such as \
-                     example.com/* (* stands for any characters), or the set {MACHINE_FACTS}"
+                     example.com/* (* stands for any characters), or the sets {}",
+                    SETS.map(|(name, _)| name).join(" and ")
                 )),
                 _ => InvalidRule(format!(
                     "{pattern:?} matches no {word} key: give keys such as example.com/owner, or patterns such as \
@@ -104,8 +131,8 @@ impl Patterns {
 
     /// Adds a key, a pattern or a set. `None` if it can't match anything for which `is_key` is true.
     pub(super) fn add(&mut self, pattern: &str, is_key: impl Fn(&str) -> bool) -> Option<()> {
-        if pattern == MACHINE_FACTS {
-            self.0.extend(MACHINE_FACT_KEYS.map(str::to_owned));
+        if let Some(words) = set(pattern) {
+            self.0.extend(words.iter().map(|&word| word.to_owned()));
             return Some(());
         }
         // A pattern without a key among its simplest matches has a character or a length that no key has. The two with
@@ -117,7 +144,10 @@ impl Patterns {
 
     /// True if this key is one of them.
     pub fn matches(&self, key: &str) -> bool {
-        self.0.iter().any(|pattern| is_match(pattern, key))
+        // Most patterns differ from a key in the first character.
+        let begins =
+            |pattern: &String| pattern.starts_with('*') || pattern.bytes().next() == key.bytes().next();
+        self.0.iter().any(|pattern| begins(pattern) && is_match(pattern, key))
     }
 
     /// True if there are none.
@@ -132,12 +162,11 @@ impl Patterns {
 
     /// The names of sets, then the other keys, then the patterns.
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        let has_facts = MACHINE_FACT_KEYS.iter().all(|key| self.0.contains(*key));
-        let is_in_set = move |word: &&str| has_facts && MACHINE_FACT_KEYS.contains(word);
-        let (globs, keys): (Vec<&str>, Vec<_>) =
-            self.0.iter().map(String::as_str).partition(|word| word.contains('*'));
-        let keys = keys.into_iter().filter(move |key| !is_in_set(key));
-        has_facts.then_some(MACHINE_FACTS).into_iter().chain(keys).chain(globs)
+        let has_all = |(_, words): &(_, &[&str])| words.iter().all(|word| self.0.contains(*word));
+        let (names, sets): (Vec<_>, Vec<_>) = SETS.into_iter().filter(has_all).unzip();
+        let others = self.0.iter().map(String::as_str).filter(|word| !sets.concat().contains(word));
+        let (globs, keys): (Vec<_>, Vec<_>) = others.partition(|word| word.contains('*'));
+        names.into_iter().chain(keys).chain(globs)
     }
 
     pub(super) fn extend(&mut self, others: Self) {
@@ -154,6 +183,11 @@ impl FromStr for Patterns {
         }
         Self::of(KeyKind::Label, text.split(','))
     }
+}
+
+/// The keys and patterns in the set of this name.
+fn set(name: &str) -> Option<&'static [&'static str]> {
+    SETS.iter().find(|(its, _)| *its == name).map(|(_, words)| *words)
 }
 
 /// True if the pattern is this key. In a pattern, `*` stands for any number of any characters, slashes too.

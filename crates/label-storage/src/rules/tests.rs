@@ -97,6 +97,36 @@ fn machine_facts_are_what_comes_back_by_itself() {
 }
 
 #[test]
+fn controller_labels_are_told_from_those_that_people_set() {
+    let set = patterns("controller-labels,machine-facts");
+    for key in [
+        "topology.ebs.csi.aws.com/zone",
+        "topology.gke.io/zone",
+        "topology.disk.csi.azure.com/zone",
+        "topology.cinder.csi.openstack.org/zone",
+        "topology.csi.vmware.com/k8s-zone",
+        "topology.hostpath.csi/node",
+        "feature.node.kubernetes.io/cpu-model.id",
+        "vendor.feature.node.kubernetes.io/x",
+        "nvidia.com/gpu.product",
+        "beta.amd.com/gpu.family.AI",
+        "cpu-model.node.kubevirt.io/EPYC",
+        "karpenter.sh/nodepool",
+        "karpenter.k8s.aws/instance-cpu",
+        "kubernetes.azure.com/agentpool",
+        "topology.k8s.aws/zone-id",
+        "kubernetes.io/hostname",
+    ] {
+        assert!(set.matches(key), "{key}");
+    }
+    for key in ["pool", "example.com/gpu", "topology.example.com/rack", "node-role.kubernetes.io/worker"] {
+        assert!(!set.matches(key), "{key}");
+    }
+    assert_eq!(text(&set), "machine-facts,controller-labels");
+    assert_eq!(text(&set).parse(), Ok(set));
+}
+
+#[test]
 fn patterns_that_match_nothing_are_refused() {
     for text in [",", "a,", ",a", "a,,b"] {
         let refused = text.parse::<Patterns>().expect_err(text).to_string();

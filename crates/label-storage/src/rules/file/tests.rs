@@ -142,13 +142,13 @@ fn what_is_wrong_is_said_with_its_line() {
         (
             "labels:\n  exclude:\n    - pool\n    - a b\n",
             "line 4: \"a b\" matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* stands \
-             for any characters), or the set machine-facts"
+             for any characters), or the sets machine-facts and controller-labels"
                 .to_owned(),
         ),
         (
             "labels:\n  exclude: [pool,\n    'tier,rank']\n",
             "line 3: \"tier,rank\" matches no label key: give keys such as example.com/pool, patterns such as example.com/* (* \
-             stands for any characters), or the set machine-facts"
+             stands for any characters), or the sets machine-facts and controller-labels"
                 .to_owned(),
         ),
         (
@@ -255,7 +255,9 @@ fn rules_are_told_in_a_line_of_what_is_not_the_default() {
 
 fn some_words(kind: KeyKind) -> impl Strategy<Value = Vec<&'static str>> {
     let mut words = vec!["pool", "example.com/a", "example.com/*", "*", "null", "7", "a*b", "*/x", "true"];
-    words.extend((kind == KeyKind::Label).then_some("machine-facts"));
+    words.extend(
+        (kind == KeyKind::Label).then_some(["machine-facts", "controller-labels"]).into_iter().flatten(),
+    );
     proptest::sample::subsequence(words, 0..4)
 }
 
