@@ -12,8 +12,8 @@ use sandbox::{Options, Sandbox};
 use crate::scenario::{Labels, Scenario, labels};
 
 /// The same test, on a control plane of its own.
-async fn on_its_own(s: &Scenario) -> Result<Scenario> {
-    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(Options::default())).await??;
+pub async fn on_its_own(s: &Scenario, options: Options) -> Result<Scenario> {
+    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(options)).await??;
     Scenario::new(&Arc::new(sandbox), &s.namespace, s.watch).await
 }
 
@@ -74,7 +74,7 @@ async fn live(s: &Scenario, nodes: &[String], rounds: std::ops::Range<u32>) -> R
 }
 
 pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> Result<()> {
-    let s = &on_its_own(s).await?;
+    let s = &on_its_own(s, Options::default()).await?;
     let nodes: Vec<_> = (0..8).map(|number| s.node(&number.to_string())).collect();
     for node in &nodes {
         s.create(node, labels([("pool", "gold")])).await?;
@@ -130,7 +130,7 @@ async fn complete(s: &Scenario, nodes: usize) -> Result<bool> {
 
 pub async fn five_thousand_nodes_deleted_at_once_come_back_with_their_labels(s: &Scenario) -> Result<()> {
     const NODES: usize = 5000;
-    let s = &on_its_own(s).await?;
+    let s = &on_its_own(s, Options::default()).await?;
     let nodes: Vec<_> = (0..NODES).map(|number| s.node(&format!("n{number:04}"))).collect();
     // Quick enough to notice, and not so often that lists are all there is to do.
     let flags = |index| {

@@ -7,6 +7,7 @@
 //!
 //! - [`scenario`]: what a test is given: nodes, records, daemons, and waiting for things to become true.
 //! - [`daemon`]: a daemon that runs: its log, and what it says on its admin port.
+//! - [`kubelet`]: runs the pods of StatefulSets as processes.
 //! - [`interference`]: a client that lets something happen just before a chosen request.
 //! - [`slow_server`]: just enough of an API server to keep a daemon waiting.
 //! - All else: the tests, by subject.
@@ -27,6 +28,7 @@ mod control_plane;
 mod crashes;
 mod daemon;
 mod deploy;
+mod e2e;
 mod events;
 mod excluding;
 mod faults;
@@ -35,6 +37,7 @@ mod hostile;
 mod identity;
 mod interference;
 mod keeping;
+mod kubelet;
 mod lies;
 mod monitoring;
 mod ownership;
@@ -304,6 +307,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         control_plane:
             killed_and_restarted_under_load_it_loses_no_label
             five_thousand_nodes_deleted_at_once_come_back_with_their_labels;
+        e2e:
+            the_end_to_end_test_passes_and_leaves_nothing_behind;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             what_is_changed_and_replaced_at_once_is_kept

@@ -12,26 +12,18 @@ use serde_json::{Value, json};
 
 use super::manifests::{apply, client_as, rendered};
 use super::policies::{bind, refused};
+use crate::kubelet;
 use crate::scenario::{Scenario, labels};
 
 fn trying() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }
 }
 
-/// A client that is known to the API server as the kubelet of this Node.
-async fn kubelet(s: &Scenario, node: &str) -> Result<Client> {
-    let mut config = sandbox::client_config(s.sandbox.kubeconfig()).await?;
-    config.auth_info.impersonate = Some(format!("system:node:{node}"));
-    config.auth_info.impersonate_groups =
-        Some(["system:nodes", "system:authenticated"].map(str::to_owned).into());
-    Ok(Client::try_from(config)?)
-}
-
 pub async fn a_kubelet_can_not_write_the_annotations_of_label_storage(s: &Scenario) -> Result<()> {
     const REFUSED: &str = "a kubelet may not set or change the annotations";
     apply(&s.client, &rendered(s, &[])?).await?;
     let name = s.node("a");
-    let nodes: Api<Node> = Api::all(kubelet(s, &name).await?);
+    let nodes: Api<Node> = Api::all(kubelet::client(s, &name).await?);
     let with = |annotations: Value| json!({"metadata": {"name": name, "annotations": annotations}});
     let forged = [
         json!({"label-storage/restored": "u/1"}),
