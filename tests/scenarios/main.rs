@@ -466,7 +466,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             the_restorer_adds_labels_and_its_marker_alone
             the_restorer_may_do_what_the_rules_ask_for_and_no_more
             what_the_rules_ask_for_passes_the_policies
-            the_daemons_have_a_priority_level_of_their_own;
+            the_daemons_have_a_priority_level_of_their_own
+            accounts_can_have_any_name
+            objects_of_others_are_left_alone
+            two_installations_have_no_object_in_common
+            helm_refuses_the_rules_that_the_storer_refuses;
     }
     trials! {
         control_planes.bare, [Mode::Polling];

@@ -107,7 +107,8 @@ async fn install(s: &Scenario) -> Result<Vec<Daemon>> {
     let mut daemons = Vec::new();
     for kind in ["storer", "restorer"] {
         let ready = json!({"status": {"replicas": 2, "readyReplicas": 2}});
-        api.patch_status(kind, &PatchParams::default(), &Patch::Merge(ready)).await?;
+        api.patch_status(&format!("label-storage-{kind}"), &PatchParams::default(), &Patch::Merge(ready))
+            .await?;
         for index in ["0", "1"] {
             daemons.push(daemon(s, kind, index)?);
         }
@@ -148,8 +149,9 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
 
     // Rights.
     let roles: Api<RoleBinding> = Api::namespaced(s.client.clone(), &s.namespace);
-    roles.delete("storer", &DeleteParams::default()).await?;
-    let finding = found(s, "permissions", "error", "the account storer of the storer may not").await?;
+    roles.delete("label-storage-storer", &DeleteParams::default()).await?;
+    let finding =
+        found(s, "permissions", "error", "the account label-storage-storer of the storer may not").await?;
     assert!(
         finding.message.contains(&format!("create configmaps in namespace {}", s.namespace)),
         "{finding:?}"
@@ -202,12 +204,12 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     // Versions.
     let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
     let older = json!({"metadata": {"labels": {"app.kubernetes.io/version": "0.0.1"}}});
-    sets.patch("storer", &PatchParams::default(), &Patch::Merge(older)).await?;
+    sets.patch("label-storage-storer", &PatchParams::default(), &Patch::Merge(older)).await?;
     let finding =
         found(s, "statefulsets", "warning", "the storer is version 0.0.1 and the restorer ").await?;
     assert!(finding.fix.starts_with("helm ") && finding.fix.contains(" upgrade "), "{finding:?}");
     let own = json!({"metadata": {"labels": {"app.kubernetes.io/version": env!("CARGO_PKG_VERSION")}}});
-    sets.patch("storer", &PatchParams::default(), &Patch::Merge(own)).await?;
+    sets.patch("label-storage-storer", &PatchParams::default(), &Patch::Merge(own)).await?;
     sound(s).await?;
 
     // Told to do nothing, in either way, and stopped.
@@ -219,16 +221,22 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
             .for_each(|it| it.extend(what.as_object().cloned().unwrap_or_default()));
         Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
     };
-    let args = sets.get("storer").await?.spec.context("a spec")?.template.spec.context("pods")?;
+    let args =
+        sets.get("label-storage-storer").await?.spec.context("a spec")?.template.spec.context("pods")?;
     let mut args = args.containers[0].args.clone().unwrap_or_default();
     args.insert(0, "--dry-run".to_owned());
     for patch in [json!({"args": args}), json!({"env": [{"name": "LABEL_STORAGE_DRY_RUN", "value": "true"}]})]
     {
-        sets.patch("storer", &PatchParams::default(), &container(patch)).await?;
+        sets.patch("label-storage-storer", &PatchParams::default(), &container(patch)).await?;
         run(s, &found(s, "statefulsets", "warning", "the storer runs with --dry-run").await?.fix)?;
         sound(s).await?;
     }
-    sets.patch("storer", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 0}}))).await?;
+    sets.patch(
+        "label-storage-storer",
+        &PatchParams::default(),
+        &Patch::Merge(json!({"spec": {"replicas": 0}})),
+    )
+    .await?;
     let finding = found(s, "statefulsets", "error", "the storer is scaled to 0 replicas").await?;
     // Its leases are left over, and not shards without a holder.
     let told = s.plugin(&["status", "-o", "json"])?;
@@ -241,7 +249,12 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     found(s, "shards", "note", " was adopted by ").await?;
     daemons.push(daemon(s, "storer", "1")?);
     sound(s).await?;
-    sets.patch("storer", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 3}}))).await?;
+    sets.patch(
+        "label-storage-storer",
+        &PatchParams::default(),
+        &Patch::Merge(json!({"spec": {"replicas": 3}})),
+    )
+    .await?;
     found(s, "shards", "error", "storer shard 2 of 3").await?;
     Ok(())
 }
@@ -253,7 +266,7 @@ pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Re
     let (told, findings) = check(s, &["--as", &somebody])?;
     assert_eq!(told.code, Some(3), "reading is the least");
     for (name, words) in [
-        ("statefulsets", "cannot get resource \"statefulsets\""),
+        ("statefulsets", "cannot list resource \"statefulsets\""),
         ("permissions", "cannot create resource \"subjectaccessreviews\""),
         ("policies", "cannot list resource \"validatingadmissionpolicies\""),
         ("rules", "cannot get resource \"configmaps\""),

@@ -2,22 +2,23 @@
 {{- define "label-storage.daemon" -}}
 {{- $root := .root }}
 {{- $values := index .root.Values .daemon }}
-{{- $selector := include "label-storage.selector" .daemon -}}
+{{- $name := include "label-storage.daemon-name" . }}
+{{- $selector := include "label-storage.daemon-selector" . -}}
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: {{ .daemon }}
-  namespace: {{ $root.Release.Namespace }}
-  labels:
-    {{- include "label-storage.daemon-labels" . | nindent 4 }}
+  name: {{ $name }}
+  namespace: {{ include "label-storage.namespace" $root }}
+  {{- include "label-storage.metadata" . | nindent 2 }}
 spec:
   # Also the number of shards: the pods read it here, and follow it.
   replicas: {{ int $values.replicas }}
-  serviceName: {{ .daemon }}
+  serviceName: {{ $name }}
   # The replicas don't wait for each other: each looks after nodes of its own.
   podManagementPolicy: Parallel
   # Time for a new replica to take its shards before the next old one ends.
   minReadySeconds: 10
+  revisionHistoryLimit: {{ int $root.Values.revisionHistoryLimit }}
   selector:
     matchLabels:
       {{- $selector | nindent 6 }}
@@ -25,35 +26,23 @@ spec:
     metadata:
       labels:
         {{- $selector | nindent 8 }}
-        {{- with $root.Values.podLabels }}
+        app.kubernetes.io/part-of: label-storage
+        {{- with merge (dict) $root.Values.podLabels $root.Values.commonLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       annotations:
         # The daemons read their rules at start: a change rolls the pods.
         checksum/rules: {{ toYaml $root.Values.rules | sha256sum }}
-        {{- with $root.Values.podAnnotations }}
+        {{- with merge (dict) $root.Values.podAnnotations $root.Values.commonAnnotations }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: {{ .daemon }}
-      automountServiceAccountToken: true
-      priorityClassName: {{ include "label-storage.priority-class" $root }}
+      {{- include "label-storage.pod" . | nindent 6 }}
+      {{- with include "label-storage.priority-class" $root }}
+      priorityClassName: {{ . }}
+      {{- end }}
       # The daemon ends within 10 s of SIGTERM, after another replica has taken over.
       terminationGracePeriodSeconds: 20
-      # A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
-      enableServiceLinks: false
-      # They look up no names: the API server's address is in the environment. So they don't need the cluster's DNS to be there.
-      dnsPolicy: Default
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        seccompProfile:
-          type: RuntimeDefault
-      {{- with merge (dict) $values.nodeSelector $root.Values.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
       # The end of one machine, or of one zone, should not take every replica along. Only where possible: a cluster of one node is
       # served too. Not by topologySpreadConstraints: the scheduler leaves out of those every node that lacks one of their labels, so that
       # in a cluster without zones the nodes would not count either.
@@ -64,37 +53,21 @@ spec:
       {{- end }}
       {{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $terms) }}
       affinity:
-        {{- toYaml (merge (deepCopy $root.Values.affinity) $apart) | nindent 8 }}
-      {{- $tolerations := $root.Values.tolerations }}
-      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
-      {{- $tolerations = append $tolerations (dict "key" "label-storage/restoring" "operator" "Exists") }}
-      {{- end }}
-      {{- with $tolerations }}
-      # By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
-      # after half a minute, not after the five that are Kubernetes' own default.
-      {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
-      # And the start-up taint: where every node has it, who takes it off could run nowhere.
-      {{- end }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $root.Values.imagePullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
+        {{- toYaml (merge (deepCopy $values.affinity) (deepCopy $root.Values.affinity) $apart) | nindent 8 }}
+      {{- with concat $root.Values.topologySpreadConstraints $values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- range . }}
+        - {{- toYaml (hasKey . "labelSelector" | ternary . (set (deepCopy .) "labelSelector" (dict "matchLabels" (fromYaml $selector)))) | nindent 10 }}
+        {{- end }}
       {{- end }}
       containers:
         - name: {{ .daemon }}
-          # The image is not published anywhere: build it, and give it the name under which your nodes can pull it.
-          image: {{ include "label-storage.image" $root }}
-          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-          command: [/{{ .daemon }}]
+          {{- include "label-storage.container" . | nindent 10 }}
           args:
-            - --admin-address=0.0.0.0:8080
-            - --probe-address=0.0.0.0:8081
-            - --log-format={{ $root.Values.log.format }}
-            - --log-level={{ $root.Values.log.level }}
-            - --events={{ $root.Values.events }}
-            - --config=/etc/label-storage/rules.yaml
+            {{- include "label-storage.args" $root | nindent 12 }}
+            {{- if $root.Values.dryRun }}
+            - --dry-run
+            {{- end }}
             {{- with $values.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -104,10 +77,7 @@ spec:
               valueFrom:
                 fieldRef:
                   fieldPath: metadata.name
-            - name: LABEL_STORAGE_NAMESPACE
-              valueFrom:
-                fieldRef:
-                  fieldPath: metadata.namespace
+            {{- include "label-storage.env" $root | nindent 12 }}
           ports:
             - name: admin
               containerPort: 8080
@@ -116,48 +86,113 @@ spec:
             - name: probes
               containerPort: 8081
               protocol: TCP
-          volumeMounts:
-            - name: rules
-              mountPath: /etc/label-storage
-              readOnly: true
           # Two minutes to get going, on a machine that has just started.
           startupProbe:
             httpGet:
               path: /livez
               port: probes
-            periodSeconds: 2
-            timeoutSeconds: 2
-            failureThreshold: 60
+            {{- toYaml $root.Values.startupProbe | nindent 12 }}
           # It says that a loop stands still after a minute, whatever the API server does: half a minute of that, and it is started again.
           livenessProbe:
             httpGet:
               path: /livez
               port: probes
-            periodSeconds: 10
-            timeoutSeconds: 5
-            failureThreshold: 3
+            {{- toYaml $root.Values.livenessProbe | nindent 12 }}
           # All has been listed, and the lease is renewed: a rollout goes on to the next replica.
           readinessProbe:
             httpGet:
               path: /readyz
               port: probes
-            periodSeconds: 5
-            timeoutSeconds: 5
-            failureThreshold: 2
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities:
-              drop: [ALL]
+            {{- toYaml $root.Values.readinessProbe | nindent 12 }}
           {{- with $values.resources }}
           # Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). No limit on the CPU: throttling would make labels late
           # just when many nodes come or go.
           resources:
             {{- toYaml . | nindent 12 }}
           {{- end }}
-      volumes:
-        # The kubelet brings it up to date within about a minute. Not by subPath, which it would not.
-        - name: rules
-          configMap:
-            name: {{ include "label-storage.rules" $root }}
+{{- end -}}
+
+{{/* The fields that a daemon's pods and the pod of `helm test` have in common: account, security, placement and volumes. */}}
+{{- define "label-storage.pod" -}}
+{{- $root := .root }}
+{{- $values := index .root.Values .daemon -}}
+serviceAccountName: {{ include "label-storage.account" . }}
+automountServiceAccountToken: true
+# A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
+enableServiceLinks: false
+{{- with $root.Values.dnsPolicy }}
+# By default as on the node: where the API server's address is a name, it does not depend on the cluster's own DNS.
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with $root.Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with merge (dict) $values.nodeSelector $root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $tolerations := concat $root.Values.tolerations $values.tolerations }}
+{{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+{{- $tolerations = append $tolerations (dict "key" "label-storage/restoring" "operator" "Exists") }}
+{{- end }}
+{{- with $tolerations }}
+# By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
+# after half a minute, not after the five that are Kubernetes' own default.
+{{- if dig "startupTaint" "enabled" false $root.Values.rules }}
+# And the start-up taint: where every node has it, who takes it off could run nowhere.
+{{- end }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumes:
+  - name: rules
+    configMap:
+      name: {{ include "label-storage.rules" $root }}
+  {{- with $root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* The fields that a daemon's container and that of `helm test` have in common. */}}
+{{- define "label-storage.container" -}}
+{{- $root := .root -}}
+# The image is not published anywhere: build it, and give it the name under which your nodes can pull it.
+image: {{ include "label-storage.image" $root }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+{{- with $root.Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts:
+  - name: rules
+    mountPath: /etc/label-storage
+    readOnly: true
+  {{- with $root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+command: [/{{ .daemon }}]
+{{- end -}}
+
+{{- define "label-storage.args" -}}
+- --admin-address=0.0.0.0:8080
+- --probe-address=0.0.0.0:8081
+- --log-format={{ .Values.log.format }}
+- --log-level={{ .Values.log.level }}
+- --events={{ .Values.events }}
+- --config=/etc/label-storage/rules.yaml
+{{- end -}}
+
+{{- define "label-storage.env" -}}
+- name: LABEL_STORAGE_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}

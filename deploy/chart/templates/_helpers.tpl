@@ -1,31 +1,79 @@
-{{/*
-The name of what is cluster-wide, or its beginning: label-storage in the namespace label-storage, and another in another
-namespace, so that two installations don't take each other's objects.
-*/}}
 {{- define "label-storage.name" -}}
-{{- if contains "label-storage" .Release.Namespace -}}
-{{ .Release.Namespace }}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* The beginning of every object's name. Short: the name of a StatefulSet, with its suffix and a hash, is a label of its pods. */}}
+{{- define "label-storage.fullname" -}}
+{{- $name := include "label-storage.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 43 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 43 | trimSuffix "-" }}
 {{- else -}}
-label-storage-{{ .Release.Namespace }}
+{{ printf "%s-%s" .Release.Name $name | trunc 43 | trimSuffix "-" }}
 {{- end -}}
 {{- end -}}
 
-{{/* What one daemon's pods are selected by; for ever, since a StatefulSet's selector can't be changed. */}}
+{{- define "label-storage.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end -}}
+
+{{/* The beginning of cluster-wide names. The namespace is part of it: two installations with one release name have different objects. */}}
+{{- define "label-storage.cluster-name" -}}
+{{- $name := include "label-storage.fullname" . -}}
+{{- $namespace := include "label-storage.namespace" . -}}
+{{ eq $name $namespace | ternary $name (printf "%s-%s" $name $namespace) }}
+{{- end -}}
+
+{{/* The next helpers take (dict "root" $ "daemon" "storer"), or "restorer". */}}
+
+{{- define "label-storage.daemon-name" -}}
+{{ include "label-storage.fullname" .root }}-{{ .daemon }}
+{{- end -}}
+
+{{- define "label-storage.account" -}}
+{{ (index .root.Values .daemon).serviceAccount.name | default (include "label-storage.daemon-name" .) }}
+{{- end -}}
+
+{{/* The account as a user of the API server. */}}
+{{- define "label-storage.user" -}}
+system:serviceaccount:{{ include "label-storage.namespace" .root }}:{{ include "label-storage.account" . }}
+{{- end -}}
+
+{{/* Selects the pods of one daemon. It never changes: a StatefulSet's selector can't be changed. */}}
+{{- define "label-storage.daemon-selector" -}}
+{{ include "label-storage.selector" .root }}
+app.kubernetes.io/component: {{ .daemon }}
+{{- end -}}
+
+{{/* Selects all pods of this installation. */}}
 {{- define "label-storage.selector" -}}
-app.kubernetes.io/name: {{ . }}
-app.kubernetes.io/part-of: label-storage
+app.kubernetes.io/name: {{ include "label-storage.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Labels of what belongs to one daemon. */}}
-{{- define "label-storage.daemon-labels" -}}
-{{ include "label-storage.selector" .daemon }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-{{- end -}}
-
-{{/* Labels of what belongs to both. */}}
 {{- define "label-storage.labels" -}}
+{{ include "label-storage.selector" . }}
 app.kubernetes.io/part-of: label-storage
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The labels and annotations of an object: (dict "root" $), with "daemon" if it belongs to one, and "annotations" if it has its own. */}}
+{{- define "label-storage.metadata" -}}
+labels:
+  {{- include "label-storage.labels" .root | nindent 2 }}
+  {{- with .daemon }}
+  app.kubernetes.io/component: {{ . }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "label-storage.image" -}}
@@ -38,16 +86,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* The name of a daemon's account, as the API server knows its user. */}}
-{{- define "label-storage.user" -}}
-system:serviceaccount:{{ .root.Release.Namespace }}:{{ .daemon }}
-{{- end -}}
-
 {{- define "label-storage.priority-class" -}}
-{{ .Values.priorityClass.name | default (include "label-storage.name" .) }}
+{{- if .Values.priorityClass.create -}}
+{{ .Values.priorityClassName | default (include "label-storage.cluster-name" .) }}
+{{- else -}}
+{{ .Values.priorityClassName }}
+{{- end -}}
 {{- end -}}
 
-{{- /* The rules' ConfigMap. It is no record, and must not have the name of one. */ -}}
+{{- /* The rules' ConfigMap. It is no record, and must not have the name of one. Its name is fixed: a namespace has one installation. */ -}}
 {{- define "label-storage.rules" -}}
 label-storage-rules
 {{- end -}}

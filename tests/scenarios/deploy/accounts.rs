@@ -123,8 +123,10 @@ impl Audit {
 /// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.
 /// Only the port differs, since all replicas share this machine, the nodes, since other tests have some too, and where the rules are.
 pub async fn replica(s: &Scenario, set: &Value, index: u32, more: &[&str]) -> Result<Daemon> {
-    let [kind, namespace] = ["name", "namespace"].map(|key| text(&set["metadata"][key]));
-    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let [name, namespace] = ["name", "namespace"].map(|key| text(&set["metadata"][key]));
+    let spec = &set["spec"]["template"]["spec"];
+    let container = &spec["containers"][0];
+    let kind = text(&container["name"]);
     let mut args = texts(&container["args"]);
     let rules = args.iter_mut().find(|arg| *arg == "--config=/etc/label-storage/rules.yaml");
     *rules.context("no rules")? = format!("--config={}", s.file("rules.yaml").display());
@@ -132,9 +134,9 @@ pub async fn replica(s: &Scenario, set: &Value, index: u32, more: &[&str]) -> Re
     args.extend(["--admin-address=127.0.0.1:0", "--probe-address=127.0.0.1:0"].map(str::to_owned));
     args.push(format!("--nodes={}.*", s.namespace));
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
-    let token = token(s, &namespace, &kind).await?;
+    let token = token(s, &namespace, &text(&spec["serviceAccountName"])).await?;
     let kubeconfig = s.sandbox.kubeconfig_with_token(&token, Some(&namespace))?;
-    let pod = format!("{kind}-{index}");
+    let pod = format!("{name}-{index}");
     let environment = [("POD_NAME", pod.as_str()), ("LABEL_STORAGE_NAMESPACE", &namespace)];
     let names: BTreeSet<_> =
         container["env"].as_array().into_iter().flatten().map(|variable| text(&variable["name"])).collect();
@@ -172,11 +174,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     let granted = granted(&documents)?;
     await_rights(s, NAMESPACE, &granted).await?;
 
-    let set = |name: &str| {
-        let mut sets = of_kind(&documents, "StatefulSet");
-        sets.find(|set| set["metadata"]["name"] == name).with_context(|| format!("no {name}"))
-    };
-    let (storer, restorer) = (set("storer")?, set("restorer")?);
+    let (storer, restorer) = (manifests::set(&documents, "storer")?, manifests::set(&documents, "restorer")?);
     std::fs::write(s.file("rules.yaml"), manifests::rules(&documents)?)?;
     let records: Api<ConfigMap> = Api::namespaced(s.client.clone(), NAMESPACE);
     let events: Api<Event> = Api::namespaced(s.client.clone(), "default");
@@ -287,12 +285,12 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
 }
 
 pub async fn the_daemons_have_a_priority_level_of_their_own(s: &Scenario) -> Result<()> {
-    apply(&s.client, &manifests::rendered(s, &[])?).await?;
+    apply(&s.client, &manifests::rendered(s, &["--set=flowControl.enabled=true"])?).await?;
     let schemas: Api<FlowSchema> = Api::all(s.client.clone());
     let name = format!("label-storage-{}", s.namespace);
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", s.namespace);
     for account in DAEMONS {
-        let client = client_as(s, &s.namespace, account).await?;
+        let client = client_as(s, &s.namespace, &format!("label-storage-{account}")).await?;
         for (path, schema) in [("/api/v1/nodes", name.clone()), (leases.as_str(), format!("{name}-leases"))] {
             let expected = schemas.get(&schema).await?.uid();
             s.eventually(&format!("{account}: {path} is {schema}"), expected, async || {

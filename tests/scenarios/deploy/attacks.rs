@@ -96,7 +96,7 @@ pub async fn each_daemon_writes_its_own_leases(s: &Scenario) -> Result<()> {
     })
     .await?;
     for (daemon, other) in [("storer", "restorer"), ("restorer", "storer")] {
-        let own = leases(client_as(s, &s.namespace, daemon).await?);
+        let own = leases(client_as(s, &s.namespace, &format!("label-storage-{daemon}")).await?);
         let name = format!("label-storage.{daemon}.0-of-2");
         own.create(&PostParams::default(), &lease(&name, true)?).await.with_context(|| name.clone())?;
         let foreign = lease(&format!("label-storage.{other}.1-of-2"), true)?;
@@ -146,10 +146,11 @@ pub async fn the_accounts_are_for_their_own_pods(s: &Scenario) -> Result<()> {
     };
     let owner = |name: &str| json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": "u", "controller": true}]);
     s.eventually("the policy is in force", true, async || {
-        Ok(refused(REFUSED, pods.create(&trying(), &pod("storer", json!([]))?).await).unwrap_or(false))
+        Ok(refused(REFUSED, pods.create(&trying(), &pod("label-storage-storer", json!([]))?).await)
+            .unwrap_or(false))
     })
     .await?;
-    for account in ["storer", "restorer"] {
+    for account in ["label-storage-storer", "label-storage-restorer"] {
         for owner in [json!([]), owner(account)] {
             assert!(
                 refused(REFUSED, pods.create(&trying(), &pod(account, owner)?).await)?,
@@ -189,7 +190,7 @@ pub async fn the_accounts_are_for_their_own_pods(s: &Scenario) -> Result<()> {
 
 pub async fn a_stolen_token_of_the_storer_writes_records_alone(s: &Scenario) -> Result<()> {
     apply(&s.client, &rendered(s, &[])?).await?;
-    let storer = client_as(s, &s.namespace, "storer").await?;
+    let storer = client_as(s, &s.namespace, "label-storage-storer").await?;
     let maps: Api<ConfigMap> = Api::namespaced(storer.clone(), &s.namespace);
     let map = |name: &str| -> Result<ConfigMap> {
         Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
@@ -212,15 +213,7 @@ pub async fn a_stolen_token_of_the_storer_writes_records_alone(s: &Scenario) -> 
 
     // Events about Nodes, as itself.
     let events: Api<Event> = Api::namespaced(storer, "default");
-    let event = |controller: &str, kind: &str| -> Result<Event> {
-        let name = format!("{}.{}", s.node("a"), controller.len());
-        Ok(serde_json::from_value(json!({
-            "metadata": {"name": name, "namespace": "default"},
-            "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "R", "action": "A",
-            "reportingController": controller, "reportingInstance": "x",
-            "regarding": {"apiVersion": "v1", "kind": kind, "name": s.node("a"), "namespace": if kind == "Node" { "" } else { "default" }},
-        }))?)
-    };
+    let event = |controller: &str, kind: &str| event(s, controller, kind);
     s.eventually("the policy for Events is in force", true, async || {
         Ok(refused("as itself alone", events.create(&trying(), &event("kubelet", "Node")?).await)
             .unwrap_or(false))
@@ -235,5 +228,57 @@ pub async fn a_stolen_token_of_the_storer_writes_records_alone(s: &Scenario) -> 
         events.create(&trying(), &event("label-storage/storer", "Pod")?).await
     )?);
     events.create(&trying(), &event("label-storage/storer", "Node")?).await.context("its own Event")?;
+    Ok(())
+}
+
+fn event(s: &Scenario, controller: &str, kind: &str) -> Result<Event> {
+    let name = format!("{}.{}", s.node("a"), controller.len());
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "R", "action": "A",
+        "reportingController": controller, "reportingInstance": "x",
+        "regarding": {"apiVersion": "v1", "kind": kind, "name": s.node("a"), "namespace": if kind == "Node" { "" } else { "default" }},
+    }))?)
+}
+
+pub async fn accounts_can_have_any_name(s: &Scenario) -> Result<()> {
+    let names = "--set=storer.serviceAccount.name=keeper,restorer.serviceAccount.name=giver";
+    apply(&s.client, &rendered(s, &[names])?).await?;
+    for (account, daemon, other) in [("keeper", "storer", "restorer"), ("giver", "restorer", "storer")] {
+        let client = client_as(s, &s.namespace, account).await?;
+        let events: Api<Event> = Api::namespaced(client.clone(), "default");
+        s.eventually("the policy for Events is in force", true, async || {
+            let theirs = event(s, &format!("label-storage/{other}"), "Node")?;
+            Ok(refused("as itself alone", events.create(&trying(), &theirs).await).unwrap_or(false))
+        })
+        .await?;
+        let own = event(s, &format!("label-storage/{daemon}"), "Node")?;
+        events.create(&trying(), &own).await.context("its own Event")?;
+        let leases: Api<Lease> = Api::namespaced(client, &s.namespace);
+        let lease = |daemon: &str| -> Result<Lease> {
+            let name = format!("label-storage.{daemon}.0-of-2");
+            Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
+        };
+        leases.create(&trying(), &lease(daemon)?).await.context("its own lease")?;
+        let refusal = "writes its own leases";
+        s.eventually("the policy for leases is in force", true, async || {
+            refused(refusal, leases.create(&trying(), &lease(other)?).await)
+        })
+        .await?;
+    }
+    let keeper: Api<ConfigMap> = Api::namespaced(client_as(s, &s.namespace, "keeper").await?, &s.namespace);
+    let record = json!({"metadata": {"name": "label-storage.a"}});
+    keeper.create(&trying(), &serde_json::from_value(record)?).await.context("a record")?;
+    let editor = client_as(s, &s.namespace, "editor").await?;
+    bind(s, "editor", "edit").await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(editor, &s.namespace);
+    for account in ["keeper", "giver"] {
+        s.eventually("its tokens are guarded", true, async || {
+            let token = TokenRequest::default();
+            let request = accounts.create_token_request(account, &PostParams::default(), &token).await;
+            Ok(refused("the accounts of label-storage", request).unwrap_or(false))
+        })
+        .await?;
+    }
     Ok(())
 }

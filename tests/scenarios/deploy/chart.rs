@@ -18,8 +18,12 @@ const ALL: &[&str] = &[
     "--set=image.repository=registry.example.com/label-storage,image.pullPolicy=Always",
     "--set=image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     "--set=imagePullSecrets[0].name=registry",
-    "--set=storer.replicas=5,storer.extraArgs={--nodes=pool-a-*}",
+    "--set=enabled=true,global.imageRegistry=registry.example.com",
+    "--set=nameOverride=labels,fullnameOverride=kept-labels,commonLabels.owner=us,commonAnnotations.owner=us",
+    "--set=storer.replicas=5,storer.extraArgs={--nodes=pool-a-*},dryRun=true",
     "--set=restorer.replicas=1,restorer.extraArgs={--nodes=pool-a-*,--concurrency=8}",
+    "--set=storer.serviceAccount.create=false,storer.serviceAccount.name=theirs",
+    "--set=restorer.serviceAccount.name=ours,restorer.serviceAccount.annotations.role=reader",
     "--set=events=false,log.level=debug,log.format=text",
     "--set=rules.labels.include={pool,persist.demo/*},rules.labels.exclude={machine-facts,example.com/*},rules.cordon=true",
     "--set=rules.annotations.include={example.com/*},rules.annotations.exclude={example.com/seen},rules.taints.include={*}",
@@ -29,11 +33,22 @@ const ALL: &[&str] = &[
     "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"taint:*\"],\"wins\":\"record\"},{\"keys\":[\"*\"],\"wins\":\"report\"}]",
     "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd,restorer.nodeSelector.trusted=yes",
     "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
+    "--set-json=storer.affinity={\"podAffinity\":{\"preferredDuringSchedulingIgnoredDuringExecution\":[]}}",
     "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
-    "--set=priorityClass.value=7",
-    "--set=networkPolicy.apiServerPorts={6443},networkPolicy.apiServerCIDRs={10.0.0.1/32}",
+    "--set-json=storer.tolerations=[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":5}]",
+    "--set-json=topologySpreadConstraints=[{\"maxSkew\":1,\"topologyKey\":\"a\",\"whenUnsatisfiable\":\"ScheduleAnyway\"}]",
+    "--set-json=storer.topologySpreadConstraints=[{\"maxSkew\":2,\"topologyKey\":\"b\",\"whenUnsatisfiable\":\"DoNotSchedule\",\"labelSelector\":{}}]",
+    "--set-json=extraEnv=[{\"name\":\"HTTPS_PROXY\",\"value\":\"http://proxy\"}]",
+    "--set-json=extraVolumes=[{\"name\":\"certificates\",\"configMap\":{\"name\":\"theirs\"}}]",
+    "--set-json=extraVolumeMounts=[{\"name\":\"certificates\",\"mountPath\":\"/etc/ssl/theirs\"}]",
+    "--set=podSecurityContext.runAsUser=1000,securityContext.runAsGroup=1000,dnsPolicy=ClusterFirst",
+    "--set=priorityClassName=label-keepers,priorityClass.create=true,priorityClass.value=7,revisionHistoryLimit=2",
+    "--set=podDisruptionBudget.minAvailable=50%,startupProbe.failureThreshold=90,livenessProbe.timeoutSeconds=9",
+    "--set=readinessProbe.periodSeconds=3,readinessProbe.initialDelaySeconds=1",
+    "--set-json=extraObjects=[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"{{ .Release.Name }}-notes\",\"namespace\":\"{{ .Release.Namespace }}\"}}]",
+    "--set=networkPolicy.apiServerPorts={6443},networkPolicy.apiServerCIDRs={10.0.0.1/32},networkPolicy.dns=false",
     "--set-json=networkPolicy.scrapeFrom=[{\"namespaceSelector\":{\"matchLabels\":{\"team\":\"monitoring\"}}}]",
-    "--set=flowControl.concurrencyShares=5",
+    "--set=flowControl.enabled=true,flowControl.concurrencyShares=5",
     "--set=metrics.monitor=ServiceMonitor,metrics.interval=10s,metrics.labels.release=prometheus",
     "--set=alerts.enabled=true,dashboard.enabled=true,dashboard.labels.folder=nodes",
 ];
@@ -59,6 +74,13 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let documents = rendered(s, ALL)?;
     // The namespace must be there before anything can be judged that is in it.
     apply(&s.client, &documents[..2]).await?;
+    for document in &documents {
+        let metadata = &document["metadata"];
+        let is_extra = metadata["name"] == "label-storage-notes";
+        for owner in [&metadata["labels"]["owner"], &metadata["annotations"]["owner"]] {
+            assert!(owner == "us" || is_extra, "{document}");
+        }
+    }
     let (operators, ours): (Vec<_>, Vec<_>) = documents.iter().partition(|document| {
         document["apiVersion"].as_str().is_some_and(|it| it.starts_with("monitoring."))
     });
@@ -73,12 +95,14 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let rules = operators.iter().find(|document| document["kind"] == "PrometheusRule");
     let groups = rules.and_then(|rules| rules["spec"]["groups"].as_array()).map_or(0, Vec::len);
     assert!(groups > 0, "no groups of rules");
-    assert!(of_kind(&documents, "ConfigMap").count() == 2, "no dashboard");
+    let mut maps: Vec<_> = of_kind(&documents, "ConfigMap").map(|map| &map["metadata"]["name"]).collect();
+    maps.sort_by_key(|name| name.to_string());
+    assert_eq!(maps, ["kept-labels-dashboard", "label-storage-notes", "label-storage-rules"]);
     let rules: Value = serde_saphyr::from_str(manifests::rules(&documents)?)?;
     assert_eq!(rules, all_rules());
 
-    let storer = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == "storer");
-    let container = &storer.context("a storer")?["spec"]["template"]["spec"]["containers"][0];
+    let storer = manifests::set(&documents, "storer")?;
+    let container = &storer["spec"]["template"]["spec"]["containers"][0];
     let args = [
         "--admin-address=0.0.0.0:8080",
         "--probe-address=0.0.0.0:8081",
@@ -86,22 +110,25 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
         "--log-level=debug",
         "--events=false",
         "--config=/etc/label-storage/rules.yaml",
+        "--dry-run",
         "--nodes=pool-a-*",
     ];
     assert_eq!(container["args"], json!(args));
     assert!(container["image"].as_str().is_some_and(|image| image.contains("@sha256:")), "{container}");
     // Who takes the start-up taint off must be able to run where it is, whatever is tolerated beside it.
-    let tolerations = &storer.context("a storer")?["spec"]["template"]["spec"]["tolerations"];
+    let tolerations = &storer["spec"]["template"]["spec"]["tolerations"];
     let start = json!({"key": "label-storage/restoring", "operator": "Exists"});
-    assert_eq!(*tolerations, json!([{"operator": "Exists"}, start]));
+    let own = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
+    assert_eq!(*tolerations, json!([{"operator": "Exists"}, own, start]));
 
     for (daemon, selector) in
         [("storer", json!({"disk": "ssd"})), ("restorer", json!({"disk": "ssd", "trusted": "yes"}))]
     {
-        let set = of_kind(&documents, "StatefulSet").find(|set| set["metadata"]["name"] == daemon);
-        let pod = &set.context("a StatefulSet")?["spec"]["template"]["spec"];
+        let pod = &manifests::set(&documents, daemon)?["spec"]["template"]["spec"];
         assert_eq!(pod["nodeSelector"], selector, "{daemon}");
     }
+
+    values_are_where_they_belong(&documents)?;
 
     // Other rules roll the pods.
     let checksum = |documents: &[Value]| {
@@ -114,31 +141,38 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     // Off means off, and what is not known is refused.
     let off = [
         "--set=admissionPolicies.enabled=false,networkPolicy.enabled=false,flowControl.enabled=false",
-        "--set=priorityClass.create=false,priorityClass.name=system-cluster-critical,rules.labels=null,rules.retention=null,events=false",
+        "--set=priorityClassName=system-cluster-critical,rules.labels=null,rules.retention=null,events=false",
+        "--set=podDisruptionBudget.enabled=false,rbac.create=false,storer.serviceAccount.create=false",
+        "--set=storer.serviceAccount.name=theirs,restorer.serviceAccount.create=false,restorer.serviceAccount.name=others",
     ];
     let documents = rendered(s, &off)?;
     let mut kinds: Vec<_> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let expected = [
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ConfigMap",
-        "Namespace",
-        "PodDisruptionBudget",
-        "Role",
-        "RoleBinding",
-        "Service",
-        "ServiceAccount",
-        "StatefulSet",
-    ];
-    assert_eq!(kinds, expected);
+    assert_eq!(kinds, ["ConfigMap", "Namespace", "Service", "StatefulSet"]);
     assert_eq!(manifests::rules(&documents)?.trim(), "{}");
     for wrong in [
         "storer.replica=3",
         "storer.replicas=0",
         "storer.replicas=two",
         "restorer.extraArgs={--replicas=3}",
+        "storer.serviceAccount.create=false",
+        "storer.serviceAccount.name=default",
+        "storer.resources.requests.memory=much",
+        "restorer.tolerations[0].effect=Never",
+        "topologySpreadConstraints[0].maxSkew=1",
+        "affinity.nodeAntiAffinity.a=b",
+        "commonLabels.helm\\.sh/chart=mine",
+        "fullnameOverride=Kept",
+        "namespaceOverride=a.b",
+        "dryRun=perhaps",
+        "dnsPolicy=Sometimes",
+        "extraEnv[0].value=a",
+        "podDisruptionBudget.maxUnavailable=half",
+        "startupProbe.failureThreshold=0",
+        "readinessProbe.path=/other",
+        "networkPolicy.apiServerCIDRs={api.example.com}",
+        "networkPolicy.apiServerPorts={0}",
         "image.digest=latest",
         "metrics.monitor=podmonitor",
         "excludeLabels={machine-facts}",
@@ -160,19 +194,74 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
+/// Checks the values of [`ALL`] that are not checked elsewhere.
+fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
+    let [storer, restorer] = [manifests::set(documents, "storer")?, manifests::set(documents, "restorer")?];
+    assert_eq!(storer["metadata"]["name"], "kept-labels-storer");
+    let own = |daemon: &str| {
+        json!({
+            "app.kubernetes.io/name": "labels",
+            "app.kubernetes.io/instance": "label-storage",
+            "app.kubernetes.io/component": daemon,
+        })
+    };
+    assert_eq!(storer["spec"]["selector"]["matchLabels"], own("storer"));
+    assert_eq!(storer["spec"]["revisionHistoryLimit"], 2);
+    let (pod, other) = (&storer["spec"]["template"]["spec"], &restorer["spec"]["template"]["spec"]);
+    assert_eq!([&pod["serviceAccountName"], &other["serviceAccountName"]], ["theirs", "ours"]);
+    let accounts: Vec<_> = of_kind(documents, "ServiceAccount").map(|it| &it["metadata"]).collect();
+    assert_eq!((accounts.len(), &accounts[0]["name"]), (1, &json!("ours")));
+    assert_eq!(accounts[0]["annotations"], json!({"owner": "us", "role": "reader"}));
+    let keys: Vec<_> = pod["affinity"].as_object().into_iter().flat_map(|it| it.keys()).collect();
+    assert_eq!(keys, ["nodeAffinity", "podAffinity", "podAntiAffinity"]);
+    assert!(other["affinity"]["podAffinity"].is_null());
+    let spread = &pod["topologySpreadConstraints"];
+    assert_eq!([&spread[0]["topologyKey"], &spread[1]["topologyKey"]], ["a", "b"]);
+    assert_eq!(
+        (&spread[0]["labelSelector"]["matchLabels"], &spread[1]["labelSelector"]),
+        (&own("storer"), &json!({}))
+    );
+    assert_eq!(other["topologySpreadConstraints"].as_array().map(Vec::len), Some(1));
+    assert_eq!([&pod["dnsPolicy"], &pod["priorityClassName"]], ["ClusterFirst", "label-keepers"]);
+    let class = of_kind(documents, "PriorityClass").next().context("a class")?;
+    assert_eq!((&class["metadata"]["name"], &class["value"]), (&json!("label-keepers"), &json!(7)));
+    assert_eq!(pod["securityContext"]["runAsUser"], 1000);
+    let container = &pod["containers"][0];
+    assert_eq!(container["securityContext"]["runAsGroup"], 1000);
+    assert_eq!(container["env"][2], json!({"name": "HTTPS_PROXY", "value": "http://proxy"}));
+    assert_eq!(pod["volumes"][1]["name"], "certificates");
+    assert_eq!(container["volumeMounts"][1]["mountPath"], "/etc/ssl/theirs");
+    let probes = [
+        (&container["startupProbe"]["failureThreshold"], 90),
+        (&container["livenessProbe"]["timeoutSeconds"], 9),
+        (&container["readinessProbe"]["periodSeconds"], 3),
+        (&container["readinessProbe"]["initialDelaySeconds"], 1),
+    ];
+    for (value, expected) in probes {
+        assert_eq!(*value, expected, "{container}");
+    }
+    for budget in of_kind(documents, "PodDisruptionBudget") {
+        assert_eq!(
+            (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]),
+            (&json!("50%"), &Value::Null)
+        );
+    }
+    Ok(())
+}
+
 pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> {
     let sets: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
     let pods: Api<Pod> = Api::namespaced(s.client.clone(), &s.namespace);
-    let storers = ListParams::default().labels("app.kubernetes.io/name=storer");
+    let storers = ListParams::default().labels("app.kubernetes.io/component=storer");
     // Each pod's uid, by its name.
     let running = async || -> Result<BTreeMap<String, Option<String>>> {
         let pods = pods.list(&storers).await?.items.into_iter();
         Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
     };
     let has_pods = async |replicas: i32| {
-        let names: Vec<_> = (0..replicas).map(|index| format!("storer-{index}")).collect();
+        let names: Vec<_> = (0..replicas).map(|index| format!("label-storage-storer-{index}")).collect();
         s.eventually("a pod for each replica", (Some(replicas), names), async || {
-            let wanted = sets.get("storer").await?.spec.and_then(|spec| spec.replicas);
+            let wanted = sets.get("label-storage-storer").await?.spec.and_then(|spec| spec.replicas);
             Ok((wanted, running().await?.into_keys().collect()))
         })
         .await
@@ -199,14 +288,14 @@ pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> 
     assert!(before.iter().all(|(name, uid)| after.get(name) == Some(uid)), "no pod is replaced: {after:?}");
     // As kubectl scale and autoscalers do.
     let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
-    sets.patch_scale("storer", &PatchParams::default(), &scale).await?;
+    sets.patch_scale("label-storage-storer", &PatchParams::default(), &scale).await?;
     has_pods(4).await?;
     assert!(is_kept().await?, "after an upgrade");
 
     helm(s, &["uninstall", "label-storage"])?;
     s.eventually("the daemons are gone", (true, true), async || {
         let none = async |name: &str| anyhow::Ok(sets.get_opt(name).await?.is_none());
-        Ok((none("storer").await?, none("restorer").await?))
+        Ok((none("label-storage-storer").await?, none("label-storage-restorer").await?))
     })
     .await?;
     assert!(is_kept().await?, "after an uninstall");

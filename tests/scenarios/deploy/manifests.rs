@@ -20,7 +20,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-fn documents(text: &str) -> Result<Vec<Value>> {
+pub fn documents(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
@@ -50,7 +50,10 @@ pub fn helm(s: &Scenario, arguments: &[&str]) -> Result<String> {
             other => helm.arg(other),
         };
     }
-    helm.args(["--namespace", &s.namespace]).env("KUBECONFIG", s.sandbox.kubeconfig());
+    if !arguments.contains(&"--namespace") {
+        helm.args(["--namespace", &s.namespace]);
+    }
+    helm.env("KUBECONFIG", s.sandbox.kubeconfig());
     // Nothing of the person who runs the tests: no plugins, no repositories.
     helm.env("HOME", s.file("home")).env_remove("HELM_DRIVER");
     let output = helm.output().context("helm")?;
@@ -104,6 +107,12 @@ fn title(document: &Value) -> String {
 /// The documents of a kind.
 pub fn of_kind<'a>(documents: &'a [Value], kind: &str) -> impl Iterator<Item = &'a Value> {
     documents.iter().filter(move |document| document["kind"] == kind)
+}
+
+/// The StatefulSet of a daemon.
+pub fn set<'a>(documents: &'a [Value], daemon: &str) -> Result<&'a Value> {
+    let is_its = |set: &&Value| set["metadata"]["labels"]["app.kubernetes.io/component"] == daemon;
+    of_kind(documents, "StatefulSet").find(is_its).with_context(|| format!("no {daemon}"))
 }
 
 /// The rule file that the pods find.

@@ -16,7 +16,8 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
     apply(&s.client, &documents).await?;
     let pods: Api<Pod> = Api::namespaced(s.client.clone(), NAMESPACE);
 
-    let expected = ["restorer-0", "restorer-1", "storer-0", "storer-1"].map(str::to_owned).to_vec();
+    let expected = ["restorer-0", "restorer-1", "storer-0", "storer-1"];
+    let expected = expected.map(|pod| format!("label-storage-{pod}")).to_vec();
     s.eventually("a pod for each replica", expected, async || {
         let mut names: Vec<_> =
             pods.list(&ListParams::default()).await?.items.iter().map(ResourceExt::name_any).collect();
@@ -27,21 +28,20 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
 
     for pod in pods.list(&ListParams::default()).await? {
         let name = pod.name_any();
-        let (daemon, _ordinal) = name.rsplit_once('-').context("an ordinal")?;
+        let (set, _ordinal) = name.rsplit_once('-').context("an ordinal")?;
+        let daemon = set.strip_prefix("label-storage-").context("the release")?;
         let pod = serde_json::to_value(&pod)?;
         let spec = &pod["spec"];
-        assert_eq!(spec["serviceAccountName"], daemon);
-        assert_eq!(spec["priority"], 1_000_000, "{name}");
+        assert_eq!(spec["serviceAccountName"], set);
+        assert_eq!(spec["priority"], 0, "{name}");
         assert_eq!(spec["terminationGracePeriodSeconds"], 20, "{name}");
         assert_eq!(
             spec["securityContext"],
             json!({
                 "runAsNonRoot": true,
-                "runAsUser": 65532,
-                "runAsGroup": 65532,
                 "seccompProfile": {"type": "RuntimeDefault"},
             }),
-            "{name}"
+            "{name}: OpenShift refuses a fixed user"
         );
         // Constraints would leave out nodes without a zone, and then spread over no nodes at all.
         assert!(spec["topologySpreadConstraints"].is_null(), "{name}");
@@ -51,8 +51,9 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
         let apart: Vec<_> = apart.iter().map(|it| (&it["weight"], &it["podAffinityTerm"])).collect();
         let term = |key: &str| {
             let labels = json!({
-                "app.kubernetes.io/name": daemon,
-                "app.kubernetes.io/part-of": "label-storage",
+                "app.kubernetes.io/name": "label-storage",
+                "app.kubernetes.io/instance": "label-storage",
+                "app.kubernetes.io/component": daemon,
             });
             json!({"topologyKey": key, "labelSelector": {"matchLabels": labels}})
         };
@@ -113,7 +114,7 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
         let container = json!({"name": "other", "image": "other", "securityContext": context});
         json!({
             "metadata": {"name": name},
-            "spec": {"serviceAccountName": "storer", "containers": [container]},
+            "spec": {"serviceAccountName": "label-storage-storer", "containers": [container]},
         })
     };
     let params = PostParams { dry_run: true, ..PostParams::default() };

@@ -57,7 +57,7 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     let (create, delete) = (PostParams::default(), DeleteParams::default());
 
     // The storer, as itself.
-    let storer = maps(client_as(s, &s.namespace, "storer").await?);
+    let storer = maps(client_as(s, &s.namespace, "label-storage-storer").await?);
     s.eventually("the storer's rights", true, async || Ok(storer.list(&ListParams::default()).await.is_ok()))
         .await?;
     let [a, b, long] = ["a".to_owned(), "b".to_owned(), "n".repeat(253)].map(|node| record(&node));
@@ -121,9 +121,9 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     assert!(refused(REFUSED, filed)?, "a record that is filed by something else than a name");
 
     // The restorer has no right to write any, and would not be let with one.
-    let restorer = maps(client_as(s, &s.namespace, "restorer").await?);
+    let restorer = maps(client_as(s, &s.namespace, "label-storage-restorer").await?);
     assert!(refused("cannot patch resource", restorer.patch(&a.name_any(), &patching(), &value).await)?);
-    bind(s, "restorer", "admin").await?;
+    bind(s, "label-storage-restorer", "admin").await?;
     s.eventually("the restorer is refused by the policy, too", true, async || {
         Ok(refused(REFUSED, restorer.patch(&a.name_any(), &patching(), &value).await).unwrap_or(false))
     })
@@ -196,7 +196,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
     });
     s.create_from(serde_json::from_value(node)?).await?;
 
-    let client = client_as(s, &s.namespace, "restorer").await?;
+    let client = client_as(s, &s.namespace, "label-storage-restorer").await?;
     let nodes: Api<Node> = Api::all(client);
     let patch = async |patch: Value| nodes.patch(&name, &patching(), &Patch::Merge(patch)).await;
     let cordon = json!({"spec": {"unschedulable": true}});
@@ -273,7 +273,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
         "kind": "ClusterRoleBinding",
         "metadata": {"name": everything},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": everything},
-        "subjects": [{"kind": "ServiceAccount", "name": "restorer", "namespace": s.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": "label-storage-restorer", "namespace": s.namespace}],
     });
     apply(&s.client, &[role, binding]).await?;
     s.eventually("the deletion of a Node is refused", true, async || {
@@ -341,7 +341,7 @@ pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario
         "spec": {"taints": theirs},
     });
     s.create_from(serde_json::from_value(node)?).await?;
-    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
+    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "label-storage-restorer").await?);
     let attempt = async |change: &Value| attempt(&nodes, &name, change).await;
     let metadata = |metadata: Value| json!({"metadata": metadata});
     let annotations = |annotations: Value| metadata(json!({"annotations": annotations}));

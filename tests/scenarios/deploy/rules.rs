@@ -1,12 +1,12 @@
 //! Rules and policies go together: what the rules have the restorer do, the API server lets it.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::accounts::{Audit, await_rights, granted, replica};
-use super::manifests::{self, apply, client_as, of_kind, rendered};
+use super::manifests::{self, apply, client_as, rendered};
 use super::policies::{FIELDS, attempt, refused};
 use crate::daemon::Daemon;
 use crate::scenario::{Labels, Scenario, labels};
@@ -27,8 +27,7 @@ async fn install(s: &Scenario, flags: &[&str]) -> Result<Vec<Value>> {
 }
 
 async fn start(s: &Scenario, documents: &[Value], kind: &str) -> Result<Daemon> {
-    let set = of_kind(documents, "StatefulSet").find(|set| set["metadata"]["name"] == kind);
-    replica(s, set.with_context(|| format!("no {kind}"))?, 0, &["--replicas=1"]).await
+    replica(s, manifests::set(documents, kind)?, 0, &["--replicas=1"]).await
 }
 
 /// What a Node has of what is kept here: labels, annotations, taints and whether it is cordoned. Not what the control plane puts there.
@@ -94,7 +93,7 @@ pub async fn what_the_rules_ask_for_passes_the_policies(s: &Scenario) -> Result<
     }
     let (_storer, restorer) =
         (start(s, &documents, "storer").await?, start(s, &documents, "restorer").await?);
-    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "restorer").await?);
+    let nodes: Api<Node> = Api::all(client_as(s, &s.namespace, "label-storage-restorer").await?);
     s.eventually("the new policy is in force", true, async || {
         refused(FIELDS, attempt(&nodes, &name, &json!({"spec": {"taints": [], "unschedulable": true}})).await)
     })

@@ -67,7 +67,7 @@ pub async fn a_failure_of_one_node_does_not_hold_up_the_others(s: &Scenario) -> 
     let somebody = format!("{}-somebody", s.namespace);
     let rights = json!({"metadata": {"name": somebody}, "rules": [
         {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]},
-        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [record_name(&nodes[0]), record_name(&nodes[2])], "verbs": ["delete"]},
     ]});
     let binding = json!({

@@ -73,7 +73,7 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
         leases,
         Survey::take(cluster, None, time.now(), None),
         survey::strays(cluster),
-        permissions::of_user(cluster),
+        permissions::of_user(cluster, &installation),
     );
     let (held, shards) = match shards {
         Ok(shards) => {

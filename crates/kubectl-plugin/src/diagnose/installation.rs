@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Container;
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use label_storage_runtime::Daemon;
 use label_storage_runtime::args::Common;
@@ -21,6 +22,9 @@ pub(crate) const DAEMONS: [&str; 2] = ["storer", "restorer"];
 /// The kubectl command that finds an installation.
 pub(crate) const FIND: &str = "get statefulsets -A -l app.kubernetes.io/part-of=label-storage";
 
+const PART_OF: &str = "app.kubernetes.io/part-of=label-storage";
+/// The label with the name of a daemon.
+pub(crate) const COMPONENT: &str = "app.kubernetes.io/component";
 const VERSION: &str = "app.kubernetes.io/version";
 const RELEASE: &str = "meta.helm.sh/release-name";
 const DRY_RUN: &str = "LABEL_STORAGE_DRY_RUN";
@@ -29,6 +33,7 @@ const DRY_RUN: &str = "LABEL_STORAGE_DRY_RUN";
 #[derive(Debug)]
 pub(crate) struct Set {
     pub(crate) daemon: &'static str,
+    name: String,
     pub(crate) account: String,
     /// The flags of its container, or the reason why they are unknown.
     pub(crate) flags: Result<Common, String>,
@@ -51,20 +56,34 @@ pub(crate) struct Installation {
 impl Installation {
     pub(crate) async fn read(cluster: &Cluster) -> Self {
         let api: Api<StatefulSet> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-        let (storer, restorer) = tokio::join!(api.get_opt(DAEMONS[0]), api.get_opt(DAEMONS[1]));
-        let release = [&storer, &restorer].into_iter().find_map(|set| release(set.as_ref().ok()?.as_ref()?));
-        let read = |daemon, set: kube::Result<Option<StatefulSet>>| match set {
-            Ok(Some(set)) => Ok(set),
-            Ok(None) => Err(format!("namespace {} has no statefulset {daemon}", cluster.namespace)),
-            Err(error) => Err(in_one_line(&error)),
+        let listed = api.list(&ListParams::default().labels(PART_OF)).await;
+        let listed = listed.map(|sets| sets.items).map_err(|error| in_one_line(&error));
+        let find = |daemon: &str| {
+            let is_its = |set: &&StatefulSet| set.labels().get(COMPONENT).is_some_and(|its| its == daemon);
+            let found: Vec<_> = listed.as_ref().map_err(Clone::clone)?.iter().filter(is_its).collect();
+            match found.as_slice() {
+                [set] => Ok(*set),
+                [] => Err(format!("namespace {} has no statefulset of the {daemon}", cluster.namespace)),
+                [..] => {
+                    Err(format!("namespace {} has several statefulsets of the {daemon}", cluster.namespace))
+                }
+            }
         };
-        let storer = read(DAEMONS[0], storer).map(|set| Set::new::<storer::Args>(DAEMONS[0], &set));
-        let restorer = read(DAEMONS[1], restorer).map(|set| Set::new::<restorer::Args>(DAEMONS[1], &set));
-        Self { sets: [storer, restorer], release }
+        let storer = find(DAEMONS[0]).map(|set| Set::new::<storer::Args>(DAEMONS[0], set));
+        let restorer = find(DAEMONS[1]).map(|set| Set::new::<restorer::Args>(DAEMONS[1], set));
+        Self { sets: [storer, restorer], release: listed.iter().flatten().find_map(release) }
     }
 
     pub(crate) fn set(&self, daemon: &str) -> Option<&Set> {
         self.sets.iter().flatten().find(|set| set.daemon == daemon)
+    }
+
+    /// The beginning of the names of cluster-wide objects, as the chart makes it from the names of the StatefulSets.
+    pub(crate) fn cluster_name(&self, namespace: &str) -> String {
+        let mut names =
+            self.sets.iter().flatten().filter_map(|set| set.name.strip_suffix(set.daemon)?.strip_suffix('-'));
+        let name = names.next().unwrap_or(NAMESPACE);
+        if name == namespace { name.to_owned() } else { format!("{name}-{namespace}") }
     }
 
     /// The numbers of replicas, if a StatefulSet says so.
@@ -91,7 +110,7 @@ impl Installation {
             Some((release, is_applied)) => {
                 // With server-side apply, Helm refuses to overwrite a field that somebody else has changed.
                 let force = if *is_applied { " --force-conflicts" } else { "" };
-                hints.helm(&format!("upgrade {release} deploy/chart --reuse-values{force}"))
+                hints.helm(&format!("upgrade {release} deploy/chart --reset-then-reuse-values{force}"))
             }
         }
     }
@@ -114,14 +133,14 @@ impl Installation {
     }
 
     fn of_set(&self, set: &Set, cluster: &Cluster) -> Vec<Finding> {
-        let (hints, Set { daemon, replicas, ready, .. }) = (&cluster.hints, set);
+        let (hints, Set { daemon, name, replicas, ready, .. }) = (&cluster.hints, set);
         let mut findings = Vec::new();
         if *replicas == 0 {
-            let scale = hints.in_namespace(&format!("scale statefulset {daemon} --replicas=2"));
+            let scale = hints.in_namespace(&format!("scale statefulset {name} --replicas=2"));
             let message = format!("the {daemon} is scaled to 0 replicas");
             findings.push(Finding::new(Error, "stopped", message).fix(scale));
         } else if ready < replicas {
-            let show = hints.in_namespace(&format!("describe pods -l app.kubernetes.io/name={daemon}"));
+            let show = hints.in_namespace(&format!("describe pods -l {COMPONENT}={daemon}"));
             let message = format!("{ready} of {replicas} {daemon} pods are ready");
             let severity = if *ready == 0 { Error } else { Warning };
             findings.push(Finding::new(severity, "pods-not-ready", message).fix(show));
@@ -136,10 +155,10 @@ impl Installation {
         };
         if flags.dry_run {
             let fix = match set.is_dry_run_in_env {
-                true => hints.in_namespace(&format!("set env statefulset {daemon} {DRY_RUN}-")),
+                true => hints.in_namespace(&format!("set env statefulset {name} {DRY_RUN}-")),
                 false => self.upgrade(cluster),
             };
-            let values = "if the Helm values have it in extraArgs, remove it there";
+            let values = "if the Helm values have dryRun, or the flag in extraArgs, remove it there";
             let message = format!("the {daemon} runs with --dry-run and writes nothing; {values}");
             findings.push(Finding::new(Warning, "dry-run", message).fix(fix));
         }
@@ -198,6 +217,7 @@ impl Set {
         let mut env = container.into_iter().flat_map(|container| container.env.iter().flatten());
         Self {
             daemon,
+            name: set.name_any(),
             account: pod.and_then(|pod| pod.service_account_name.clone()).unwrap_or("default".to_owned()),
             replicas: count(spec.and_then(|spec| spec.replicas)).unwrap_or(1),
             ready: count(set.status.as_ref().and_then(|status| status.ready_replicas)).unwrap_or(0),

@@ -10,9 +10,9 @@ use label_storage_runtime::call::in_one_line;
 use label_storage_runtime::preflight::{LEASES, READS, Right, WATCHES, attributes, in_words};
 
 use super::installation::{DAEMONS, Installation};
-use super::policies::prefix;
 use super::{Finding, Severity};
 use crate::cluster::Cluster;
+use crate::hints::NAMESPACE;
 
 /// Daemons can do without these, which are for Events about Nodes.
 const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
@@ -78,7 +78,7 @@ async fn of_daemon(
     writes: &[Right],
 ) -> kube::Result<Vec<Finding>> {
     let set = installation.set(daemon);
-    let account = set.map_or(daemon, |set| &set.account);
+    let account = set.map_or_else(|| format!("{NAMESPACE}-{daemon}"), |set| set.account.clone());
     let flags = set.and_then(|set| set.flags.as_ref().ok());
     let writes = if flags.is_some_and(|flags| flags.dry_run) { &[] } else { writes };
     let watches = if flags.is_some_and(|flags| !flags.watch) { &[][..] } else { &WATCHES };
@@ -89,7 +89,7 @@ async fn of_daemon(
         (Severity::Error, &needs[..], cluster.namespace.as_str(), ""),
         (Severity::Warning, events, EVENT_NAMESPACE, ", so `kubectl describe node` lacks its Events"),
     ] {
-        let missing = missing(cluster, Some(account), rights, namespace).await?;
+        let missing = missing(cluster, Some(&account), rights, namespace).await?;
         if !missing.is_empty() {
             let message = format!("the account {account} of the {daemon} may not {missing}{harm}");
             let finding = Finding::new(severity, "permission-missing", message);
@@ -100,7 +100,7 @@ async fn of_daemon(
 }
 
 /// The permissions of the user, with the commands that do not work without them.
-pub(crate) async fn of_user(cluster: &Cluster) -> Vec<Finding> {
+pub(crate) async fn of_user(cluster: &Cluster, installation: &Installation) -> Vec<Finding> {
     let (namespace, reads) = (&cluster.namespace, [&READS[..], &[("list", "leases")]].concat());
     let missing = |rights| missing(cluster, None, rights, namespace);
     let (reads, writes) = match tokio::try_join!(missing(&reads), missing(&WRITES)) {
@@ -118,7 +118,7 @@ pub(crate) async fn of_user(cluster: &Cluster) -> Vec<Finding> {
     if !writes.is_empty() {
         let commands = "restore, forget, set, rename, rollback and import";
         let message = format!("you may not {writes}, so some of {commands} do not work for you");
-        let role = format!("{}-records-editor", prefix(namespace));
+        let role = format!("{}-records-editor", installation.cluster_name(namespace));
         let bind = format!("create rolebinding records-editor --clusterrole={role} --user=USER");
         let bind = cluster.hints.in_namespace(&bind);
         findings.push(Finding::new(Severity::Note, "your-permissions", message).fix(bind));

@@ -20,14 +20,6 @@ const POLICIES: [(&str, &str); 5] = [
     ("records", "everyone who may write ConfigMaps here can label any node that returns"),
 ];
 
-/// The policies' names in the chart begin like this.
-pub(crate) fn prefix(namespace: &str) -> String {
-    match namespace.contains("label-storage") {
-        true => namespace.to_owned(),
-        false => format!("label-storage-{namespace}"),
-    }
-}
-
 /// The problems, and the number of policies in force.
 pub(crate) async fn findings(cluster: &Cluster, installation: &Installation) -> (Vec<Finding>, usize) {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
@@ -41,7 +33,7 @@ pub(crate) async fn findings(cluster: &Cluster, installation: &Installation) -> 
     };
     let mut findings = Vec::new();
     for (end, harm) in POLICIES {
-        let name = format!("{}-{end}", prefix(&cluster.namespace));
+        let name = format!("{}-{end}", installation.cluster_name(&cluster.namespace));
         let bound: Vec<_> = bindings.iter().filter(|binding| binding.spec.policy_name == name).collect();
         let mut actions = bound.iter().flat_map(|binding| &binding.spec.validation_actions);
         let failure_policy = |policy: &ValidatingAdmissionPolicy| policy.spec.clone()?.failure_policy;

@@ -15,7 +15,7 @@ use label_storage_runtime::lease::{LIFETIME, SeenLease, parse_name};
 use serde::Serialize;
 use strum::Display;
 
-use super::installation::DAEMONS;
+use super::installation::{COMPONENT, DAEMONS};
 use super::{Finding, Severity};
 use crate::cluster::{Cluster, ours};
 use crate::hints::Hints;
@@ -109,7 +109,7 @@ impl Shard {
             Holding::Adopted => (Severity::Note, "shard-adopted"),
             _ => (Severity::Error, "shard-not-held"),
         };
-        let pods = hints.in_namespace(&format!("get pods -l app.kubernetes.io/name={}", self.daemon));
+        let pods = hints.in_namespace(&format!("get pods -l {COMPONENT}={}", self.daemon));
         Some(Finding::new(severity, reason, self.sentence(now)).fix(pods))
     }
 }
