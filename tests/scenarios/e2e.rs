@@ -66,7 +66,7 @@ fn root() -> &'static Path {
 
 /// A command with this test's cluster and its kubectl, and nothing else of the person who runs the tests.
 fn command(s: &Scenario, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
-    let kubectl = Assets::find(&[Binary::Kubectl])?;
+    let kubectl = Assets::find(None, &[Binary::Kubectl])?;
     let path = std::env::var_os("PATH").context("PATH")?;
     let path = std::iter::once(kubectl.folder().to_owned()).chain(std::env::split_paths(&path));
     let mut command = Command::new(program);

@@ -4,12 +4,14 @@
 //! from the user's cache folder, and what is missing there is built with Go first. A tool that many people have
 //! anyway is taken from their `PATH`, if it is new enough.
 
-use std::env;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, fs, io};
 
+pub use crate::binary::Binary;
+use crate::binary::missing;
 use crate::go_build;
+use crate::kubernetes::{self, Version};
 use crate::modules::{self, Module};
 
 const KUBEBUILDER_ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -34,95 +36,33 @@ pub enum Error {
         /// The other way to get what was asked for.
         instead: &'static str,
     },
+    /// Two variables name two control planes.
+    #[error(
+        "KUBEBUILDER_ASSETS names a control plane, and Kubernetes {0} is asked for, too: unset one of them"
+    )]
+    TwoVersions(Version),
+    /// `SANDBOX_KUBERNETES` is no version.
+    #[error(transparent)]
+    Version(#[from] kubernetes::InvalidVersion),
+    /// The folder of another version can't be written.
+    #[error("can't write to {}", path.display())]
+    Link {
+        /// The folder.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
     /// A binary could not be built.
     #[error(transparent)]
     Build(#[from] go_build::Error),
-}
-
-/// A program of the control plane, one that talks to it, or one that the chart is made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Binary {
-    /// The store behind the API server.
-    Etcd,
-    /// The API server.
-    KubeApiserver,
-    /// The built-in controllers: node lifecycle, garbage collection, service accounts and so on.
-    KubeControllerManager,
-    /// The command line client, for people.
-    Kubectl,
-    /// Renders and installs the chart.
-    Helm,
-    /// Scrapes the daemons.
-    Prometheus,
-    /// Checks and tests Prometheus's rules.
-    Promtool,
-}
-
-impl Binary {
-    /// Those that make up the control plane, with the client for people.
-    pub const CONTROL_PLANE: [Self; 4] =
-        [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
-
-    /// The name of its file, the same wherever it comes from.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::KubeApiserver => "kube-apiserver",
-            Self::KubeControllerManager => "kube-controller-manager",
-            Self::Kubectl => "kubectl",
-            Self::Helm => "helm",
-            Self::Prometheus => "prometheus",
-            Self::Promtool => "promtool",
-        }
-    }
-
-    /// The module that it is built from, and cached with.
-    pub(crate) fn module(self) -> &'static Module {
-        match self {
-            Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => {
-                &modules::CONTROL_PLANE
-            }
-            Self::Helm => &modules::HELM,
-            Self::Prometheus | Self::Promtool => &modules::PROMETHEUS,
-        }
-    }
-
-    /// The Go package that it is built from.
-    pub(crate) fn package(self) -> &'static str {
-        match self {
-            Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
-            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
-            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::Helm => "helm.sh/helm/v4/cmd/helm",
-            Self::Prometheus => "github.com/prometheus/prometheus/cmd/prometheus",
-            Self::Promtool => "github.com/prometheus/prometheus/cmd/promtool",
-        }
-    }
-
-    /// How to ask the one on `PATH` for its version, and the least that will do. `None` for what is never taken from there.
-    fn on_path(self) -> Option<(&'static [&'static str], (u32, u32))> {
-        match self {
-            // Since then helm does all that the chart and its tests need.
-            Self::Helm => Some((&["version", "--template", "{{.Version}}"], (3, 14))),
-            // Before, the samples at both ends of a range counted, and rates were others.
-            Self::Prometheus | Self::Promtool => Some((&["--version"], (3, 0))),
-            Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => None,
-        }
-    }
-}
-
-impl fmt::Display for Binary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.file_name())
-    }
 }
 
 /// Finds a program wherever it may come from, builds it if it is nowhere, and says on stderr which it is if it is the
 /// user's own.
 pub fn find(binary: Binary) -> Result<PathBuf, Error> {
     let Some((question, least)) = binary.on_path() else {
-        return Ok(Assets::find(&[binary])?.path(binary));
+        return Ok(Assets::find(None, &[binary])?.path(binary));
     };
     match version_on_path(binary, question).filter(|version| is_new_enough(version, least)) {
         Some(version) => {
@@ -140,16 +80,25 @@ pub struct Assets {
 }
 
 impl Assets {
-    /// Finds `needed`, and builds what is missing unless `KUBEBUILDER_ASSETS` says where they should be.
-    pub fn find(needed: &[Binary]) -> Result<Self, Error> {
-        let folder = match variable(KUBEBUILDER_ASSETS) {
-            Some(folder) => {
+    /// Finds `needed`, and builds what is missing unless `KUBEBUILDER_ASSETS` says where they should be. Without a version, that of
+    /// `SANDBOX_KUBERNETES` counts, and then the pinned one.
+    pub fn find(version: Option<&Version>, needed: &[Binary]) -> Result<Self, Error> {
+        let version = match version {
+            Some(version) => Some(version.clone()),
+            None => kubernetes::from_environment()?,
+        };
+        let folder = match (variable(KUBEBUILDER_ASSETS), version) {
+            (Some(_), Some(version)) => return Err(Error::TwoVersions(version)),
+            (Some(folder), None) => {
                 if let Some(&binary) = missing(&folder, needed).first() {
                     return Err(Error::Incomplete { folder, binary });
                 }
                 folder
             }
-            None => built(&modules::CONTROL_PLANE, needed)?,
+            (None, Some(version)) if !version.includes(modules::CONTROL_PLANE.version()) => {
+                other_version(&version, needed)?
+            }
+            (None, _) => built(&modules::CONTROL_PLANE, needed)?,
         };
         Ok(Self { folder })
     }
@@ -165,9 +114,25 @@ impl Assets {
     }
 }
 
-/// Those of `needed` that `folder` lacks.
-pub(crate) fn missing(folder: &Path, needed: &[Binary]) -> Vec<Binary> {
-    needed.iter().copied().filter(|binary| !folder.join(binary.file_name()).is_file()).collect()
+/// The cache folder of another version of Kubernetes, with `needed` in it. etcd is the pinned one.
+fn other_version(version: &Version, needed: &[Binary]) -> Result<PathBuf, Error> {
+    let all = cache_folder(&modules::CONTROL_PLANE)?.with_file_name("");
+    let link = |source| Error::Link { path: all.clone(), source };
+    let has_all = |folder: &PathBuf| missing(folder, needed).is_empty();
+    let known = fs::read_dir(&all).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let known = known.filter_map(|name| name.into_string().ok()).filter(|name| version.includes(name));
+    if let Some(folder) = known.map(|name| all.join(name)).find(has_all) {
+        return Ok(folder);
+    }
+    let module = kubernetes::module(version)?;
+    let folder = all.join(module.version());
+    let (etcd, others): (Vec<_>, Vec<_>) = needed.iter().partition(|binary| **binary == Binary::Etcd);
+    go_build::build(&module, &folder, &others)?;
+    for binary in missing(&folder, &etcd) {
+        let pinned = built(&modules::CONTROL_PLANE, &etcd)?.join(binary.file_name());
+        std::os::unix::fs::symlink(pinned, folder.join(binary.file_name())).map_err(link)?;
+    }
+    Ok(folder)
 }
 
 /// The cache folder of `module`, with `needed` in it.

@@ -18,6 +18,7 @@ use self::parts::{Commands, Ports, api_server, controller_manager, etcd, free_po
 use crate::assets::{self, Assets, Binary};
 use crate::credentials::{Endpoint, ServiceAccountKey, random_token, write_private};
 use crate::etcd::{self as etcd_client, Etcd};
+use crate::kubernetes::Version;
 use crate::process::{self, Afterwards, Exit, Guarded, Signal};
 use crate::ready::Probe;
 
@@ -101,6 +102,8 @@ pub enum Error {
 pub struct Options {
     /// Run the built-in controllers too: node lifecycle, garbage collection, service accounts.
     pub controller_manager: bool,
+    /// The version of Kubernetes. `None`: that of `SANDBOX_KUBERNETES`, or the pinned one.
+    pub kubernetes: Option<Version>,
     /// Leave the data folder, with the logs, when all is stopped.
     pub keep_data: bool,
     /// Write down every request that a service account makes: [`Sandbox::audit_log`].
@@ -135,7 +138,7 @@ impl Sandbox {
         if options.controller_manager {
             needed.push(Binary::KubeControllerManager);
         }
-        let assets = Assets::find(&needed)?;
+        let assets = Assets::find(options.kubernetes.as_ref(), &needed)?;
         let mut attempt = 1;
         loop {
             match Self::start_once(&assets, &options) {

@@ -9,10 +9,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::assets::{self, Binary};
+use crate::binary::{Binary, missing};
 use crate::modules::Module;
 use crate::process::{self, Afterwards, Exit, Guarded};
 use crate::progress::Progress;
+
+/// For versions that are not pinned: Go looks for the dependencies of what is imported here.
+const TOOLS: &str = r#"//go:build tools
+
+package tools
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kubectl"
+)
+"#;
 
 /// How often the build's log is looked at for progress.
 const POLL: Duration = Duration::from_millis(200);
@@ -26,7 +38,7 @@ pub enum Error {
         /// The first binary that is missing.
         binary: Binary,
         /// The Go version that go.mod asks for.
-        go: &'static str,
+        go: String,
         /// The other way to get it.
         instead: &'static str,
     },
@@ -58,6 +70,16 @@ pub enum Error {
         /// The other way to get the binary.
         instead: &'static str,
     },
+    /// The Go module proxy does not have it.
+    #[error(
+        "can't find Kubernetes {version}: give a version that the Go module proxy has, such as 1.30.14. It says: {said}"
+    )]
+    UnknownVersion {
+        /// The version that was asked for.
+        version: String,
+        /// What Go said.
+        said: String,
+    },
     /// Go could not be started.
     #[error(transparent)]
     Process(#[from] process::Error),
@@ -67,12 +89,16 @@ pub enum Error {
 pub(crate) fn build(module: &Module, folder: &Path, needed: &[Binary]) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let _lock = lock(folder, module.what)?;
-    let missing = assets::missing(folder, needed);
+    let missing = missing(folder, needed);
     let Some(&first) = missing.first() else {
         return Ok(());
     };
     if !go_is_on_path() {
-        return Err(Error::NoGo { binary: first, go: module.go_version(), instead: module.instead });
+        return Err(Error::NoGo {
+            binary: first,
+            go: module.go_version().to_owned(),
+            instead: module.instead,
+        });
     }
 
     let names: Vec<_> = missing.iter().map(|binary| binary.file_name()).collect();
@@ -85,9 +111,13 @@ pub(crate) fn build(module: &Module, folder: &Path, needed: &[Binary]) -> Result
     );
     let sources = folder.join("module");
     fs::create_dir_all(&sources).map_err(at(&sources))?;
-    for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
-        let file = sources.join(name);
-        fs::write(&file, text).map_err(at(&file))?;
+    let write = |name, text: &str| fs::write(sources.join(name), text).map_err(at(&sources.join(name)));
+    if !module.go_sum.is_empty() {
+        write("go.mod", &module.go_mod)?;
+        write("go.sum", &module.go_sum)?;
+    } else if !has_sums(&sources) {
+        write("go.mod", &module.go_mod)?;
+        write("tools.go", TOOLS)?;
     }
     missing.into_iter().try_for_each(|binary| build_one(module, folder, &sources, binary))
 }
@@ -124,6 +154,11 @@ fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> 
         }
     };
 
+    if !has_sums(sources) {
+        let mut tidy = Command::new("go");
+        tidy.args(["mod", "tidy"]).current_dir(sources).env("GOWORK", "off");
+        run("go mod tidy", &tidy, &mut |_| ())?;
+    }
     // The list is what the bar's length is taken from. It downloads the modules too, which the build needs anyway.
     let mut total = 0;
     run("go list", &go(&["list", "-deps"]), &mut |packages| total = packages)?;
@@ -137,6 +172,11 @@ fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> 
     fs::rename(&finished, &target).map_err(at(&target))?;
     eprintln!("built {}", target.display());
     Ok(())
+}
+
+/// True if the versions of all dependencies are known: they are pinned, or Go has found them before.
+fn has_sums(sources: &Path) -> bool {
+    sources.join("go.sum").is_file()
 }
 
 /// Held while building. The kernel lets go of it when this process ends, however it does.

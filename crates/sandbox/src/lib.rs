@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   assets    where the binaries are: KUBEBUILDER_ASSETS, or the cache, or ...
-//!     ├─ go_build    ... built with Go into the cache, once
-//!     └─ modules     from what: the control plane, helm, Prometheus
+//!     ├─ binary        the programs that there are
+//!     ├─ go_build      ... built with Go into the cache, once
+//!     ├─ modules       from what: the control plane, helm, Prometheus
+//!     └─ kubernetes    or from another version of Kubernetes
 //!   control_plane    starts them, waits until they serve, stops them in order
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
 //!     └─ ready          asks the API server whether it serves
@@ -25,12 +27,14 @@
 //! Steps that take long say so on stderr; nothing is ever written to stdout.
 
 pub mod assets;
+mod binary;
 mod control_plane;
 mod credentials;
 pub mod dashboard;
 pub mod etcd;
 pub mod go_build;
 pub mod itself;
+pub mod kubernetes;
 mod modules;
 pub mod process;
 pub mod progress;

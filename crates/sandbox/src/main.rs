@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use sandbox::assets::{self, Assets, Binary};
+use sandbox::kubernetes::Version;
 use sandbox::{Options, Sandbox, shell};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -26,6 +27,10 @@ const CHECK: Duration = Duration::from_millis(500);
 struct Arguments {
     #[command(subcommand)]
     task: Option<Task>,
+
+    /// The version of Kubernetes, such as 1.30 or 1.30.14, of those that the Go module proxy has
+    #[arg(long, env = "SANDBOX_KUBERNETES", value_name = "VERSION")]
+    kubernetes: Option<Version>,
 
     /// Provide kubectl too, and print the line that puts it on the PATH
     #[arg(long, env = "SANDBOX_KUBECTL", value_parser = FalseyValueParser::new())]
@@ -68,15 +73,17 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(Task::Tool { name }) = arguments.task {
         return print(&assets::find(name)?.to_string_lossy());
     }
+    let version = arguments.kubernetes.as_ref();
     if arguments.build_only {
-        let assets = Assets::find(&Binary::CONTROL_PLANE)?;
+        let assets = Assets::find(version, &Binary::CONTROL_PLANE)?;
         return print(&shell::export_path(assets.folder()));
     }
     // Before the start, so that a build which fails leaves no control plane to stop.
-    let kubectl = if arguments.kubectl { Some(Assets::find(&[Binary::Kubectl])?) } else { None };
+    let kubectl = if arguments.kubectl { Some(Assets::find(version, &[Binary::Kubectl])?) } else { None };
 
     // Until the signals are listened to below, they end this process, and with it all that it has started.
     let sandbox = Sandbox::start(Options {
+        kubernetes: arguments.kubernetes.clone(),
         controller_manager: arguments.controller_manager,
         keep_data: arguments.keep_data,
         ..Options::default()

@@ -1,6 +1,8 @@
 //! The Go modules that binaries are built from: a folder of this crate each, with a go.mod and a go.sum that pin
 //! everything. A further set of tools is a further folder, and a constant here.
 
+use std::borrow::Cow;
+
 use ring::digest;
 
 /// A set of binaries that are built from the same pinned modules, and cached together.
@@ -10,12 +12,13 @@ pub(crate) struct Module {
     pub(crate) folder: &'static str,
     /// What people call what comes of it.
     pub(crate) what: &'static str,
-    pub(crate) go_mod: &'static str,
-    pub(crate) go_sum: &'static str,
+    pub(crate) go_mod: Cow<'static, str>,
+    /// Empty if the go.mod was made for a version that is not pinned.
+    pub(crate) go_sum: Cow<'static, str>,
     /// The module whose version stands for all.
-    main: &'static str,
+    pub(crate) main: &'static str,
     /// The variable that holds the version in what is built, which can't know it otherwise.
-    version_variable: &'static str,
+    pub(crate) version_variable: &'static str,
     /// Build tags, separated by commas: what is left out of what is built.
     pub(crate) tags: &'static str,
     /// How long the first build takes on 2 cores.
@@ -28,8 +31,8 @@ pub(crate) struct Module {
 pub(crate) const CONTROL_PLANE: Module = Module {
     folder: "control-plane",
     what: "the control plane",
-    go_mod: include_str!("../control-plane/go.mod"),
-    go_sum: include_str!("../control-plane/go.sum"),
+    go_mod: Cow::Borrowed(include_str!("../control-plane/go.mod")),
+    go_sum: Cow::Borrowed(include_str!("../control-plane/go.sum")),
     main: "k8s.io/kubernetes",
     version_variable: "k8s.io/component-base/version.gitVersion",
     tags: "",
@@ -41,8 +44,8 @@ pub(crate) const CONTROL_PLANE: Module = Module {
 pub(crate) const HELM: Module = Module {
     folder: "helm",
     what: "helm",
-    go_mod: include_str!("../helm/go.mod"),
-    go_sum: include_str!("../helm/go.sum"),
+    go_mod: Cow::Borrowed(include_str!("../helm/go.mod")),
+    go_sum: Cow::Borrowed(include_str!("../helm/go.sum")),
     main: "helm.sh/helm/v4",
     version_variable: "helm.sh/helm/v4/internal/version.version",
     tags: "",
@@ -54,8 +57,8 @@ pub(crate) const HELM: Module = Module {
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
     what: "Prometheus",
-    go_mod: include_str!("../prometheus/go.mod"),
-    go_sum: include_str!("../prometheus/go.sum"),
+    go_mod: Cow::Borrowed(include_str!("../prometheus/go.mod")),
+    go_sum: Cow::Borrowed(include_str!("../prometheus/go.sum")),
     main: "github.com/prometheus/prometheus",
     version_variable: "github.com/prometheus/common/version.Version",
     // Those who use it here know what there is to scrape; finding it in all the clouds there are is half of the build.
@@ -66,12 +69,12 @@ pub(crate) const PROMETHEUS: Module = Module {
 
 impl Module {
     /// The version that go.mod pins, e.g. `v1.36.3`.
-    pub(crate) fn version(&self) -> &'static str {
+    pub(crate) fn version(&self) -> &str {
         self.word_after(self.main).unwrap_or("unknown")
     }
 
     /// The Go version that go.mod asks for.
-    pub(crate) fn go_version(&self) -> &'static str {
+    pub(crate) fn go_version(&self) -> &str {
         self.word_after("go").unwrap_or("1.26")
     }
 
@@ -90,9 +93,9 @@ impl Module {
     }
 
     /// The first word after `name` on a line of go.mod that starts with it.
-    fn word_after(&self, name: &str) -> Option<&'static str> {
+    fn word_after(&self, name: &str) -> Option<&str> {
         self.go_mod.lines().find_map(|line| {
-            let mut words = line.split_whitespace();
+            let mut words = line.trim_start_matches("require ").split_whitespace();
             (words.next() == Some(name)).then(|| words.next()).flatten()
         })
     }
