@@ -1,16 +1,21 @@
 //! Installing, upgrading and uninstalling with the real helm.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
+use sandbox::assets::{self, Binary};
+use sandbox::{Options, Sandbox};
 use serde_json::{Value, json};
 
-use super::manifests::{self, apply, dry_run, helm, of_kind, rendered};
+use super::manifests::{self, NAMESPACE, apply, dry_run, helm, of_kind, rendered};
 use crate::scenario::Scenario;
 
 /// Every value is another than its default, or on.
@@ -246,6 +251,69 @@ fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
             (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]),
             (&json!("50%"), &Value::Null)
         );
+    }
+    Ok(())
+}
+
+/// On AKS the API server's address is a name.
+pub async fn names_can_be_looked_up(s: &Scenario) -> Result<()> {
+    let egress = |flags: &[&str]| -> Result<Vec<Value>> {
+        let documents = rendered(s, flags)?;
+        let policy = of_kind(&documents, "NetworkPolicy").next().context("a policy")?;
+        Ok(policy["spec"]["egress"].as_array().context("egress")?.clone())
+    };
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let limited = ["--set=networkPolicy.apiServerCIDRs={10.0.0.1/32}"];
+    for flags in [&[][..], &limited] {
+        assert!(egress(flags)?.contains(&dns), "{flags:?}: {:?}", egress(flags)?);
+    }
+    let [api_server] = &egress(&["--set=networkPolicy.dns=false"])?[..] else {
+        panic!("more than the API server")
+    };
+    assert_eq!(api_server["ports"][0], json!({"port": 443, "protocol": "TCP"}));
+    // By the node's own resolver: those of the cluster may be what is being restored.
+    let documents = rendered(s, &[])?;
+    for set in of_kind(&documents, "StatefulSet") {
+        assert_eq!(set["spec"]["template"]["spec"]["dnsPolicy"], "Default");
+    }
+    for policy in of_kind(&documents, "NetworkPolicy") {
+        dry_run(&s.client, policy).await?;
+    }
+    Ok(())
+}
+
+/// The file has a field that Kubernetes 1.29 does not know.
+pub async fn kubectl_apply_installs_everything_or_nothing(s: &Scenario) -> Result<()> {
+    const FIELD: &str = "recursiveReadOnly";
+    let kubectl = |file: &Path, sandbox: &Sandbox, flags: &[&str]| -> Result<(bool, String)> {
+        let mut kubectl = Command::new(assets::find(Binary::Kubectl)?);
+        kubectl.args(["apply", "--filename"]).arg(file).args(flags);
+        let output = kubectl.env("KUBECONFIG", sandbox.kubeconfig()).env("HOME", s.file("home")).output()?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let file = manifests::path("label-storage.yaml");
+    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(Options::default())).await??;
+    let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let sets: Api<StatefulSet> = Api::namespaced(client, NAMESPACE);
+
+    // A server that does not know a field, and one that does not know the name of this one: it is the same to kubectl.
+    let older = s.file("older.yaml");
+    let text = std::fs::read_to_string(&file)?;
+    assert_eq!(text.matches(&format!("{FIELD}: Disabled")).count(), 2);
+    std::fs::write(&older, text.replace(FIELD, "recursiveWriteOnly"))?;
+    for flags in [&[][..], &["--server-side"]] {
+        let (is_applied, said) = kubectl(&older, &sandbox, flags)?;
+        let words = "unknown field \"recursiveWriteOnly\" in io.k8s.api.core.v1.VolumeMount";
+        assert!(!is_applied && said.contains(words), "{said}");
+        assert!(namespaces.get_opt(NAMESPACE).await?.is_none(), "{flags:?}");
+        assert!(roles.get_opt("label-storage-storer").await?.is_none(), "{flags:?}");
+    }
+    for flags in [&[][..], &["--server-side", "--force-conflicts"]] {
+        let (is_applied, said) = kubectl(&file, &sandbox, flags)?;
+        assert!(is_applied, "{flags:?}: {said}");
+        sets.get("label-storage-storer").await?;
     }
     Ok(())
 }
