@@ -66,7 +66,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let groups = rules.and_then(|rules| rules["spec"]["groups"].as_array()).map_or(0, Vec::len);
     assert!(groups > 0, "no groups of rules");
     let mut maps: Vec<_> = of_kind(&documents, "ConfigMap").map(|map| &map["metadata"]["name"]).collect();
-    maps.sort_by_key(|name| name.to_string());
+    maps.sort_by_key(ToString::to_string);
     assert_eq!(
         maps,
         ["kept-labels-dashboard", "label-storage-notes", "label-storage-rules", "label-storage-text"]
