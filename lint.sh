@@ -68,12 +68,19 @@ if command -v helm >/dev/null || command -v go >/dev/null; then
     export HELM
     step "chart: helm lint ($("$HELM" version --template '{{.Version}}'))"
     "$HELM" lint --strict --quiet deploy/chart
-    "$HELM" lint --strict --quiet deploy/chart \
-        --set namespace.create=true,metrics.monitor=PodMonitor,alerts.enabled=true,dashboard.enabled=true
+    "$HELM" lint --strict --quiet deploy/chart --values tests/scenarios/deploy/all-values.yaml
     step "chart: deploy/label-storage.yaml is what it renders to"
     deploy/render.sh --check
 else
     skip "chart: neither helm nor Go is installed"
+fi
+
+if command -v helm-docs >/dev/null; then
+    step "chart: README.md is what helm-docs makes of the values"
+    helm-docs --chart-search-root deploy/chart --sort-values-order file --log-level warning --dry-run |
+        diff --unified deploy/chart/README.md -
+else
+    skip "chart: helm-docs is not installed"
 fi
 
 step "all passed"

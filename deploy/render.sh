@@ -15,11 +15,20 @@ render() {
     cat <<'HEADER'
 # Rendered from deploy/chart by deploy/render.sh: change the chart, not this file.
 # All of it: the namespace label-storage, the accounts, the two daemons, and the policies that keep them to their task.
+#
+# Needs Kubernetes 1.30 or newer: before that there were no admission policies. On an older cluster kubectl applies nothing, and says
+#   unknown field "recursiveReadOnly" in io.k8s.api.core.v1.VolumeMount
+# That field is as new as the policies, and has its default here. kubectl validates a List as a whole before it applies any of it. Of
+# separate objects it would apply all but the policies.
+apiVersion: v1
+kind: List
+items:
 HEADER
     # Nobody applies these to a cluster older than the chart says; which one renders them makes no difference.
     # Versions of helm differ in the empty lines between documents.
-    "$helm" template label-storage deploy/chart --namespace label-storage --set namespace.create=true --kube-version 1.30.0 |
-        sed '/^$/d'
+    "$helm" template label-storage deploy/chart --namespace label-storage --set namespace.create=true --kube-version 1.30.0 --skip-tests |
+        sed -e '/^$/d' -e 's/^\( *\)readOnly: true$/&\n\1recursiveReadOnly: Disabled/' |
+        awk '/^---$/ { begins = 1; next } /^#/ { print "  " $0; next } { print (begins ? "  - " : "    ") $0; begins = 0 }'
 }
 
 case ${1-} in

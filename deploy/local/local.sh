@@ -67,8 +67,8 @@ up() {
     config_map monitoring grafana-dashboards deploy/chart/files/dashboard.json
 
     step "waiting for all of it"
-    on_cluster rollout status statefulset/storer --namespace label-storage --timeout 3m
-    on_cluster rollout status statefulset/restorer --namespace label-storage --timeout 3m
+    on_cluster rollout status statefulset/label-storage-storer --namespace label-storage --timeout 3m
+    on_cluster rollout status statefulset/label-storage-restorer --namespace label-storage --timeout 3m
     on_cluster rollout status deployment/prometheus --namespace monitoring --timeout 5m
     on_cluster rollout status deployment/grafana --namespace monitoring --timeout 5m
     step "ready: next, $0 restart-worker; and $0 grafana in another terminal"

@@ -9,11 +9,13 @@
 //! - [`neighbours`]: other installations, and other people's objects.
 //! - [`values`]: what Helm refuses.
 //! - [`rules`]: what the rules have the restorer do, the API server lets it.
+//! - [`hooks`]: `helm test`.
 //! - [`chart`]: installing, upgrading and uninstalling with the real helm.
 
 mod accounts;
 mod attacks;
 mod chart;
+mod hooks;
 mod local;
 pub mod manifests;
 mod neighbours;
@@ -30,7 +32,11 @@ pub use attacks::{
     a_stolen_token_of_the_storer_writes_records_alone, accounts_can_have_any_name,
     each_daemon_writes_its_own_leases, the_accounts_are_for_their_own_pods,
 };
-pub use chart::{all_values_together_are_accepted, upgrade_and_uninstall_keep_the_records};
+pub use chart::{
+    all_values_together_are_accepted, kubectl_apply_installs_everything_or_nothing, names_can_be_looked_up,
+    upgrade_and_uninstall_keep_the_records,
+};
+pub use hooks::helm_test_runs_daemons_that_write_nothing;
 pub use local::prometheus_and_grafana_are_accepted_and_find_what_they_are_to_show;
 pub use neighbours::{objects_of_others_are_left_alone, two_installations_have_no_object_in_common};
 pub use pods::the_pods_pass_admission_and_know_their_place;

@@ -468,6 +468,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             what_the_rules_ask_for_passes_the_policies
             the_daemons_have_a_priority_level_of_their_own
             accounts_can_have_any_name
+            helm_test_runs_daemons_that_write_nothing
+            names_can_be_looked_up
+            kubectl_apply_installs_everything_or_nothing
             objects_of_others_are_left_alone
             two_installations_have_no_object_in_common
             helm_refuses_the_rules_that_the_storer_refuses;

@@ -99,16 +99,17 @@ fn run(s: &Scenario, command: &str) -> Result<()> {
 }
 
 /// A real installation with the chart, and daemons where no kubelet runs any.
-async fn install(s: &Scenario) -> Result<Vec<Daemon>> {
+async fn install(s: &Scenario, release: &str) -> Result<Vec<Daemon>> {
     let nodes = format!("--nodes={}.*", s.namespace);
     let sets = ["storer", "restorer"].map(|daemon| format!("{daemon}.extraArgs[0]={nodes}"));
-    helm(s, &["install", "label-storage", "CHART", "--set", &sets[0], "--set", &sets[1]])?;
+    helm(s, &["install", release, "CHART", "--set", &sets[0], "--set", &sets[1]])?;
     let api: Api<StatefulSet> = Api::namespaced(s.client.clone(), &s.namespace);
+    let name =
+        if release == "label-storage" { release.to_owned() } else { format!("{release}-label-storage") };
     let mut daemons = Vec::new();
     for kind in ["storer", "restorer"] {
         let ready = json!({"status": {"replicas": 2, "readyReplicas": 2}});
-        api.patch_status(&format!("label-storage-{kind}"), &PatchParams::default(), &Patch::Merge(ready))
-            .await?;
+        api.patch_status(&format!("{name}-{kind}"), &PatchParams::default(), &Patch::Merge(ready)).await?;
         for index in ["0", "1"] {
             daemons.push(daemon(s, kind, index)?);
         }
@@ -123,7 +124,7 @@ fn daemon(s: &Scenario, kind: &str, index: &str) -> Result<Daemon> {
 pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
-    let mut daemons = install(s).await?;
+    let mut daemons = install(s, "label-storage").await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
     sound(s).await?;
     let told = s.plugin(&["check"])?;
@@ -260,7 +261,7 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
 }
 
 pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Result<()> {
-    let _daemons = install(s).await?;
+    let _daemons = install(s, "prod").await?;
     sound(s).await?;
     let somebody = format!("somebody-{}", s.namespace);
     let (told, findings) = check(s, &["--as", &somebody])?;

@@ -104,12 +104,6 @@ spec:
               path: /readyz
               port: probes
             {{- toYaml $root.Values.readinessProbe | nindent 12 }}
-          {{- with $values.resources }}
-          # Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). No limit on the CPU: throttling would make labels late
-          # just when many nodes come or go.
-          resources:
-            {{- toYaml . | nindent 12 }}
-          {{- end }}
 {{- end -}}
 
 {{/* The fields that a daemon's pods and the pod of `helm test` have in common: account, security, placement and volumes. */}}
@@ -175,6 +169,12 @@ volumeMounts:
   {{- with $root.Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- with (index $root.Values .daemon).resources }}
+# Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). No limit on the CPU: throttling would make labels late
+# just when many nodes come or go.
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 command: [/{{ .daemon }}]
 {{- end -}}
 

@@ -118,6 +118,14 @@ impl Audit {
         }
         Ok(Self { used, forbidden })
     }
+
+    /// What the accounts have written, or tried to write. Asking for one's own rights is no write.
+    pub fn writes(&self) -> Vec<&Permission> {
+        let is_write = |it: &&Permission| {
+            !["get", "list", "watch"].contains(&it.verb.as_str()) && it.resource != "selfsubjectaccessreviews"
+        };
+        self.used.iter().filter(is_write).collect()
+    }
 }
 
 /// Runs a replica as its pod would: with the arguments and the environment of the manifest, and its own account's token.

@@ -1,82 +1,52 @@
 //! Installing, upgrading and uninstalling with the real helm.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
+use sandbox::assets::{self, Binary};
+use sandbox::{Options, Sandbox};
 use serde_json::{Value, json};
 
-use super::manifests::{self, apply, dry_run, helm, of_kind, rendered};
+use super::manifests::{self, NAMESPACE, apply, dry_run, helm, of_kind, rendered};
 use crate::scenario::Scenario;
 
-/// Every value is another than its default, or on.
-const ALL: &[&str] = &[
-    "--set=image.repository=registry.example.com/label-storage,image.pullPolicy=Always",
-    "--set=image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-    "--set=imagePullSecrets[0].name=registry",
-    "--set=enabled=true,global.imageRegistry=registry.example.com",
-    "--set=nameOverride=labels,fullnameOverride=kept-labels,commonLabels.owner=us,commonAnnotations.owner=us",
-    "--set=storer.replicas=5,storer.extraArgs={--nodes=pool-a-*},dryRun=true",
-    "--set=restorer.replicas=1,restorer.extraArgs={--nodes=pool-a-*,--concurrency=8}",
-    "--set=storer.serviceAccount.create=false,storer.serviceAccount.name=theirs",
-    "--set=restorer.serviceAccount.name=ours,restorer.serviceAccount.annotations.role=reader",
-    "--set=events=false,log.level=debug,log.format=text",
-    "--set=rules.labels.include={pool,persist.demo/*},rules.labels.exclude={machine-facts,example.com/*},rules.cordon=true",
-    "--set=rules.annotations.include={example.com/*},rules.annotations.exclude={example.com/seen},rules.taints.include={*}",
-    "--set=rules.nodes.selector=pool,rules.nodes.optIn=true,rules.startupTaint.enabled=true,rules.startupTaint.atMost=5m",
-    "--set=rules.identity.by=name,rules.identity.fence=true,rules.identity.trustLabels=name",
-    "--set=rules.retention=forever,rules.cleanupShare=2.5%,rules.history=0",
-    "--set-json=rules.conflicts=[{\"keys\":[\"pool\",\"taint:*\"],\"wins\":\"record\"},{\"keys\":[\"*\"],\"wins\":\"report\"}]",
-    "--set=podLabels.team=a,podAnnotations.note=b,nodeSelector.disk=ssd,restorer.nodeSelector.trusted=yes",
-    "--set-json=affinity={\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Exists\"}]}]}}}",
-    "--set-json=storer.affinity={\"podAffinity\":{\"preferredDuringSchedulingIgnoredDuringExecution\":[]}}",
-    "--set-json=tolerations=[{\"operator\":\"Exists\"}]",
-    "--set-json=storer.tolerations=[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":5}]",
-    "--set-json=topologySpreadConstraints=[{\"maxSkew\":1,\"topologyKey\":\"a\",\"whenUnsatisfiable\":\"ScheduleAnyway\"}]",
-    "--set-json=storer.topologySpreadConstraints=[{\"maxSkew\":2,\"topologyKey\":\"b\",\"whenUnsatisfiable\":\"DoNotSchedule\",\"labelSelector\":{}}]",
-    "--set-json=extraEnv=[{\"name\":\"HTTPS_PROXY\",\"value\":\"http://proxy\"}]",
-    "--set-json=extraVolumes=[{\"name\":\"certificates\",\"configMap\":{\"name\":\"theirs\"}}]",
-    "--set-json=extraVolumeMounts=[{\"name\":\"certificates\",\"mountPath\":\"/etc/ssl/theirs\"}]",
-    "--set=podSecurityContext.runAsUser=1000,securityContext.runAsGroup=1000,dnsPolicy=ClusterFirst",
-    "--set=priorityClassName=label-keepers,priorityClass.create=true,priorityClass.value=7,revisionHistoryLimit=2",
-    "--set=podDisruptionBudget.minAvailable=50%,startupProbe.failureThreshold=90,livenessProbe.timeoutSeconds=9",
-    "--set=readinessProbe.periodSeconds=3,readinessProbe.initialDelaySeconds=1",
-    "--set-json=extraObjects=[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"{{ .Release.Name }}-notes\",\"namespace\":\"{{ .Release.Namespace }}\"}}]",
-    "--set=networkPolicy.apiServerPorts={6443},networkPolicy.apiServerCIDRs={10.0.0.1/32},networkPolicy.dns=false",
-    "--set-json=networkPolicy.scrapeFrom=[{\"namespaceSelector\":{\"matchLabels\":{\"team\":\"monitoring\"}}}]",
-    "--set=flowControl.enabled=true,flowControl.concurrencyShares=5",
-    "--set=metrics.monitor=ServiceMonitor,metrics.interval=10s,metrics.labels.release=prometheus",
-    "--set=alerts.enabled=true,dashboard.enabled=true,dashboard.labels.folder=nodes",
-];
+/// The values of all-values.yaml.
+fn all_values() -> Result<Value> {
+    Ok(serde_saphyr::from_str(include_str!("all-values.yaml"))?)
+}
 
-/// What [`ALL`] makes of the rule file.
-fn all_rules() -> Value {
-    json!({
-        "labels": {"include": ["pool", "persist.demo/*"], "exclude": ["machine-facts", "example.com/*"]},
-        "annotations": {"include": ["example.com/*"], "exclude": ["example.com/seen"]},
-        "taints": {"include": ["*"]},
-        "cordon": true,
-        "nodes": {"selector": "pool", "optIn": true},
-        "conflicts": [{"keys": ["pool", "taint:*"], "wins": "record"}, {"keys": ["*"], "wins": "report"}],
-        "identity": {"by": "name", "fence": true, "trustLabels": "name"},
-        "startupTaint": {"enabled": true, "atMost": "5m"},
-        "retention": "forever",
-        "cleanupShare": "2.5%",
-        "history": 0,
-    })
+/// The paths of all values that are no maps, but for those whose keys are free.
+fn paths(values: &Value, path: &str) -> Vec<String> {
+    match values.as_object().filter(|map| !map.is_empty()) {
+        None => vec![path.to_owned()],
+        Some(map) => map.iter().flat_map(|(key, value)| paths(value, &format!("{path}/{key}"))).collect(),
+    }
 }
 
 pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
-    let documents = rendered(s, ALL)?;
+    let all = all_values()?;
+    let defaults: Value = serde_saphyr::from_str(&manifests::text("chart/values.yaml")?)?;
+    for path in paths(&defaults, "") {
+        // Those of security contexts are Kubernetes' own.
+        let is_there = all.pointer(&path).is_some() || path.contains("ecurityContext/");
+        assert!(is_there, "all-values.yaml lacks {path}");
+    }
+    let file = s.file("all-values.yaml");
+    std::fs::write(&file, include_str!("all-values.yaml"))?;
+    let documents = rendered(s, &["--values", file.to_str().context("a path")?])?;
     // The namespace must be there before anything can be judged that is in it.
     apply(&s.client, &documents[..2]).await?;
     for document in &documents {
         let metadata = &document["metadata"];
-        let is_extra = metadata["name"] == "label-storage-notes";
+        let is_extra = metadata["name"] == "label-storage-notes" || metadata["name"] == "label-storage-text";
         for owner in [&metadata["labels"]["owner"], &metadata["annotations"]["owner"]] {
             assert!(owner == "us" || is_extra, "{document}");
         }
@@ -96,10 +66,13 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let groups = rules.and_then(|rules| rules["spec"]["groups"].as_array()).map_or(0, Vec::len);
     assert!(groups > 0, "no groups of rules");
     let mut maps: Vec<_> = of_kind(&documents, "ConfigMap").map(|map| &map["metadata"]["name"]).collect();
-    maps.sort_by_key(|name| name.to_string());
-    assert_eq!(maps, ["kept-labels-dashboard", "label-storage-notes", "label-storage-rules"]);
+    maps.sort_by_key(ToString::to_string);
+    assert_eq!(
+        maps,
+        ["kept-labels-dashboard", "label-storage-notes", "label-storage-rules", "label-storage-text"]
+    );
     let rules: Value = serde_saphyr::from_str(manifests::rules(&documents)?)?;
-    assert_eq!(rules, all_rules());
+    assert_eq!(rules, all["rules"]);
 
     let storer = manifests::set(&documents, "storer")?;
     let container = &storer["spec"]["template"]["spec"]["containers"][0];
@@ -121,11 +94,9 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let own = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
     assert_eq!(*tolerations, json!([{"operator": "Exists"}, own, start]));
 
-    for (daemon, selector) in
-        [("storer", json!({"disk": "ssd"})), ("restorer", json!({"disk": "ssd", "trusted": "yes"}))]
-    {
+    for (daemon, trusted) in [("storer", "no"), ("restorer", "yes")] {
         let pod = &manifests::set(&documents, daemon)?["spec"]["template"]["spec"];
-        assert_eq!(pod["nodeSelector"], selector, "{daemon}");
+        assert_eq!(pod["nodeSelector"], json!({"disk": "ssd", "trusted": trusted}), "{daemon}");
     }
 
     values_are_where_they_belong(&documents)?;
@@ -194,7 +165,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Checks the values of [`ALL`] that are not checked elsewhere.
+/// Checks the values of all-values.yaml that are not checked elsewhere.
 fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
     let [storer, restorer] = [manifests::set(documents, "storer")?, manifests::set(documents, "restorer")?];
     assert_eq!(storer["metadata"]["name"], "kept-labels-storer");
@@ -215,13 +186,15 @@ fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
     let keys: Vec<_> = pod["affinity"].as_object().into_iter().flat_map(|it| it.keys()).collect();
     assert_eq!(keys, ["nodeAffinity", "podAffinity", "podAntiAffinity"]);
     assert!(other["affinity"]["podAffinity"].is_null());
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    assert!(other["affinity"]["nodeAffinity"][required].is_object(), "both count: {}", other["affinity"]);
     let spread = &pod["topologySpreadConstraints"];
     assert_eq!([&spread[0]["topologyKey"], &spread[1]["topologyKey"]], ["a", "b"]);
     assert_eq!(
         (&spread[0]["labelSelector"]["matchLabels"], &spread[1]["labelSelector"]),
         (&own("storer"), &json!({}))
     );
-    assert_eq!(other["topologySpreadConstraints"].as_array().map(Vec::len), Some(1));
+    assert_eq!(other["topologySpreadConstraints"][1]["topologyKey"], "c");
     assert_eq!([&pod["dnsPolicy"], &pod["priorityClassName"]], ["ClusterFirst", "label-keepers"]);
     let class = of_kind(documents, "PriorityClass").next().context("a class")?;
     assert_eq!((&class["metadata"]["name"], &class["value"]), (&json!("label-keepers"), &json!(7)));
@@ -233,6 +206,7 @@ fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
     assert_eq!(container["volumeMounts"][1]["mountPath"], "/etc/ssl/theirs");
     let probes = [
         (&container["startupProbe"]["failureThreshold"], 90),
+        (&container["livenessProbe"]["periodSeconds"], 20),
         (&container["livenessProbe"]["timeoutSeconds"], 9),
         (&container["readinessProbe"]["periodSeconds"], 3),
         (&container["readinessProbe"]["initialDelaySeconds"], 1),
@@ -245,6 +219,69 @@ fn values_are_where_they_belong(documents: &[Value]) -> Result<()> {
             (&budget["spec"]["minAvailable"], &budget["spec"]["maxUnavailable"]),
             (&json!("50%"), &Value::Null)
         );
+    }
+    Ok(())
+}
+
+/// On AKS the API server's address is a name.
+pub async fn names_can_be_looked_up(s: &Scenario) -> Result<()> {
+    let egress = |flags: &[&str]| -> Result<Vec<Value>> {
+        let documents = rendered(s, flags)?;
+        let policy = of_kind(&documents, "NetworkPolicy").next().context("a policy")?;
+        Ok(policy["spec"]["egress"].as_array().context("egress")?.clone())
+    };
+    let dns = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let limited = ["--set=networkPolicy.apiServerCIDRs={10.0.0.1/32}"];
+    for flags in [&[][..], &limited] {
+        assert!(egress(flags)?.contains(&dns), "{flags:?}: {:?}", egress(flags)?);
+    }
+    let [api_server] = &egress(&["--set=networkPolicy.dns=false"])?[..] else {
+        panic!("more than the API server")
+    };
+    assert_eq!(api_server["ports"][0], json!({"port": 443, "protocol": "TCP"}));
+    // By the node's own resolver: those of the cluster may be what is being restored.
+    let documents = rendered(s, &[])?;
+    for set in of_kind(&documents, "StatefulSet") {
+        assert_eq!(set["spec"]["template"]["spec"]["dnsPolicy"], "Default");
+    }
+    for policy in of_kind(&documents, "NetworkPolicy") {
+        dry_run(&s.client, policy).await?;
+    }
+    Ok(())
+}
+
+/// The file has a field that Kubernetes 1.29 does not know.
+pub async fn kubectl_apply_installs_everything_or_nothing(s: &Scenario) -> Result<()> {
+    const FIELD: &str = "recursiveReadOnly";
+    let kubectl = |file: &Path, sandbox: &Sandbox, flags: &[&str]| -> Result<(bool, String)> {
+        let mut kubectl = Command::new(assets::find(Binary::Kubectl)?);
+        kubectl.args(["apply", "--filename"]).arg(file).args(flags);
+        let output = kubectl.env("KUBECONFIG", sandbox.kubeconfig()).env("HOME", s.file("home")).output()?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let file = manifests::path("label-storage.yaml");
+    let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(Options::default())).await??;
+    let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let sets: Api<StatefulSet> = Api::namespaced(client, NAMESPACE);
+
+    // A server that does not know a field, and one that does not know the name of this one: it is the same to kubectl.
+    let older = s.file("older.yaml");
+    let text = std::fs::read_to_string(&file)?;
+    assert_eq!(text.matches(&format!("{FIELD}: Disabled")).count(), 2);
+    std::fs::write(&older, text.replace(FIELD, "recursiveWriteOnly"))?;
+    for flags in [&[][..], &["--server-side"]] {
+        let (is_applied, said) = kubectl(&older, &sandbox, flags)?;
+        let words = "unknown field \"recursiveWriteOnly\" in io.k8s.api.core.v1.VolumeMount";
+        assert!(!is_applied && said.contains(words), "{said}");
+        assert!(namespaces.get_opt(NAMESPACE).await?.is_none(), "{flags:?}");
+        assert!(roles.get_opt("label-storage-storer").await?.is_none(), "{flags:?}");
+    }
+    for flags in [&[][..], &["--server-side", "--force-conflicts"]] {
+        let (is_applied, said) = kubectl(&file, &sandbox, flags)?;
+        assert!(is_applied, "{flags:?}: {said}");
+        sets.get("label-storage-storer").await?;
     }
     Ok(())
 }

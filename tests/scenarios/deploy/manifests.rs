@@ -22,7 +22,11 @@ fn deploy() -> PathBuf {
 
 pub fn documents(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    let objects = |document: Value| match document["items"].as_array() {
+        Some(items) => items.clone(),
+        None => vec![document],
+    };
+    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(objects).collect())
 }
 
 /// What `kubectl apply -f deploy/label-storage.yaml` takes.
@@ -33,6 +37,10 @@ pub fn committed() -> Result<Vec<Value>> {
 /// What `kubectl apply -f` takes, of a file in deploy/.
 pub fn file(path: &str) -> Result<Vec<Value>> {
     documents(&text(path)?).context(path.to_owned())
+}
+
+pub fn path(path: &str) -> PathBuf {
+    deploy().join(path)
 }
 
 /// A file in deploy/.
@@ -64,7 +72,7 @@ pub fn helm(s: &Scenario, arguments: &[&str]) -> Result<String> {
 
 /// The chart, rendered for the test's own namespace.
 pub fn rendered(s: &Scenario, flags: &[&str]) -> Result<Vec<Value>> {
-    let template = ["template", "label-storage", "CHART", "--set", "namespace.create=true"];
+    let template = ["template", "label-storage", "CHART", "--skip-tests", "--set", "namespace.create=true"];
     documents(&helm(s, &[&template, flags].concat())?)
 }
 

@@ -100,7 +100,10 @@ pub async fn the_pods_pass_admission_and_know_their_place(s: &Scenario) -> Resul
         let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
         let paths: Vec<_> = mounts.iter().map(|mount| &mount["mountPath"]).collect();
         assert_eq!(paths, ["/etc/label-storage", "/var/run/secrets/kubernetes.io/serviceaccount"], "{name}");
-        assert_eq!(*mounts[0], json!({"name": "rules", "mountPath": "/etc/label-storage", "readOnly": true}));
+        // Kubernetes 1.30 drops the field that makes older ones refuse the file.
+        let mut rules = mounts[0].clone();
+        rules.as_object_mut().context("a mount")?.remove("recursiveReadOnly");
+        assert_eq!(rules, json!({"name": "rules", "mountPath": "/etc/label-storage", "readOnly": true}));
         let volumes = spec["volumes"].as_array().into_iter().flatten();
         let rules: Vec<_> = volumes.filter(|volume| volume["name"] == "rules").collect();
         assert_eq!(rules[0]["configMap"]["name"], "label-storage-rules", "{name}");

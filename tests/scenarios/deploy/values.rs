@@ -216,8 +216,13 @@ pub async fn helm_refuses_the_rules_that_the_storer_refuses(s: &Scenario) -> Res
         );
     }
     assert_eq!(accepted, Vec::<String>::new(), "these should be refused");
+    let documentation = manifests::text("../docs/configuration.md")?;
+    let examples = documentation.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```"));
+    let examples =
+        examples.map(|(yaml, _)| serde_saphyr::from_str(yaml)).collect::<Result<Vec<Value>, _>>()?;
+    assert!(examples.len() > 10, "{} examples", examples.len());
     let shipped: Value = serde_saphyr::from_str(manifests::rules(&rendered(s, &[])?)?)?;
-    for rules in good() {
+    for rules in good().into_iter().chain(examples) {
         Rules::from_yaml(&rules.to_string()).with_context(|| rules.to_string())?;
         let documents = render(s, &rules).with_context(|| rules.to_string())?;
         let read = Rules::from_yaml(manifests::rules(&documents)?).with_context(|| rules.to_string())?;
