@@ -165,7 +165,8 @@ async fn told(daemon: &Daemon) -> Result<BTreeSet<(String, String)>> {
 
 /// What the documentation says that this daemon tells of.
 fn documented(kind: &str) -> BTreeSet<(String, String)> {
-    let rows = OBSERVABILITY.lines().filter(|line| line.starts_with("| `label_storage_"));
+    let prefixes = ["| `label_storage_", "| `process_"];
+    let rows = OBSERVABILITY.lines().filter(|line| prefixes.iter().any(|prefix| line.starts_with(prefix)));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
     let own = cells.filter(|cells| ["both", kind].contains(&cells[3]));
     own.map(|cells| (cells[1].trim_matches('`').to_owned(), cells[2].to_owned())).collect()
