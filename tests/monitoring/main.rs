@@ -250,6 +250,15 @@ fn monitors_rules_and_dashboard_can_be_placed_and_relabelled() {
 }
 
 #[test]
+fn every_reason_to_withhold_labels_is_documented() {
+    let row =
+        OBSERVABILITY.lines().find(|line| line.contains("`label_storage_labels_withheld_total`")).unwrap();
+    for reason in label_storage::restore::Why::ALL {
+        assert!(row.contains(&format!("`{}`", reason.as_str())), "{}", reason.as_str());
+    }
+}
+
+#[test]
 fn rows_after_the_third_are_closed() {
     let panels = Dashboard::read(DASHBOARD).unwrap().panels;
     let closed: Vec<_> =

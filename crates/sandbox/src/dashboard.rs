@@ -42,6 +42,25 @@ pub struct Panel {
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Fields {
     defaults: Defaults,
+    overrides: Vec<Override>,
+}
+
+/// What is different in the field of one name.
+#[derive(Debug, Clone, Deserialize)]
+struct Override {
+    matcher: Matcher,
+    properties: Vec<Property>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Matcher {
+    options: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Property {
+    id: String,
+    value: serde_json::Value,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -52,9 +71,11 @@ struct Defaults {
 }
 
 impl Panel {
-    /// Grafana's name of the unit, such as `s` or `percentunit`.
-    pub fn unit(&self) -> &str {
-        &self.fields.defaults.unit
+    /// Grafana's name of the unit of a field, such as `s` or `percentunit`.
+    pub fn unit(&self, field: &str) -> &str {
+        let mut overrides = self.fields.overrides.iter().filter(|own| own.matcher.options == field);
+        let unit = overrides.find_map(|own| own.properties.iter().find(|property| property.id == "unit"));
+        unit.and_then(|unit| unit.value.as_str()).unwrap_or(&self.fields.defaults.unit)
     }
 
     /// The text in place of a value that is not there.
