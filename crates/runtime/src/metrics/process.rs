@@ -26,8 +26,11 @@ impl Collector for Process {
     }
 }
 
-/// The CPU time, and the name, help and value of each gauge.
-fn read() -> ProcResult<(f64, [(&'static str, &'static str, f64); 5])> {
+/// The name, help and value of a gauge.
+type Row = (&'static str, &'static str, f64);
+
+/// The CPU time, and the gauges.
+fn read() -> ProcResult<(f64, [Row; 5])> {
     let process = procfs::process::Process::myself()?;
     let stat = process.stat()?;
     let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
