@@ -114,7 +114,7 @@ pub async fn nodes_that_are_not_restored_are_told_of(s: &Scenario) -> Result<()>
     restorer.eventually_counted(s, "restores_pending", &[], 1.0).await?;
     s.eventually("its age and its failures", true, async || {
         let age = restorer.metric("restore_pending_oldest_seconds", &[]).await?;
-        let failed = restorer.metric("restore_attempts_most", &[]).await?;
+        let failed = restorer.metric("restore_attempts_max", &[]).await?;
         let errors = restorer.metric("errors_total", &["kind=\"unclear\""]).await?;
         Ok(age > 0.0 && failed >= 1.0 && errors >= 1.0)
     })

@@ -170,7 +170,7 @@ pub async fn a_record_that_nobody_answers_for_keeps_pods_away_only_for_a_while(s
     eventually_lifted(s, &node).await?;
     is_told(s, &node, "no-answer").await?;
     assert_eq!(s.labels(&node).await?, Labels::new());
-    restorer.eventually_counted(s, "startup_taints_lifted_total", &["why=\"no-answer\""], 1.0).await?;
+    restorer.eventually_counted(s, "startup_taints_lifted_total", &["reason=\"no-answer\""], 1.0).await?;
     // It is not given up.
     proxy.set_script(Unanswered(Verb::Get, None));
     s.eventually_labelled(&node, labels([("pool", "gold")])).await
@@ -190,7 +190,7 @@ pub async fn labels_that_are_refused_keep_pods_away_only_for_a_while(s: &Scenari
     s.create_as(&node, registered()).await?;
     eventually_lifted(s, &node).await?;
     is_told(s, &node, "refused").await?;
-    restorer.eventually_counted(s, "startup_taints_lifted_total", &["why=\"refused\""], 1.0).await?;
+    restorer.eventually_counted(s, "startup_taints_lifted_total", &["reason=\"refused\""], 1.0).await?;
     assert_eq!(s.labels(&node).await?, Labels::new());
     assert_eq!(s.record(&node).await?.context("no record")?.labels, kept, "it is still to be restored");
     policy.lift().await?;

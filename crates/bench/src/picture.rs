@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use sandbox::dashboard::Dashboard;
+use sandbox::dashboard::{Dashboard, Panel};
 use sandbox::process::Guarded;
-use sandbox::prometheus::{Prometheus, Target};
+use sandbox::prometheus::{Prometheus, Series, Target};
 use serde::Serialize;
 
 use crate::Arguments;
@@ -54,6 +54,15 @@ pub(crate) struct Picture {
     /// From the first delete until every record is of the Node that is there now.
     pub(crate) busy: Window,
     pub(crate) panels: Vec<Drawn>,
+    #[serde(skip)]
+    pub(crate) dashboard: Vec<Evaluated>,
+}
+
+/// A panel of the dashboard, and the answer to each of its queries: of the whole run, or of its end for a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Evaluated {
+    pub(crate) panel: Panel,
+    pub(crate) answers: Vec<Vec<Series>>,
 }
 
 /// One panel.
@@ -96,13 +105,14 @@ pub(crate) async fn measure(stage: &mut Stage, arguments: &Arguments) -> anyhow:
     let all: Vec<&Guarded> = daemons.storers.iter().chain(&daemons.restorers).collect();
     let mut targets = Vec::new();
     for daemon in &all {
-        let labels = [("namespace", namespace.as_str()), ("pod", daemon.name())];
+        let labels = [("cluster", "bench"), ("namespace", namespace.as_str()), ("pod", daemon.name())];
         let labels: BTreeMap<_, _> = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         targets.push(Target { address: address(daemon).await?, labels });
     }
     let rules =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart/files/alerts.yaml").canonicalize()?;
     let prometheus = Prometheus::start(&targets, Some(&rules))?;
+    let scraped = now();
     stage.see_all("storing nodes", nodes, &mut records, &all, |_| true).await?;
     tokio::time::sleep(SETTLE).await;
     stage.calm().await?;
@@ -128,7 +138,8 @@ pub(crate) async fn measure(stage: &mut Stage, arguments: &Arguments) -> anyhow:
 
     let from = began - MARGIN as f64;
     let panels = panels(&prometheus, from, now()).await?;
-    Ok(Picture { nodes, replicas: REPLICAS, idle, busy, panels })
+    let dashboard = dashboard(&prometheus, scraped, now()).await?;
+    Ok(Picture { nodes, replicas: REPLICAS, idle, busy, panels, dashboard })
 }
 
 /// Where a daemon serves its metrics, as its log says.
@@ -172,6 +183,22 @@ async fn panels(prometheus: &Prometheus, from: f64, to: f64) -> anyhow::Result<V
         panels.push(Drawn { title: title.to_owned(), unit, lines });
     }
     Ok(panels)
+}
+
+async fn dashboard(prometheus: &Prometheus, from: f64, to: f64) -> anyhow::Result<Vec<Evaluated>> {
+    let mut evaluated = Vec::new();
+    for panel in Dashboard::read(DASHBOARD)?.panels {
+        let mut answers = Vec::new();
+        for query in &panel.queries {
+            let expression = query.resolved(RATE);
+            answers.push(match panel.r#type.as_str() {
+                "table" => prometheus.query(&expression).await?,
+                _ => prometheus.query_range(&expression, from, to, 1.0).await?,
+            });
+        }
+        evaluated.push(Evaluated { panel, answers });
+    }
+    Ok(evaluated)
 }
 
 fn now() -> f64 {

@@ -1,5 +1,6 @@
-//! Plots of cost against nodes, as SVG, and the picture of a mass return.
+//! Plots of cost against nodes, as SVG, and the pictures of a mass return.
 
+mod dashboard;
 mod picture;
 
 use std::ops::Range;
@@ -36,6 +37,7 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
     };
     if let Some(taken) = &report.picture {
         keep("mass-return.svg", picture::draw(taken)?)?;
+        keep("dashboard.svg", dashboard::draw(&taken.dashboard)?)?;
     }
     if report.poll.is_empty() {
         return Ok(());

@@ -282,7 +282,7 @@ impl Apply {
                 None if LIFTS.contains(&reason) => reason,
                 None => "nothing-to-restore",
             };
-            metrics.lifts.get_or_create(&[("why", why)]).inc();
+            metrics.lifts.get_or_create(&[("reason", why)]).inc();
             if !matches!(why, "restored" | "nothing-to-restore") {
                 tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
                 events.lifted(node, why);

@@ -1,6 +1,8 @@
 //! Prometheus metrics. No label has a Node's name: 100,000 Nodes would be as many series. The log names Nodes.
 
 pub mod node_gauges;
+#[cfg(target_os = "linux")]
+mod process;
 
 use std::fmt;
 use std::sync::Arc;
@@ -140,34 +142,23 @@ impl Metrics {
         home.set(index.into());
         registry.register("shard_index", "The shard that this replica is the home of", home);
         registry.register("shards", "Number of shards: replicas that there should be", self.shards.clone());
-        let help = "Shards of the present number that this replica works on";
-        registry.register("shards_held", help, self.shards_held.clone());
-        let help = "Shards that this replica took over from another";
-        registry.register("shard_adoptions", help, self.adoptions.clone());
-        let help = "Calls for leases that failed, other than by somebody else being quicker";
-        registry.register("lease_errors", help, self.lease_errors.clone());
-        let help = "Attempts at one node that came to an end, by what they did";
-        registry.register("reconciliations", help, self.reconciliations.clone());
-        let help = "How long an attempt at one node takes: to read, to decide and to write";
+        registry.register("shards_held", "Shards that this replica works on", self.shards_held.clone());
+        registry.register("shard_adoptions", "Shards taken over from other replicas", self.adoptions.clone());
+        registry.register("lease_errors", "Failed calls for leases", self.lease_errors.clone());
+        registry.register("reconciliations", "Attempts at one node", self.reconciliations.clone());
+        let help = "Duration of an attempt at one node: read, decide, write";
         registry.register("reconciliation_duration_seconds", help, self.reconciliation_seconds.0.clone());
-        let help = "Attempts, lists and watches that failed, by what that means";
-        registry.register("errors", help, self.errors.clone());
-        let help = "Kubernetes Events that were written, failed, or were dropped by the rate limit";
-        registry.register("events", help, self.events.clone());
-        let help = "Requests to the API server, by the status of the answer; error: there was none";
-        registry.register("api_requests", help, self.requests.clone());
+        registry.register("errors", "Failed attempts, lists and watches, by class", self.errors.clone());
+        registry.register("events", "Kubernetes Events", self.events.clone());
+        registry.register("api_requests", "Requests to the API server, by answer", self.requests.clone());
         let help = "How long the API server takes to begin its answer; without watches";
         registry.register("api_request_duration_seconds", help, self.request_seconds.0.clone());
         registry.register("lists", "Lists of all objects of a kind", self.lists.clone());
-        let help = "How long a list of all objects takes, to its end";
-        registry.register("list_duration_seconds", help, self.list_seconds.0.clone());
-        let help = "Bytes that lists brought over the wire, compressed where they were";
-        registry.register("list_bytes", help, self.list_bytes.clone());
-        registry.register("list_items", "Objects that the last list had", self.list_items.clone());
-        let help = "Watches that broke and had to be opened again";
-        registry.register("watch_restarts", help, self.watch_restarts.clone());
-        let help = "Watches that could not go on where they were, since the API server has forgotten \
-            what happened since: the last change of a node that was deleted meanwhile may be lost";
+        registry.register("list_duration_seconds", "Duration of a whole list", self.list_seconds.0.clone());
+        registry.register("list_bytes", "Bytes of lists on the wire", self.list_bytes.clone());
+        registry.register("list_items", "Objects in the last list", self.list_items.clone());
+        registry.register("watch_restarts", "Broken watches that were reopened", self.watch_restarts.clone());
+        let help = "Watches that could not resume because the API server had dropped the history";
         registry.register("watch_history_lost", help, self.history_lost.clone());
     }
 }
@@ -178,11 +169,14 @@ pub(crate) struct Exposition(Registry);
 impl Exposition {
     pub(crate) fn new<O: Own>(daemon: &str, common: &Metrics, own: &O, index: u32) -> Self {
         let label = ("daemon".to_owned().into(), daemon.to_owned().into());
-        let mut registry = Registry::with_prefix_and_labels("label_storage", std::iter::once(label));
-        common.register(&mut registry, index);
-        own.register(&mut registry, common);
+        let mut all = Registry::with_labels(std::iter::once(label));
+        #[cfg(target_os = "linux")]
+        all.sub_registry_with_prefix("process").register_collector(Box::new(process::Process));
+        let registry = all.sub_registry_with_prefix("label_storage");
+        common.register(registry, index);
+        own.register(registry, common);
         registry.register_collector(Box::new(Gauges(Arc::clone(&common.node_gauges), O::GAUGES)));
-        Self(registry)
+        Self(all)
     }
 }
 

@@ -10,7 +10,7 @@ pub struct Error(#[from] serde_json::Error);
 /// A Grafana dashboard, as far as it is of interest here.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Dashboard {
-    /// Rows and panels, from the top to the bottom.
+    /// Rows and panels from the top to the bottom, placed as with all rows open.
     pub panels: Vec<Panel>,
 }
 
@@ -29,6 +29,59 @@ pub struct Panel {
     /// What it shows.
     #[serde(default, rename = "targets")]
     pub queries: Vec<Query>,
+    #[serde(default, rename = "fieldConfig")]
+    fields: Fields,
+    /// True if this is a row that is closed at first.
+    #[serde(default)]
+    pub collapsed: bool,
+    /// The panels of a closed row. Those of an open one follow it.
+    #[serde(default)]
+    panels: Vec<Self>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Fields {
+    defaults: Defaults,
+    overrides: Vec<Override>,
+}
+
+/// What is different in the field of one name.
+#[derive(Debug, Clone, Deserialize)]
+struct Override {
+    matcher: Matcher,
+    properties: Vec<Property>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Matcher {
+    options: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Property {
+    id: String,
+    value: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Defaults {
+    unit: String,
+    no_value: String,
+}
+
+impl Panel {
+    /// Grafana's name of the unit of a field, such as `s` or `percentunit`.
+    pub fn unit(&self, field: &str) -> &str {
+        let mut overrides = self.fields.overrides.iter().filter(|own| own.matcher.options == field);
+        let unit = overrides.find_map(|own| own.properties.iter().find(|property| property.id == "unit"));
+        unit.and_then(|unit| unit.value.as_str()).unwrap_or(&self.fields.defaults.unit)
+    }
+
+    /// The text in place of a value that is not there.
+    pub fn no_value(&self) -> &str {
+        &self.fields.defaults.no_value
+    }
 }
 
 /// A rectangle of the dashboard, which is 24 wide.
@@ -55,7 +108,19 @@ pub struct Query {
 impl Dashboard {
     /// Reads its JSON.
     pub fn read(json: &str) -> Result<Self, Error> {
-        Ok(serde_json::from_str(json)?)
+        let mut dashboard: Self = serde_json::from_str(json)?;
+        let mut moved = 0;
+        for mut panel in std::mem::take(&mut dashboard.panels) {
+            let inside = std::mem::take(&mut panel.panels);
+            let closed = panel.place.y + panel.place.h;
+            let open = inside.iter().map(|panel| panel.place.y + panel.place.h).max().unwrap_or(closed);
+            for mut panel in std::iter::once(panel).chain(inside) {
+                panel.place.y += moved;
+                dashboard.panels.push(panel);
+            }
+            moved += open - closed;
+        }
+        Ok(dashboard)
     }
 
     /// The panel of this title.
@@ -95,5 +160,18 @@ mod tests {
         assert_eq!(query.resolved("5s"), r#"sum by (daemon) (rate(a_total{cluster=~".*"}[5s]))"#);
         let labels = [("daemon", "storer"), ("kind", "busy")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         assert_eq!(query.name(labels.iter().map(|(name, value)| (name, value))), "storer: busy");
+    }
+
+    #[test]
+    fn the_panels_of_closed_rows_move_what_is_below() {
+        let place = |y: u32, h: u32| serde_json::json!({"x": 0, "y": y, "w": 24, "h": h});
+        let panel = |id: u32, y: u32, h: u32| serde_json::json!({"id": id, "type": "stat", "title": "", "gridPos": place(y, h)});
+        let row = |id: u32, y: u32, panels: serde_json::Value| serde_json::json!({"id": id, "type": "row", "title": "", "collapsed": true, "gridPos": place(y, 1), "panels": panels});
+        let json = serde_json::json!({"panels": [
+            panel(1, 0, 4), row(2, 4, serde_json::json!([panel(3, 5, 8)])), row(4, 5, serde_json::json!([panel(5, 6, 8)])),
+        ]});
+        let panels = Dashboard::read(&json.to_string()).unwrap().panels;
+        let places: Vec<_> = panels.iter().map(|panel| (panel.id, panel.place.y)).collect();
+        assert_eq!(places, [(1, 0), (2, 4), (3, 5), (4, 13), (5, 14)]);
     }
 }

@@ -61,22 +61,15 @@ impl Own for StorerMetrics {
         start_at_zero(&self.cleanups, "reason", &reasons);
         let help = "From when a node was seen to differ from its record until it was stored";
         registry.register("store_latency_seconds", help, common.latency.0.clone());
-        let help = "Labels that were added to records, or changed in them";
-        registry.register("labels_stored", help, self.labels_stored.clone());
-        let help = "Labels that were taken out of records, because they were removed from their node";
-        registry.register("labels_removed", help, self.labels_removed.clone());
-        let help = "Records that were written, by what was done";
-        registry.register("record_writes", help, self.writes.clone());
-        registry.register("cleanups", "Records that were deleted, by the reason", self.cleanups.clone());
-        let help = "Records that are to be deleted and have to wait, because so many were deleted within \
-            an hour";
+        registry.register("labels_stored", "Labels added or changed in records", self.labels_stored.clone());
+        registry.register("labels_removed", "Labels removed from records", self.labels_removed.clone());
+        registry.register("record_writes", "Written records, by action", self.writes.clone());
+        registry.register("cleanups", "Deleted records, by reason", self.cleanups.clone());
+        let help = "Records to delete that wait because many were deleted within an hour";
         registry.register("cleanups_held_back", help, self.cleanups_held_back.clone());
-        let help = "Labels that were added, changed or removed in records that existed: churn";
-        registry.register("label_changes", help, self.label_changes.clone());
-        let help = "Lists that lacked a large share of the nodes, and were not used";
-        registry.register("brake_engagements", help, self.brakings.clone());
-        let help = "Deleted nodes whose final labels are lost: nothing could be stored, and there were \
-            too many to keep, or they fit into no record";
+        registry.register("label_changes", "Changes of existing records", self.label_changes.clone());
+        registry.register("brake_engagements", "Lists that lacked many nodes", self.brakings.clone());
+        let help = "Deleted nodes whose final labels are lost: too many to keep, or too large for a record";
         registry.register("final_labels_given_up", help, self.final_labels_given_up.clone());
     }
 }

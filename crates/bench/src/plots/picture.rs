@@ -104,6 +104,7 @@ mod tests {
             idle: Default::default(),
             busy: Default::default(),
             panels: vec![panel("first"), panel("second"), panel("third")],
+            dashboard: Vec::new(),
         };
         let svg = draw(&picture).unwrap();
         for text in ["7 nodes are deleted", "first", "second", "third", "one", "two"] {
