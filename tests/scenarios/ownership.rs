@@ -378,7 +378,7 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
             return Fault::None;
         }
         if request.resource == "leases" {
-            at.lock().unwrap().push(Instant::now());
+            at.lock().expect("no panic").push(Instant::now());
         }
         Fault::ResetBefore
     });
@@ -386,9 +386,14 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
     let storer = s.daemon_through(&proxy, "storer", &["--replicas", "2", "--replica-index", "0"])?;
     eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
     is_down.store(true, Ordering::Relaxed);
-    s.eventually("many calls have failed", true, async || Ok(asked.lock().unwrap().len() >= ENOUGH)).await?;
+    s.eventually(
+        "many calls have failed",
+        true,
+        async || Ok(asked.lock().expect("no panic").len() >= ENOUGH),
+    )
+    .await?;
     is_down.store(false, Ordering::Relaxed);
-    let at: Vec<_> = asked.lock().unwrap().drain(..ENOUGH).collect();
+    let at: Vec<_> = asked.lock().expect("no panic").drain(..ENOUGH).collect();
     let middle = at[0] + (at[ENOUGH - 1] - at[0]) / 2;
     let early = at.iter().filter(|at| **at < middle).count();
     ensure!(early >= 2 * (ENOUGH - early), "{early} of {ENOUGH} calls in the first half of the time");

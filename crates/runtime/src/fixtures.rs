@@ -40,7 +40,7 @@ struct Args {
 /// A reply of the server.
 pub enum Reply {
     /// A Node, read in protobuf.
-    Node(Node),
+    Node(Box<Node>),
     /// An object, read in JSON.
     Json(u16, Value),
     /// A refusal, in the format that the caller accepts.
@@ -74,7 +74,7 @@ where
 
 fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
     let (code, media_type, body) = match answer {
-        Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(node).into())),
+        Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(*node).into())),
         Reply::Json(code, object) => (code, JSON, object.to_string().into_bytes()),
         Reply::Refusal(code, message) => {
             let reason = if code == 404 { "NotFound" } else { "" };

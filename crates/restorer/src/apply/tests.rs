@@ -50,7 +50,7 @@ impl World {
                 match call.as_str() {
                     STRATEGIC if is_changing => Reply::Refusal(409, "the node has changed"),
                     STRATEGIC | TESTED => Reply::Json(200, json!({"metadata": metadata(&live)})),
-                    "GET /api/v1/nodes/a" => Reply::Node(live),
+                    "GET /api/v1/nodes/a" => Reply::Node(Box::new(live)),
                     _ => {
                         tokio::time::advance(takes).await;
                         Reply::Json(200, stored)

@@ -30,7 +30,7 @@ impl World {
             async move {
                 if call.starts_with("GET /api/v1/nodes/") {
                     tokio::time::advance(takes).await;
-                    return Reply::Node(live);
+                    return Reply::Node(Box::new(live));
                 }
                 match call.split(' ').next() {
                     Some("POST") if created == 201 => {
