@@ -228,13 +228,13 @@ pub fn instances() -> Vec<Example> {
              eks.amazonaws.com/capacityType!=SPOT,karpenter.sh/capacity-type!=spot,\
              kubernetes.azure.com/scalesetpriority!=spot'}}",
         )
-        .registers("gke", &[("cloud.google.com/gke-spot", "true")])
+        .registers("gke", &[("cloud.google.com/gke-spot", "true"), ("pool", "gold")])
         .not_stored("not-selected")
-        .registers("eks", &[("eks.amazonaws.com/capacityType", "SPOT")])
+        .registers("eks", &[("eks.amazonaws.com/capacityType", "SPOT"), ("pool", "gold")])
         .not_stored("not-selected")
-        .registers("karpenter", &[("karpenter.sh/capacity-type", "spot")])
+        .registers("karpenter", &[("karpenter.sh/capacity-type", "spot"), ("pool", "gold")])
         .not_stored("not-selected")
-        .registers("aks", &[("kubernetes.azure.com/scalesetpriority", "spot")])
+        .registers("aks", &[("kubernetes.azure.com/scalesetpriority", "spot"), ("pool", "gold")])
         .not_stored("not-selected")
         .registers("a", &[("eks.amazonaws.com/capacityType", "ON_DEMAND"), ("pool", "gold")])
         .stored(&[("eks.amazonaws.com/capacityType", "ON_DEMAND"), ("pool", "gold")])

@@ -64,9 +64,9 @@ fn bad() -> Vec<Value> {
         lists("labels.exclude", no_key),
         lists("labels.exclude", [&long_name, &long_prefix, "a b*", "*/*/*"]),
         lists("annotations.include", ["", "a b", "a/b/c", "machine-facts", &long_name, &long_prefix]),
-        lists("annotations.exclude", ["a b", "machine-facts"]),
+        lists("annotations.exclude", ["a b", "controller-labels"]),
         lists("taints.include", ["a b", "Example.com/a", "machine-facts", &long_name]),
-        lists("taints.exclude", ["a b", "machine-facts"]),
+        lists("taints.exclude", ["a b", "controller-labels"]),
         lists(
             "taints.include",
             ["node.kubernetes.io/not-ready", "label-storage/restoring", "karpenter.sh/disrupted"],
@@ -124,7 +124,17 @@ fn good() -> Vec<Value> {
         with("conflicts", &[json!([])]),
         lists(
             "labels.include",
-            ["pool", "A_b.c-9", "*", "example.com/*", "*.example.com/*", "a*b", "*/x", "machine-facts"],
+            [
+                "pool",
+                "A_b.c-9",
+                "*",
+                "example.com/*",
+                "*.example.com/*",
+                "a*b",
+                "*/x",
+                "machine-facts",
+                "controller-labels",
+            ],
         ),
         lists("labels.exclude", ["7", "null", "true", &longest]),
         lists(
@@ -231,11 +241,11 @@ pub async fn helm_refuses_the_rules_that_the_storer_refuses(s: &Scenario) -> Res
         assert_eq!(read, Rules::from_yaml(&expected.to_string())?, "{rules}");
     }
     // Each key that is never kept: it is refused if it is named.
-    let never: Value = serde_saphyr::from_str(&manifests::text("chart/files/never-restored.yaml")?)?;
+    let lists: Value = serde_saphyr::from_str(&manifests::text("chart/files/lists.yaml")?)?;
     for (kind, is_never_kept) in
         [("annotations", is_machine_annotation as fn(&str) -> bool), ("taints", is_lifecycle_taint)]
     {
-        for pattern in never[kind].as_array().context("a list")? {
+        for pattern in lists[format!("never/{kind}")].as_array().context("a list")? {
             let key = pattern.as_str().context("a pattern")?.replace('*', "x");
             assert!(is_never_kept(&key), "{key}");
             let rules = json!({kind: {"include": [key]}});
