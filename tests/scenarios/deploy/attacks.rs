@@ -179,7 +179,9 @@ pub async fn the_accounts_are_for_their_own_pods(s: &Scenario) -> Result<()> {
         let evil = controller.create(&trying(), &pod(account, owner("evil"))?).await;
         assert!(refused(REFUSED, evil)?, "a pod of another StatefulSet");
     }
-    // Other pods and accounts are of no concern.
+    // Other pods and accounts are of no concern. A controller makes this one in each namespace.
+    s.eventually("the account exists", true, async || Ok(accounts.get_opt("default").await?.is_some()))
+        .await?;
     pods.create(&trying(), &pod("default", json!([]))?).await.context("another account")?;
     accounts
         .create_token_request("default", &PostParams::default(), &TokenRequest::default())
