@@ -83,6 +83,8 @@ guards=(
     'trust is withheld from another name|label-storage|restore::|crates/label-storage/src/restore.rs|s/rules\.identity\.is_forgeable\(\) && node/false \&\& node/'
     'a label that kubelets may not change is a trust label|label-storage|item::|crates/label-storage/src/item.rs|s/\["kubernetes\.io", "k8s\.io"\]/["node-restriction.kubernetes.io", "k8s.io"]/'
     'a node that was stored under another identity is left alone|label-storage-runtime|cache::|crates/runtime/src/cache/entry.rs|s/self\.node\(\)\.is_some_and\(\|node\| self\.is_stranger/false \&\& self.node().is_some_and(|node| self.is_stranger/'
+    'what the cluster refuses is withheld|label-storage|restore::|crates/label-storage/src/restore.rs|s/node\.extras\.refused\.contains_key\(&kept\.to_string\(\)\)/false/'
+    'only an answer about the content is a refusal|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/matches!\(error\.code, Some\(400 \| 403 \| 422\)\)/error.code.is_some()/'
     'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'
 )
 

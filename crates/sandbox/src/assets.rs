@@ -118,16 +118,19 @@ impl Assets {
 fn other_version(version: &Version, needed: &[Binary]) -> Result<PathBuf, Error> {
     let all = cache_folder(&modules::CONTROL_PLANE)?.with_file_name("");
     let link = |source| Error::Link { path: all.clone(), source };
-    let has_all = |folder: &PathBuf| missing(folder, needed).is_empty();
+    let (etcd, others): (Vec<_>, Vec<_>) = needed.iter().partition(|binary| **binary == Binary::Etcd);
+    let has_all = |folder: &PathBuf| missing(folder, &others).is_empty();
     let known = fs::read_dir(&all).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let known = known.filter_map(|name| name.into_string().ok()).filter(|name| version.includes(name));
-    if let Some(folder) = known.map(|name| all.join(name)).find(has_all) {
-        return Ok(folder);
-    }
-    let module = kubernetes::module(version)?;
-    let folder = all.join(module.version());
-    let (etcd, others): (Vec<_>, Vec<_>) = needed.iter().partition(|binary| **binary == Binary::Etcd);
-    go_build::build(&module, &folder, &others)?;
+    let folder = match known.map(|name| all.join(name)).find(has_all) {
+        Some(folder) => folder,
+        None => {
+            let module = kubernetes::module(version)?;
+            let folder = all.join(module.version());
+            go_build::build(&module, &folder, &others)?;
+            folder
+        }
+    };
     for binary in missing(&folder, &etcd) {
         let pinned = built(&modules::CONTROL_PLANE, &etcd)?.join(binary.file_name());
         std::os::unix::fs::symlink(pinned, folder.join(binary.file_name())).map_err(link)?;
