@@ -1,7 +1,7 @@
 //! Several replicas: who works on which shard when some of them are gone, come back, or are of another number.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -401,6 +401,30 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
         Ok(storer.has_logged(&["leases can be kept again"]))
     })
     .await
+}
+
+pub async fn idle_replicas_look_at_leases_no_more_often_than_they_renew_them(s: &Scenario) -> Result<()> {
+    let (looks, renewals) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (looked, renewed) = (Arc::clone(&looks), Arc::clone(&renewals));
+    let proxy = s.proxy(move |request: &Request| {
+        match request.verb {
+            Verb::List if request.resource == "leases" => looked.fetch_add(1, Ordering::Relaxed),
+            Verb::Update if request.resource == "leases" => renewed.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        Fault::None
+    });
+    let proxy = proxy.await?;
+    let _one = s.daemon_through(&proxy, "storer", &["--replicas", "2", "--replica-index", "0"])?;
+    let _two = replica(s, "storer", 1, 2)?;
+    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "1")]).await?;
+    let counted = || (looks.load(Ordering::Relaxed), renewals.load(Ordering::Relaxed));
+    let (looked, renewed) = counted();
+    s.eventually("it has renewed its lease five times", true, async || Ok(counted().1 >= renewed + 5))
+        .await?;
+    let (looks, renewals) = (counted().0 - looked, counted().1 - renewed);
+    ensure!(looks <= renewals, "{looks} lists of leases beside {renewals} renewals");
+    Ok(())
 }
 
 /// Anybody who may create leases can create many large ones, under names that a replica could have.

@@ -4,7 +4,7 @@
 //! that handle the same shard do no harm, since every write is guarded by what was read.
 //!
 //! ```text
-//!   label-storage.storer.0-of-3     held by its home, storer-0, and renewed every 2 s
+//!   label-storage.storer.0-of-3     held by its home, storer-0, and renewed every 6 s
 //!   label-storage.storer.1-of-3     not renewed for 15 s: adopted, by storer-0 or storer-2
 //!   label-storage.storer.2-of-3     released: adopted at once
 //! ```
@@ -14,13 +14,15 @@ pub(crate) mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use globset::GlobMatcher;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use label_storage::record::MANAGED_BY;
 use label_storage::{Position, ResourceVersion};
@@ -33,12 +35,15 @@ use crate::call::{self, Error};
 pub const LIFETIME: Duration = Duration::from_secs(15);
 
 /// A holder stops writing this long after its last renewal began, well before its lease can be adopted.
-pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(12);
 
-pub(crate) const RENEWAL: Duration = Duration::from_secs(2);
+pub(crate) const RENEWAL: Duration = Duration::from_secs(6);
 
 /// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// A watch that hears of no renewal for this long is broken.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// The number of leases in a page, and the most that are read. There is one for each replica, and a few of earlier numbers of replicas.
 const PAGE: u32 = 16;
@@ -103,6 +108,7 @@ impl SeenLease {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Leases {
     api: Api<Lease>,
     daemon: String,
@@ -128,10 +134,39 @@ impl Leases {
         (shard.index < shard.replicas.get() && self.name(shard) == name).then_some(shard)
     }
 
+    fn selector(&self) -> String {
+        format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon)
+    }
+
+    /// Watches them, and reports when one is created, deleted or has another holder. Renewals are not reported.
+    pub(crate) async fn watch(&self, on_change: impl Fn()) -> Result<(), Error> {
+        const WHAT: &str = "watch leases";
+        let params = WatchParams::default().labels(&self.selector());
+        let mut events = pin!(call::limited(LIMIT, WHAT, self.api.watch(&params, "0")).await?);
+        let mut holders = BTreeMap::new();
+        while let Some(event) = call::limited(SILENCE, WHAT, events.try_next()).await? {
+            let (lease, is_there) = match event {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, true),
+                WatchEvent::Deleted(lease) => (lease, false),
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(status) => {
+                    return Err(Error::answered(WHAT, status.code, &status.message, None));
+                }
+            };
+            let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|_| is_there);
+            let (name, has_room) = (lease.metadata.name, holders.len() < MOST);
+            if (has_room || holders.contains_key(&name))
+                && holders.insert(name, holder.clone()) != Some(holder)
+            {
+                on_change();
+            }
+        }
+        Ok(())
+    }
+
     /// Lists them in small pages, and not more than [`MOST`]: anybody who may create leases could fill the memory otherwise.
     pub(crate) async fn list(&self) -> Result<All, Error> {
-        let selector = format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon);
-        let mut params = ListParams::default().labels(&selector).limit(PAGE);
+        let mut params = ListParams::default().labels(&self.selector()).limit(PAGE);
         let size = |lease: &Lease| {
             let annotations = lease.metadata.annotations.iter().flatten();
             annotations.map(|(key, value)| key.len() + value.len()).sum::<usize>()

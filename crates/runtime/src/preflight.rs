@@ -19,8 +19,13 @@ pub type Right = (&'static str, &'static str);
 pub const READS: [Right; 4] =
     [("list", "nodes"), ("get", "nodes"), ("list", "configmaps"), ("get", "configmaps")];
 pub const WATCHES: [Right; 2] = [("watch", "nodes"), ("watch", "configmaps")];
-pub const LEASES: [Right; 4] =
-    [("list", "leases"), ("create", "leases"), ("update", "leases"), ("delete", "leases")];
+pub const LEASES: [Right; 5] = [
+    ("list", "leases"),
+    ("watch", "leases"),
+    ("create", "leases"),
+    ("update", "leases"),
+    ("delete", "leases"),
+];
 
 fn is_namespaced(resource: &str) -> bool {
     resource != "nodes"

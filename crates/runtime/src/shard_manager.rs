@@ -1,7 +1,7 @@
 //! Decides which shards this process works on, and runs one engine for each.
 //!
 //! ```text
-//!   keep_leases: list ─► decide about each ─► renew, take, release       every second
+//!   keep_leases: list ─► decide about each ─► renew, take, release       every 8 s, and when the watch reports a change
 //!      │ a ShardContext with a deadline and a position      ▲
 //!      ▼                                                    │ position
 //!   engines: one for each shard that is held ───────────────┘
@@ -11,12 +11,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::join_all;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::args::Share;
 use crate::backoff;
@@ -28,8 +29,12 @@ use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, SeenLease, Shard
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
-const LIST_EVERY: Duration = Duration::from_secs(1);
+/// With every shard held. A lease is also looked at when its lifetime would be over, so an adoption takes 24 s at most.
+const LIST_EVERY: Duration = Duration::from_secs(8);
+const LIST_EVERY_UNSETTLED: Duration = Duration::from_secs(1);
 const LIST_EVERY_ALONE: Duration = Duration::from_secs(30);
+/// Lists that are further apart tell nothing about the time between them.
+const APART: Duration = Duration::from_secs(12);
 /// The longest pause between two tries while calls fail. The first tries come quickly, so that a short outage costs no lease.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -49,6 +54,8 @@ struct ShardManager {
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
     list_at: Instant,
+    /// Told by the watch that a lease has another holder.
+    changed: Arc<Notify>,
     /// Since when lists or writes have failed.
     failing_since: Option<Instant>,
     /// True if another process was started for the same shard and holds its lease.
@@ -73,8 +80,12 @@ pub(crate) async fn run(
     let (starter, started) = mpsc::unbounded();
     let Share { index, replicas, .. } = context.share;
     let client = context.nodes.clone().into_client();
+    let api = Leases::new(client, context.records.namespace().unwrap_or_default(), daemon, &context.share);
+    let (stop, changed) = (context.shutdown.stop.clone(), Arc::new(Notify::new()));
+    let watching = watch_leases(api.clone(), Arc::clone(&changed));
     let manager = ShardManager {
-        api: Leases::new(client, context.records.namespace().unwrap_or_default(), daemon, &context.share),
+        api,
+        changed,
         context,
         me: Me { identity, home: Shard { index, replicas } },
         shards,
@@ -87,7 +98,17 @@ pub(crate) async fn run(
         is_doubled: false,
     };
     let engines = started.for_each_concurrent(None, |context| work(context));
-    tokio::join!(manager.keep_leases(), engines);
+    tokio::join!(manager.keep_leases(), engines, stop.run_until_cancelled(watching));
+}
+
+/// Reports changes until the end of the process. Without the watch, lists find them a little later.
+async fn watch_leases(api: Leases, changed: Arc<Notify>) {
+    loop {
+        if let Err(error) = api.watch(|| changed.notify_one()).await {
+            tracing::debug!(%error, "the watch of leases broke");
+        }
+        tokio::time::sleep(backoff::around(LIST_EVERY)).await;
+    }
 }
 
 impl ShardManager {
@@ -99,7 +120,10 @@ impl ShardManager {
             self.turn().await;
             let latest = self.list_at.min(Instant::now() + HEARTBEAT);
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
-            shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())).await;
+            tokio::select! {
+                _ = shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())) => (),
+                () = self.changed.notified(), if self.failing_since.is_none() => self.list_at = Instant::now(),
+            }
         }
         self.leave().await;
     }
@@ -107,15 +131,13 @@ impl ShardManager {
     async fn turn(&mut self) {
         self.update_shards();
         let has_listed = Instant::now() >= self.list_at && self.list().await;
-        if self.tracker.last.is_none() {
-            return;
-        }
+        let Some(listed_at) = self.tracker.last else { return };
         let now = Instant::now();
         // While shards of a former number are held, those of the new one can wait for their homes to start.
         let absence = if self.former().is_empty() { ABSENCE } else { LIFETIME };
         let mut due = Vec::new();
         for shard in self.shards().chain(self.former()) {
-            let unchanged_for = self.tracker.unchanged_for(shard, now);
+            let unchanged_for = self.tracker.unchanged_for(shard, listed_at);
             match decide(&self.me, shard, self.leases.get(&shard), unchanged_for, absence) {
                 LeaseAction::Renew if self.held.get(&shard).is_some_and(|held| now < held.renew_at) => (),
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
@@ -162,7 +184,6 @@ impl ShardManager {
 
     /// Lists the leases. Returns false if that fails.
     async fn list(&mut self) -> bool {
-        self.list_at = Instant::now() + backoff::around(self.list_every());
         let mut leases = match self.api.list().await {
             Ok(leases) => leases,
             Err(error) => {
@@ -182,7 +203,9 @@ impl ShardManager {
             held.is_in_doubt = false;
         }
         self.leases = leases;
-        self.tracker.look(&self.leases, self.shards(), self.list_every(), Instant::now());
+        let (every, now) = (self.list_every(), Instant::now());
+        self.tracker.look(&self.leases, self.shards(), APART.max(every * 3 / 2), now);
+        self.list_at = now + backoff::around(every).min(self.until_expiry(now));
         self.retire().await;
         self.warn_of_double();
         true
@@ -337,8 +360,21 @@ impl ShardManager {
     /// A replica whose index is too large for the present number of shards is not alone.
     fn list_every(&self) -> Duration {
         let Shard { index, replicas } = self.me.home;
-        let is_alone = replicas.get() == 1 && index == 0 && self.former().is_empty();
-        if is_alone { LIST_EVERY_ALONE } else { LIST_EVERY }
+        let has_former = !self.former().is_empty();
+        match replicas.get() {
+            1 if index == 0 && !has_former => LIST_EVERY_ALONE,
+            _ if has_former || self.shards().any(|shard| self.holder(shard).is_none()) => {
+                LIST_EVERY_UNSETTLED
+            }
+            _ => LIST_EVERY,
+        }
+    }
+
+    /// The time until the lease of another replica can be adopted, unless it is renewed.
+    fn until_expiry(&self, now: Instant) -> Duration {
+        let others = self.shards().filter(|shard| !self.held.contains_key(shard));
+        let oldest = others.map(|shard| self.tracker.unchanged_for(shard, now)).max().unwrap_or_default();
+        LIFETIME.saturating_sub(oldest).max(LIST_EVERY_UNSETTLED)
     }
 
     fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
@@ -359,7 +395,7 @@ impl ShardManager {
     /// The pause until the next list. It grows for as long as calls fail.
     fn pause(&self) -> Duration {
         let lasted = self.failing_since.map_or(Duration::ZERO, |since| since.elapsed());
-        backoff::jittered(LIST_EVERY).max(backoff::around((lasted / 2).min(LONGEST_PAUSE)))
+        backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LONGEST_PAUSE)))
     }
 
     fn failed(&mut self, error: &Error) {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::{backoff, call, preflight};
 
-const READ_EVERY: Duration = Duration::from_secs(5);
+const READ_EVERY: Duration = Duration::from_secs(20);
 
 /// As in the chart. A replica adopts every shard that nobody takes, so a mistaken number must not be followed.
 const MAX_REPLICAS: i32 = 1000;

@@ -59,7 +59,7 @@ fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
     let look = |tracker: &mut LeaseTracker, version, seconds| {
         let all = All::from([(shard(0, 2), held_by(Some("a"), 0, version))]);
         let now = now + second * seconds;
-        tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second, now);
+        tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second * 4, now);
         [0, 1].map(|index| tracker.unchanged_for(shard(index, 2), now).as_secs())
     };
     assert_eq!(look(&mut tracker, 1, 0), [0, 0]);
@@ -78,7 +78,7 @@ fn a_holder_counts_as_alive_only_if_it_was_seen_to_renew() {
     let mut look = |leases: &[(u32, u64)], seconds| {
         let all = leases.iter().map(|(index, version)| (shard(*index, 3), held_by(Some("a"), 0, *version)));
         let now = start + second * seconds;
-        tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second, now);
+        tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second * 4, now);
         [0, 1, 2].map(|index| tracker.is_renewed(shard(index, 3), now))
     };
     assert_eq!(look(&[(0, 1), (1, 1)], 0), [false; 3], "they may be of yesterday");

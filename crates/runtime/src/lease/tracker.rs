@@ -72,15 +72,15 @@ struct Unchanged {
 }
 
 impl LeaseTracker {
-    /// Notes a list of all leases. Lists more than four times `every` apart tell nothing about the time between them.
+    /// Notes a list of all leases. Lists more than `apart` from each other tell nothing about the time between them.
     pub(crate) fn look(
         &mut self,
         all: &All,
         expected: impl Iterator<Item = Shard>,
-        every: Duration,
+        apart: Duration,
         now: Instant,
     ) {
-        if self.last.replace(now).is_none_or(|last| now.duration_since(last) > every * 4) {
+        if self.last.replace(now).is_none_or(|last| now.duration_since(last) > apart) {
             self.seen.clear();
         }
         let found = all.iter().map(|(shard, seen)| (*shard, seen.version()));
