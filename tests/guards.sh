@@ -21,7 +21,7 @@ guards=(
     'the restorer drops a plan that is too old|restorer|apply::|crates/restorer/src/apply.rs|s/seen_at\.elapsed\(\) > PLAN_LIFETIME/false/'
     'the restorer uses a view for 5 s|restorer|apply::|crates/restorer/src/apply.rs|s{seen_at\.elapsed\(\) < PLAN_LIFETIME / 2}{true}'
     'the restorer reads a node again after a refused write|restorer|apply::|crates/restorer/src/apply.rs|s/tries == 0 && seen_at/seen_at/'
-    'another incarnation is decided upon again before it is restored|restorer|apply::|crates/restorer/src/apply.rs|s/task\.refused\.is_none_or\(/false \&\& task.refused.is_none_or(/'
+    'another incarnation is decided upon again before it is restored|restorer|apply::|crates/restorer/src/apply.rs|s/task\.decided\.is_none_or\(/false \&\& task.decided.is_none_or(/'
     'final labels that a record has are not pending|restorer|planner::|crates/restorer/src/planner.rs|s/cache\.final_labels\.drop_first_while\(key, .*\);/let _ = stored;/'
     'final labels that are history are not stored|storer|apply::|crates/label-storage/src/store.rs|s/last\.filter\(\|last\| !is_history\(last\)\)/last.filter(|last| !is_history(last) || true)/'
     'an answer that still has a deleted node is old|storer|apply::|crates/label-storage/src/store.rs|s/is_believed\.then_some\(Sighting::Live\(live\)\)/Some(Sighting::Live(live)).filter(|_| is_believed || true)/'

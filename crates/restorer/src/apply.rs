@@ -30,15 +30,15 @@ const CHANGING: u32 = 3;
 /// The API server's message for a failed test of a JSON patch. Admission and validation have other messages.
 const FAILED_TEST: &str = "rejected our request due to an error in our request";
 
-/// A Node that is another machine is refused again only if one of these changes.
+/// A Node and its record as they were decided upon. A Node that is another machine is decided upon again only if one of these changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct Decided {
     pub(crate) uid: UidDigest,
     version: ResourceVersion,
     pub(crate) record_version: ResourceVersion,
 }
 
-impl Refused {
+impl Decided {
     pub(crate) fn of(entry: &Entry<'_>) -> Option<Self> {
         let node = entry.node()?;
         Some(Self { uid: node.uid, version: node.version, record_version: entry.record_version() })
@@ -56,7 +56,7 @@ pub(crate) struct RestoreTask {
     /// The versions in the cache: an older answer is stale.
     pub(crate) known: Known,
     /// The Node that was decided upon. Remembered if it is another machine.
-    pub(crate) refused: Option<Refused>,
+    pub(crate) decided: Option<Decided>,
 }
 
 /// Reads one Node's record, decides, and patches the Node.
@@ -128,7 +128,7 @@ impl Apply {
             tracing::debug!(node = task.node, "gone before it could be restored");
             return Ok(Err(Done { outcome: None, node: Reading::Absent, record: Reading::None }));
         };
-        if task.refused.is_none_or(|decided| decided.uid != node.uid.digest()) {
+        if task.decided.is_none_or(|decided| decided.uid != node.uid.digest()) {
             // Another incarnation than was decided upon: the final labels of that one may just be on their way.
             tracing::debug!(node = task.node, "it was re-created meanwhile, to be decided upon again");
             let node = Reading::Present(node.summary());

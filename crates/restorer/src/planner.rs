@@ -13,7 +13,7 @@ use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 
-use crate::apply::{FENCED, Refused, RestoreTask};
+use crate::apply::{Decided, FENCED, RestoreTask};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
@@ -31,7 +31,7 @@ pub(crate) struct RestorePlanner {
     /// Keys whose records may have changed unseen, until they are read.
     unsure: HashSet<RecordKey>,
     /// Nodes that are other machines than their records', and are not restored.
-    fenced: HashMap<RecordKey, Refused>,
+    fenced: HashMap<RecordKey, Decided>,
     taints: StartupTaints,
 }
 
@@ -74,7 +74,7 @@ impl RestorePlanner {
             is_overdue: true,
             view: None,
             known: entry.known(),
-            refused: None,
+            decided: None,
         })
     }
 
@@ -106,7 +106,7 @@ impl Planner for RestorePlanner {
             node: entry.node(),
             stored: entry.stored(),
             is_unsure: self.unsure.contains(key),
-            is_fenced: self.fenced.get(key).is_some_and(|refused| Some(*refused) == Refused::of(entry)),
+            is_fenced: self.fenced.get(key).is_some_and(|decided| Some(*decided) == Decided::of(entry)),
             taint_left: self.taint_left(entry),
         };
         let decision = view.decide();
@@ -130,9 +130,9 @@ impl Planner for RestorePlanner {
         let (uid, entry) = (last.uid.digest(), cache.get(key));
         let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
         // No storer stores the final labels of a Node that was another machine than its record's.
-        let was_fenced = self.fenced.get(key).is_some_and(|refused| {
+        let was_fenced = self.fenced.get(key).is_some_and(|decided| {
             let version = entry.map(|entry| entry.record_version());
-            (refused.uid, Some(refused.record_version)) == (uid, version)
+            (decided.uid, Some(decided.record_version)) == (uid, version)
         });
         let is_awaited = will_await(last.summary(), stored) && !was_fenced;
         tracing::debug!(node = &**key, is_awaited, "deleted");
@@ -158,7 +158,7 @@ impl Planner for RestorePlanner {
             is_overdue: self.taint_left(entry).is_some_and(|left| left.is_zero()),
             view: self.views.remove(entry.key()),
             known: entry.known(),
-            refused: Refused::of(entry),
+            decided: Decided::of(entry),
         })
     }
 
@@ -170,8 +170,8 @@ impl Planner for RestorePlanner {
         if let Some(uid) = task.contested {
             self.taints.lifted(&task.node, uid);
         }
-        match (done.outcome, task.refused) {
-            (Some(FENCED), Some(refused)) => _ = self.fenced.insert(key.clone(), refused),
+        match (done.outcome, task.decided) {
+            (Some(FENCED), Some(decided)) => _ = self.fenced.insert(key.clone(), decided),
             (Some(_), _) => _ = self.fenced.remove(key),
             (None, _) => (),
         }

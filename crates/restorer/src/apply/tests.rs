@@ -97,7 +97,7 @@ async fn a_view_is_used_while_it_is_young() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_re_created_meanwhile_is_decided_upon_again() {
     let mut world = World::new(Duration::ZERO, false);
-    let decided = world.task.refused.as_mut().expect("a node");
+    let decided = world.task.decided.as_mut().expect("a node");
     decided.uid = node("u1", 5, None).uid.digest();
     let done = world.attempt(1).await.expect("read");
     assert_eq!((done.outcome, world.calls.count("PATCH")), (None, 0), "final labels may be on their way");
