@@ -29,14 +29,11 @@ use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, SeenLease, Shard
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
-/// With every shard held. A lease is also looked at when its lifetime would be over, so an adoption takes 24 s at most.
+/// The pause while every shard is held, and the longest one while calls fail. A lease is also looked at when its lifetime would be over, so an
+/// adoption takes 25 s at most.
 const LIST_EVERY: Duration = Duration::from_secs(8);
 const LIST_EVERY_UNSETTLED: Duration = Duration::from_secs(1);
 const LIST_EVERY_ALONE: Duration = Duration::from_secs(30);
-/// Lists that are further apart tell nothing about the time between them.
-const APART: Duration = Duration::from_secs(12);
-/// The longest pause between two tries while calls fail. The first tries come quickly, so that a short outage costs no lease.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// At shutdown, the engines go on until others have adopted their shards, but no longer than this.
 const LINGER: Duration = Duration::from_secs(5);
@@ -54,7 +51,7 @@ struct ShardManager {
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
     list_at: Instant,
-    /// Told by the watch that a lease has another holder.
+    /// The watch notifies it when a lease has another holder.
     changed: Arc<Notify>,
     /// Since when lists or writes have failed.
     failing_since: Option<Instant>,
@@ -204,7 +201,7 @@ impl ShardManager {
         }
         self.leases = leases;
         let (every, now) = (self.list_every(), Instant::now());
-        self.tracker.look(&self.leases, self.shards(), APART.max(every * 3 / 2), now);
+        self.tracker.look(&self.leases, self.shards(), LIST_EVERY.max(every) * 3 / 2, now);
         self.list_at = now + backoff::around(every).min(self.until_expiry(now));
         self.retire().await;
         self.warn_of_double();
@@ -392,10 +389,10 @@ impl ShardManager {
         self.leases.get(&shard)?.claim.holder.as_deref()
     }
 
-    /// The pause until the next list. It grows for as long as calls fail.
+    /// The pause until the next list. It grows for as long as calls fail. The first tries come quickly, so that a short outage costs no lease.
     fn pause(&self) -> Duration {
         let lasted = self.failing_since.map_or(Duration::ZERO, |since| since.elapsed());
-        backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LONGEST_PAUSE)))
+        backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LIST_EVERY)))
     }
 
     fn failed(&mut self, error: &Error) {
