@@ -4,9 +4,10 @@
 //! from the user's cache folder, and what is missing there is built with Go first. A tool that many people have
 //! anyway is taken from their `PATH`, if it is new enough.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs, io};
+use std::{env, fs};
 
 pub use crate::binary::Binary;
 use crate::binary::missing;
@@ -44,15 +45,6 @@ pub enum Error {
     /// `SANDBOX_KUBERNETES` is no version.
     #[error(transparent)]
     Version(#[from] kubernetes::InvalidVersion),
-    /// The folder of another version can't be written.
-    #[error("can't write to {}", path.display())]
-    Link {
-        /// The folder.
-        path: PathBuf,
-        /// What the operating system said.
-        #[source]
-        source: io::Error,
-    },
     /// A binary could not be built.
     #[error(transparent)]
     Build(#[from] go_build::Error),
@@ -117,12 +109,13 @@ impl Assets {
 /// The cache folder of another version of Kubernetes, with `needed` in it. etcd is the pinned one.
 fn other_version(version: &Version, needed: &[Binary]) -> Result<PathBuf, Error> {
     let all = cache_folder(&modules::CONTROL_PLANE)?.with_file_name("");
-    let link = |source| Error::Link { path: all.clone(), source };
     let (etcd, others): (Vec<_>, Vec<_>) = needed.iter().partition(|binary| **binary == Binary::Etcd);
     let has_all = |folder: &PathBuf| missing(folder, &others).is_empty();
     let known = fs::read_dir(&all).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let known = known.filter_map(|name| name.into_string().ok()).filter(|name| version.includes(name));
-    let folder = match known.map(|name| all.join(name)).find(has_all) {
+    // Of two patches, the one with the longer or later name is newer.
+    let newest = |folder: &PathBuf| (folder.as_os_str().len(), folder.clone());
+    let folder = match known.map(|name| all.join(name)).filter(has_all).max_by_key(newest) {
         Some(folder) => folder,
         None => {
             let module = kubernetes::module(version)?;
@@ -133,7 +126,8 @@ fn other_version(version: &Version, needed: &[Binary]) -> Result<PathBuf, Error>
     };
     for binary in missing(&folder, &etcd) {
         let pinned = built(&modules::CONTROL_PLANE, &etcd)?.join(binary.file_name());
-        std::os::unix::fs::symlink(pinned, folder.join(binary.file_name())).map_err(link)?;
+        let link = folder.join(binary.file_name());
+        symlink(pinned, &link).map_err(|source| go_build::Error::Cache { path: link, source })?;
     }
     Ok(folder)
 }

@@ -45,7 +45,7 @@ struct Fields {
     overrides: Vec<Override>,
 }
 
-/// What is different in the field of one name.
+/// The settings of the field of one name that differ from the defaults.
 #[derive(Debug, Clone, Deserialize)]
 struct Override {
     matcher: Matcher,

@@ -77,7 +77,7 @@ pub enum Error {
     UnknownVersion {
         /// The version that was asked for.
         version: String,
-        /// What Go said.
+        /// The answer of Go.
         said: String,
     },
     /// Go could not be started.
