@@ -63,12 +63,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{/* The labels and annotations of an object: (dict "root" $), with "daemon" if it belongs to one, and "annotations" if it has its own. */}}
+{{/* The labels and annotations of an object: (dict "root" $), with "daemon" if it belongs to one, and "labels" and "annotations" of its own. */}}
 {{- define "label-storage.metadata" -}}
 labels:
   {{- include "label-storage.labels" .root | nindent 2 }}
   {{- with .daemon }}
   app.kubernetes.io/component: {{ . }}
+  {{- end }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
@@ -100,13 +103,17 @@ label-storage-rules
 {{- end -}}
 
 {{/*
-CEL: true if a string matches one of these patterns, which are keys with * for any characters.
-No character of a key but the dot means anything in a regular expression.
+A pattern, which is a key with * for any characters, as a regular expression. No character of a key but the dot means anything in one.
 */}}
+{{- define "label-storage.regex" -}}
+{{ . | replace "." "[.]" | replace "*" ".*" }}
+{{- end -}}
+
+{{/* CEL: true if a string matches one of these patterns. */}}
 {{- define "label-storage.matches" -}}
 {{- $all := list -}}
 {{- range .patterns -}}
-{{- $all = append $all (. | replace "." "[.]" | replace "*" ".*") -}}
+{{- $all = append $all (include "label-storage.regex" .) -}}
 {{- end -}}
 {{- if $all -}}
 {{ .of }}.matches('^({{ join "|" $all }})$')
