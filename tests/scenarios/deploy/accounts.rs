@@ -119,7 +119,7 @@ impl Audit {
         Ok(Self { used, forbidden })
     }
 
-    /// What the accounts have written, or tried to write. Asking for one's own rights is no write.
+    /// The writes of the accounts, also those that failed. Asking for one's own rights is no write.
     pub fn writes(&self) -> Vec<&Permission> {
         let is_write = |it: &&Permission| {
             !["get", "list", "watch"].contains(&it.verb.as_str()) && it.resource != "selfsubjectaccessreviews"

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::manifests::{apply, client_as, rendered};
-use super::policies::{bind, refused};
+use super::policies::{allow_leases, bind, refused};
 use crate::kubelet;
 use crate::scenario::{Scenario, labels};
 
@@ -78,18 +78,7 @@ pub async fn each_daemon_writes_its_own_leases(s: &Scenario) -> Result<()> {
     let leases = |client: Client| -> Api<Lease> { Api::namespaced(client, &s.namespace) };
     let editor = leases(client_as(s, &s.namespace, "editor").await?);
     bind(s, "editor", "edit").await?;
-    let grant = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "leases", "namespace": s.namespace},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}],
-    });
-    let bound = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "leases", "namespace": s.namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "leases"},
-        "subjects": [{"kind": "ServiceAccount", "name": "editor", "namespace": s.namespace}],
-    });
-    apply(&s.client, &[grant, bound]).await?;
+    allow_leases(s, "editor").await?;
     let shard = lease("label-storage.storer.0-of-2", true)?;
     s.eventually("the policy is in force", true, async || {
         Ok(refused(REFUSED, editor.create(&trying(), &shard).await).unwrap_or(false))

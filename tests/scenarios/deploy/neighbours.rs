@@ -11,8 +11,8 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::manifests::{apply, client_as, documents, helm, of_kind};
-use super::policies::{bind, refused};
+use super::manifests::{client_as, documents, helm, of_kind};
+use super::policies::{allow_leases, bind, refused};
 use crate::scenario::Scenario;
 
 /// Names that other people may have chosen: some were those of earlier versions, some look like ours.
@@ -47,19 +47,8 @@ async fn change(
 }
 
 pub async fn objects_of_others_are_left_alone(s: &Scenario) -> Result<()> {
-    let others = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "leases", "namespace": s.namespace},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}],
-    });
-    let bound = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "leases", "namespace": s.namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "leases"},
-        "subjects": [{"kind": "ServiceAccount", "name": "admin", "namespace": s.namespace}],
-    });
-    apply(&s.client, &[others, bound]).await?;
-    // What the role `admin` lacks are leases, which only controllers write.
+    // The role `admin` has no right to leases.
+    allow_leases(s, "admin").await?;
     let admin = client_as(s, &s.namespace, "admin").await?;
     bind(s, "admin", "admin").await?;
     let sets: Api<StatefulSet> = Api::namespaced(admin.clone(), &s.namespace);

@@ -41,6 +41,22 @@ pub async fn bind(s: &Scenario, account: &str, cluster_role: &str) -> Result<()>
     apply(&s.client, &[binding]).await
 }
 
+/// Allows one of the test's accounts to write leases in the test's namespace.
+pub async fn allow_leases(s: &Scenario, account: &str) -> Result<()> {
+    let grant = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "leases", "namespace": s.namespace},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}],
+    });
+    let bound = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "leases", "namespace": s.namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "leases"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": s.namespace}],
+    });
+    apply(&s.client, &[grant, bound]).await
+}
+
 /// A ConfigMap under a record's name, with its label.
 fn record(node: &str) -> ConfigMap {
     let mut config_map = ConfigMap::default();

@@ -1,4 +1,4 @@
-//! What the rules parser refuses, Helm refuses, too: a daemon never has to.
+//! Helm refuses everything that the rules parser refuses, so no daemon has to.
 
 use anyhow::{Context, Result};
 use label_storage::Rules;

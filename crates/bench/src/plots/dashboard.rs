@@ -149,7 +149,7 @@ fn paint_lines(shown: &Evaluated, (begin, end): (f64, f64), area: &Area<'_>) -> 
     let (mut x, mut y) = (0, 0);
     for (index, (name, points)) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        // What lies between two points of the same value makes the file larger, and nothing else.
+        // Points between two of the same value would only make the file larger.
         let bends = points.iter().enumerate().filter(|(at, point)| {
             let neighbours = [at.wrapping_sub(1), at + 1].map(|at| points.get(at).map(|point| point.1));
             neighbours != [Some(point.1); 2]
