@@ -173,7 +173,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     /// The time at which the loop has to wake up, even if nothing happens.
     fn wake_at(&self, now: Instant) -> Instant {
         // A key that is due by now has begun, or waits for room: the end of another attempt makes room.
-        let queue = self.queue.next_due().filter(|due| *due > now);
+        let queue = self.queue.next_due(now).filter(|due| *due > now);
         let pause = self.limiter.paused_until.filter(|until| *until > now);
         let telling = [self.progress.due(), self.states.due()];
         let latest = self.informers.due().min(now + HEARTBEAT);
@@ -230,6 +230,9 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                 let is_new = known.is_none_or(|known| known.uid != summary.uid);
                 let is_first = !is_event && !self.informers.has_listed(Resource::Nodes);
                 let is_unsure = is_new && !is_first && !self.informers.is_watching(Resource::Records);
+                if is_new && !is_first {
+                    self.queue.note_change(Instant::now());
+                }
                 if self.cache.see_node(list, &node, summary) {
                     self.consider(node.filed_under(), Some(&node), is_event, is_unsure);
                 }
@@ -279,6 +282,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
 
     /// A Node was deleted, and looked like this just before.
     fn deleted(&mut self, last: Node) {
+        self.queue.note_change(Instant::now());
         let (key, version) = (RecordKey::from(last.filed_under()), last.version);
         // If other Nodes had the same key, nobody knows whose labels belong in the record.
         let is_contested =

@@ -1,5 +1,7 @@
 //! The work queue. A Node is in it once, however many events it had.
 
+mod burst;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,6 +10,7 @@ use label_storage::RecordKey;
 use label_storage::decision::Urgency;
 use label_storage::store::Writes;
 
+use self::burst::Burst;
 use crate::backoff;
 
 const URGENCIES: usize = 4;
@@ -39,6 +42,8 @@ pub(crate) struct WorkQueue {
     has_held_back: bool,
     in_flight: usize,
     tidying: usize,
+    /// Tidy writes wait while many Nodes change: restores come first, and several writes become one.
+    burst: Burst,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +140,8 @@ impl WorkQueue {
         }
         let all = [Urgency::Urgent, Urgency::Soon, Urgency::Routine, Urgency::Tidy];
         for urgency in all.into_iter().filter(|urgency| *urgency <= least) {
-            if urgency == Urgency::Tidy && self.tidying >= MOST_TIDY {
+            let must_wait = self.tidying >= MOST_TIDY || self.burst.ends_at(now).is_some();
+            if urgency == Urgency::Tidy && must_wait {
                 break;
             }
             while let Some(node) = self.ready[urgency as usize].pop_front() {
@@ -166,8 +172,17 @@ impl WorkQueue {
         }
     }
 
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.waiting.peek().map(|Reverse((due, _))| *due)
+    /// A Node was deleted, or a new incarnation was seen.
+    pub(crate) fn note_change(&mut self, now: Instant) {
+        self.burst.note(now);
+    }
+
+    /// The time at which another Node is due, if none ends or changes before.
+    pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.waiting.peek().map(|Reverse((due, _))| *due);
+        let has_tidy = !self.ready[Urgency::Tidy as usize].is_empty();
+        let tidy = self.burst.ends_at(now).filter(|_| has_tidy);
+        waiting.into_iter().chain(tidy).min()
     }
 
     /// An attempt has succeeded. If it had failed before, others may succeed now, too.
@@ -283,7 +298,7 @@ mod tests {
         queue.push(&name("b"), Urgency::Routine, Some(now + SECOND * 9));
         queue.push(&name("c"), Urgency::Routine, Some(now + SECOND));
         queue.push(&name("c"), Urgency::Soon, None);
-        assert_eq!((queue.len(), queue.next_due()), (3, Some(now + SECOND)));
+        assert_eq!((queue.len(), queue.next_due(now)), (3, Some(now + SECOND)));
         assert_eq!(pop_all(&mut queue, now), ["a", "c"]);
         assert_eq!(pop_all(&mut queue, now + SECOND), ["b"]);
         for node in ["a", "b", "c"] {
@@ -313,14 +328,14 @@ mod tests {
             queue.push(&name("a"), Urgency::Soon, None);
             queue.remove("a");
             assert!(is_unsettled(&queue, "a"));
-            let due = queue.next_due().expect("waits");
+            let due = queue.next_due(now).expect("waits");
             assert!(due - now >= SECOND.mul_f64(least), "{:?}", due - now);
             assert_eq!(queue.pop(Urgency::Tidy, due - Duration::from_millis(1)), None);
             now = due;
         }
         assert!(queue.pop(Urgency::Tidy, now).is_some());
         queue.failed(&name("a"), Some(SECOND * 30), now);
-        assert!(queue.next_due() >= Some(now + SECOND * 30));
+        assert!(queue.next_due(now) >= Some(now + SECOND * 30));
         assert_eq!(queue.failures("a"), 4);
     }
 
@@ -330,12 +345,12 @@ mod tests {
             let (mut queue, mut now) = (WorkQueue::default(), Instant::now());
             queue.push(&name("a"), Urgency::Soon, None);
             for _ in 0..8 {
-                now = queue.next_due().unwrap_or(now).max(now);
+                now = queue.next_due(now).unwrap_or(now).max(now);
                 assert!(queue.pop(Urgency::Tidy, now).is_some());
                 queue.failed(&name("a"), None, now);
             }
             if is_in_flight {
-                now = queue.next_due().expect("waits");
+                now = queue.next_due(now).expect("waits");
                 assert!(queue.pop(Urgency::Tidy, now).is_some());
                 queue.push(&name("a"), Urgency::Urgent, None);
             } else {
@@ -351,12 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn tidy_writes_wait_until_nodes_stop_changing() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        (0..99).for_each(|_| queue.note_change(now));
+        queue.push(&name("tidy"), Urgency::Tidy, None);
+        queue.push(&name("a"), Urgency::Soon, None);
+        assert_eq!(pop_all(&mut queue, now), ["a"]);
+        let quiet = queue.next_due(now).expect("waits");
+        assert_eq!(pop_all(&mut queue, quiet), ["tidy"]);
+    }
+
+    #[test]
     fn a_wait_is_no_success() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         assert!(queue.pop(Urgency::Tidy, now).is_some());
         queue.failed(&name("a"), None, now);
-        let due = queue.next_due().expect("waits");
+        let due = queue.next_due(now).expect("waits");
         assert!(queue.pop(Urgency::Tidy, due).is_some());
         queue.put_back(&name("a"), Some(due + SECOND));
         queue.remove("a");
