@@ -54,9 +54,13 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_AUDIT_INTERVAL", value_name = "TIME", default_value = "5m", value_parser = interval)]
     pub audit_interval: Duration,
 
-    /// How many nodes to work on at the same time, at most: fewer while the API server struggles
-    #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "32")]
+    /// Largest number of nodes to work on at the same time. The daemon starts with 4, and adds more while that makes the API server faster
+    #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "128")]
     pub concurrency: NonZeroUsize,
+
+    /// Always work on this many nodes at the same time. For benchmarks
+    #[arg(long, hide = true, value_name = "N")]
+    pub fixed_concurrency: Option<NonZeroUsize>,
 
     /// What to log: debug explains each decision
     #[arg(long, env = "LABEL_STORAGE_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = level())]

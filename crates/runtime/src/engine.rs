@@ -139,7 +139,11 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             new_planner,
             cache,
             queue: WorkQueue::default(),
-            limiter: Limiter::new(replica.args.concurrency.get()),
+            limiter: match replica.args.fixed_concurrency {
+                Some(limit) => Limiter::fixed(limit.get()),
+                None => Limiter::new(replica.args.concurrency.get()),
+            },
+            bulk: BulkReads::default(),
             informers: Informers::new(replica, audience),
             progress: ProgressLog::new(&replica.metrics),
             states: NodeStates::new(replica.metrics.node_gauges.seat()),
