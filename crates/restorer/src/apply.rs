@@ -13,11 +13,12 @@ use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
 use label_storage::{Labels, Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::{Entry, Known};
+use label_storage_runtime::cache::Entry;
 use label_storage_runtime::call::{self, Error, FailureKind};
+use label_storage_runtime::fresh::FreshReads;
 use label_storage_runtime::patch::{merge_patch, operations};
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
-use label_storage_runtime::records::{self, Found};
+use label_storage_runtime::records::Found;
 use tokio::time::Instant;
 
 use crate::metrics::{LIFTS, RestorerMetrics};
@@ -53,8 +54,6 @@ pub(crate) struct RestoreTask {
     pub(crate) is_overdue: bool,
     /// The Node as it was seen, and when.
     pub(crate) view: Option<(Node, Instant)>,
-    /// The versions in the cache: an older answer is stale.
-    pub(crate) known: Known,
     /// The Node that was decided upon. Remembered if it is another machine.
     pub(crate) decided: Option<Decided>,
 }
@@ -68,25 +67,30 @@ pub(crate) struct Apply {
 impl Worker<RestoreTask> for Apply {
     /// The Node is seen first, in an event or by name, and its record is read after that: an older record may have a label that was
     /// removed before this incarnation was created.
-    async fn attempt(&self, key: &RecordKey, task: &RestoreTask, tries: u32) -> Result<Done, Error> {
+    async fn attempt(
+        &self,
+        key: &RecordKey,
+        task: &RestoreTask,
+        reads: &FreshReads,
+        tries: u32,
+    ) -> Result<Done, Error> {
         if let Some(uid) = task.contested {
             return self.lift_contested(&task.node, uid, tries).await;
         }
         // An event is used while it is young, unless a write was refused because of it.
-        let is_fresh = |seen_at: Instant| tries == 0 && seen_at.elapsed() < PLAN_LIFETIME / 2;
-        let mut view = task.view.clone().filter(|(_, seen_at)| is_fresh(*seen_at));
+        let mut view = task.view.clone().filter(|(_, seen_at)| tries == 0 && is_young(*seen_at));
         let mut refused = Labels::new();
         loop {
             let is_event = view.is_some();
             let (mut node, seen_at) = match view.take() {
                 Some(view) => view,
-                None => match self.read(key, task, tries).await? {
+                None => match self.read(key, task, reads, tries).await? {
                     Ok(read) => read,
                     Err(done) => return Ok(done),
                 },
             };
             node.extras.refused = refused;
-            refused = match self.restore(key, &node, seen_at, task, tries).await? {
+            refused = match self.restore(key, &node, seen_at, task, reads, tries).await? {
                 Step::Done(done) => return Ok(done),
                 Step::Refused(items) => items,
                 Step::SeenInPart if is_event => node.extras.refused,
@@ -97,6 +101,11 @@ impl Worker<RestoreTask> for Apply {
             };
         }
     }
+}
+
+/// True if a Node that was seen at this time need not be read again.
+pub(crate) fn is_young(seen_at: Instant) -> bool {
+    seen_at.elapsed() < PLAN_LIFETIME / 2
 }
 
 /// The end of a try to restore a Node that was just seen.
@@ -114,15 +123,10 @@ impl Apply {
         &self,
         key: &RecordKey,
         task: &RestoreTask,
+        reads: &FreshReads,
         tries: u32,
     ) -> Result<Result<(Node, Instant), Done>, Error> {
-        let asked_at = Instant::now();
-        let (source, known) = (&self.replica.node_source, task.known.node);
-        let node = match tries {
-            0 if known.is_there => source.get_cached_node(&task.node, known.version).await?,
-            _ => source.get_node(&task.node).await?,
-        };
-        task.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
+        let (node, read_at) = reads.guarded_node(&self.replica, &task.node, tries).await?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
             tracing::debug!(node = task.node, "gone before it could be restored");
@@ -134,7 +138,7 @@ impl Apply {
             let node = Reading::Present(node.summary());
             return Ok(Err(Done { outcome: None, node, record: Reading::None }));
         }
-        Ok(Ok((node, asked_at)))
+        Ok(Ok((node, read_at)))
     }
 
     async fn restore(
@@ -143,6 +147,7 @@ impl Apply {
         node: &Node,
         seen_at: Instant,
         task: &RestoreTask,
+        reads: &FreshReads,
         tries: u32,
     ) -> Result<Step, Error> {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
@@ -151,11 +156,12 @@ impl Apply {
             tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
             self.lift(node, why, tries).await.map(Step::Done)
         };
-        let found = match records::get(&self.replica.records, key).await {
-            Err(error) if has_to_lift => return lift(error, "no-answer").await,
+        let found = match reads.record(&self.replica, key, seen_at, tries).await {
+            Err(error) if has_to_lift && error.kind != FailureKind::Moved => {
+                return lift(error, "no-answer").await;
+            }
             found => found?,
         };
-        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         let Plan { patch, reason } =
             plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
         if reason == Reason::SeenInPart {

@@ -11,9 +11,10 @@ use label_storage::summary::UidDigest;
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
+use label_storage_runtime::fresh::Needs;
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 
-use crate::apply::{Decided, FENCED, RestoreTask};
+use crate::apply::{Decided, FENCED, RestoreTask, is_young};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
@@ -73,7 +74,6 @@ impl RestorePlanner {
             contested: Some(uid),
             is_overdue: true,
             view: None,
-            known: entry.known(),
             decided: None,
         })
     }
@@ -157,9 +157,16 @@ impl Planner for RestorePlanner {
             contested: None,
             is_overdue: self.taint_left(entry).is_some_and(|left| left.is_zero()),
             view: self.views.remove(entry.key()),
-            known: entry.known(),
             decided: Decided::of(entry),
         })
+    }
+
+    fn needs(&self, entry: &Entry<'_>) -> Needs {
+        match self.views.get(entry.key()) {
+            _ if entry.is_contested() => Needs::Nothing,
+            Some((_, seen_at)) if is_young(*seen_at) => Needs::Record,
+            _ => Needs::NodeThenRecord,
+        }
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {

@@ -109,9 +109,26 @@ impl ApiSource {
     /// that lags, and no limit, because pages cost the server more. `each` is called as the objects arrive, on a thread
     /// of its own. After an error the objects that it got must be forgotten: they are not all.
     pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
-        let ([what, ..], content) = (self.kind.calls(), self.content());
+        self.list_as(self.content(), "gzip", each).await
+    }
+
+    /// Lists all objects whole. The answer is not compressed: that would take the server longer than the rest, and the objects are needed soon.
+    pub(crate) async fn list_whole(
+        &self,
+        each: impl FnMut(Object) + Send + 'static,
+    ) -> Result<Listed, Error> {
+        self.list_as(self.whole(), "identity", each).await
+    }
+
+    async fn list_as(
+        &self,
+        content: Content,
+        encoding: &'static str,
+        each: impl FnMut(Object) + Send + 'static,
+    ) -> Result<Listed, Error> {
+        let [what, ..] = self.kind.calls();
         within(self.list_limit, what, async {
-            let response = self.ask(what, content, "List", &self.query(&[])).await?;
+            let response = self.ask(what, content, "List", &self.query(&[]), encoding).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (output, input) = tokio::io::duplex(2 * BLOCK);
             let projection = self.projection.clone();
@@ -144,10 +161,9 @@ impl ApiSource {
 
     /// Reads one whole object, even if lists have only its metadata.
     pub async fn get(&self, name: &str) -> Result<Option<Object>, Error> {
-        let [_, what, _] = self.kind.calls();
-        let content = if self.kind == Resource::Nodes { Content::Node } else { Content::ConfigMap };
+        let ([_, what, _], content) = (self.kind.calls(), self.whole());
         within(call::ONE, what, async {
-            let response = match self.ask(what, content, "", &format!("/{name}")).await {
+            let response = match self.ask(what, content, "", &format!("/{name}"), "gzip").await {
                 Err(error) if error.code == Some(404) => return Ok(None),
                 answer => answer?,
             };
@@ -160,8 +176,11 @@ impl ApiSource {
     }
 
     pub async fn get_node(&self, name: &str) -> Result<Option<Node>, Error> {
-        let node = self.get(name).await?.map(|object| self.projection.node(object));
-        node.transpose().map_err(|error| Error::refused("get node", error))
+        self.get(name).await?.map(|object| self.to_node(object)).transpose()
+    }
+
+    pub(crate) fn to_node(&self, object: Object) -> Result<Node, Error> {
+        self.projection.node(object).map_err(|error| Error::refused("get node", error))
     }
 
     /// The same from the API server's cache, which costs it less: the Node as it was at this version, or later.
@@ -179,16 +198,21 @@ impl ApiSource {
             &format!("resourceVersion={from}"),
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
-        let ([.., what], content) = (self.kind.calls(), self.content());
-        let response = within(call::ONE, what, self.ask(what, content, "", &query)).await?;
+        let [.., what] = self.kind.calls();
+        let content = self.content();
+        let response = within(call::ONE, what, self.ask(what, content, "", &query, "gzip")).await?;
         let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(reader(response));
         Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
     fn content(&self) -> Content {
+        let is_metadata = self.kind == Resource::Nodes && !self.projection.needs_whole_nodes();
+        if is_metadata { Content::Metadata } else { self.whole() }
+    }
+
+    fn whole(&self) -> Content {
         match self.kind {
-            Resource::Nodes if self.projection.needs_whole_nodes() => Content::Node,
-            Resource::Nodes => Content::Metadata,
+            Resource::Nodes => Content::Node,
             Resource::Records => Content::ConfigMap,
         }
     }
@@ -207,12 +231,13 @@ impl ApiSource {
         content: Content,
         list: &str,
         rest: &str,
+        encoding: &'static str,
     ) -> Result<Response<Body>, Error> {
         let metadata = format!(";as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1");
         let form = if content == Content::Metadata { &metadata } else { "" };
         let request = Request::get(format!("{}{rest}", self.path))
             .header(ACCEPT, format!("{PROTOBUF}{form}"))
-            .header(ACCEPT_ENCODING, "gzip")
+            .header(ACCEPT_ENCODING, encoding)
             .body(Body::empty())
             .map_err(|error| Error::refused(what, error))?;
         let response = self.client.send(request).await.map_err(|error| Error::new(what, &error))?;

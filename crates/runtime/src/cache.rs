@@ -21,7 +21,7 @@ use self::table::{Slot, Table};
 use crate::record_key::Filed;
 
 pub use self::entry::Entry;
-pub use self::freshness::{Known, STALE};
+pub use self::freshness::{Known, KnownVersion, STALE};
 
 #[derive(Debug)]
 pub struct Cache {

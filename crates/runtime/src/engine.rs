@@ -29,6 +29,7 @@ use crate::api_source::{Listed, Resource};
 use crate::backoff;
 use crate::cache::{Cache, Entry};
 use crate::call::{self, Error};
+use crate::fresh::{BulkReads, FreshReads};
 use crate::health::HEARTBEAT;
 use crate::informer::Informers;
 use crate::limiter::Limiter;
@@ -74,6 +75,7 @@ pub async fn run<P: Planner>(
         }
         engine.progress.tell_if_due(&engine.queue, now);
         engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
+        engine.list_for_many();
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
         while deadline.holds()
             && let Some(ticket) = engine.next(least, now)
@@ -81,9 +83,9 @@ pub async fn run<P: Planner>(
             let deadline = deadline.clone();
             in_flight.push(async move {
                 let began = Instant::now();
-                let Ticket { key, task, earlier_tries, .. } = &ticket;
+                let Ticket { key, task, reads, earlier_tries, .. } = &ticket;
                 let attempt =
-                    async |tries| worker.attempt(key, task, earlier_tries.saturating_add(tries)).await;
+                    async |tries| worker.attempt(key, task, reads, earlier_tries.saturating_add(tries)).await;
                 let outcome = deadline.within(call::settle(shutdown, attempt)).await;
                 let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
                 (ticket, began, outcome)
@@ -92,10 +94,12 @@ pub async fn run<P: Planner>(
         if is_ending && in_flight.is_empty() {
             return;
         }
+        let wake_at = engine.wake_at(now).into();
         tokio::select! {
             Some(observed) = observed.recv(), if !is_ending => engine.observe(observed),
+            () = engine.bulk.next() => (),
             Some((ticket, began, outcome)) = in_flight.next() => engine.finish(ticket, began, outcome),
-            () = tokio::time::sleep_until(engine.wake_at(now).into()), if !is_ending => (),
+            () = tokio::time::sleep_until(wake_at), if !is_ending => (),
             () = deadline.renewed(), if !deadline.holds() => (),
             () = shutdown.stop.cancelled(), if !is_ending => (),
             () = &mut drained => {
@@ -111,6 +115,7 @@ struct Ticket<T> {
     /// The name that the Node is read by.
     node: String,
     task: T,
+    reads: FreshReads,
     /// Failures in a row before this attempt.
     earlier_tries: u32,
     /// The versions of Node and record in the cache at the start.
@@ -125,6 +130,7 @@ struct Engine<'a, P, F> {
     cache: Cache,
     queue: WorkQueue,
     limiter: Limiter,
+    bulk: BulkReads,
     informers: Informers<'a>,
     progress: ProgressLog,
     states: NodeStates,
@@ -165,13 +171,24 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             match self.planner.begin(look) {
                 Ok(task) => {
                     let (node, versions) = (entry.node_name().to_owned(), entry.versions());
+                    let reads = self.bulk.reads(&key, &node, entry.known());
                     let (earlier_tries, due_since) = (self.queue.failures(&key), self.states.due_since(&key));
-                    return Some(Ticket { key, node, task, earlier_tries, versions, due_since });
+                    return Some(Ticket { key, node, task, reads, earlier_tries, versions, due_since });
                 }
                 Err(pause) => self.queue.put_back(&key, pause.map(|pause| now + pause)),
             }
         }
         None
+    }
+
+    /// Lists for the keys whose turn comes next, if there are many.
+    fn list_for_many(&mut self) {
+        if self.bulk.is_due() {
+            let entries = self.queue.upcoming().filter_map(|key| self.cache.get(key));
+            let needs = entries
+                .map(|entry| (entry.key().clone(), entry.node_name().to_owned(), self.planner.needs(&entry)));
+            self.bulk.begin(self.informers.replica, needs, |kind| self.informers.all(kind));
+        }
     }
 
     /// The time at which the loop has to wake up, even if nothing happens.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Parser;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use label_storage::Node;
 use label_storage_wire::{NodePart, Object, Status, fixtures};
@@ -41,6 +42,10 @@ struct Args {
 pub enum Reply {
     /// A Node, read in protobuf.
     Node(Box<Node>),
+    /// A list of Nodes, read in protobuf.
+    Nodes(Vec<Node>),
+    /// A record, read in protobuf.
+    Record(Box<ConfigMap>),
     /// An object, read in JSON.
     Json(u16, Value),
     /// A refusal, in the format that the caller accepts.
@@ -75,6 +80,14 @@ where
 fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
     let (code, media_type, body) = match answer {
         Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(*node).into())),
+        Reply::Nodes(nodes) => {
+            let items: Vec<_> = nodes.into_iter().map(|node| object(node).into()).collect();
+            let head = fixtures::Head { kind: "NodeList", ..fixtures::head() };
+            (200, PROTOBUF, fixtures::list(&head, &items))
+        }
+        Reply::Record(record) => {
+            (200, PROTOBUF, fixtures::object("ConfigMap", &record_object(*record).into()))
+        }
         Reply::Json(code, object) => (code, JSON, object.to_string().into_bytes()),
         Reply::Refusal(code, message) => {
             let reason = if code == 404 { "NotFound" } else { "" };
@@ -102,6 +115,18 @@ fn object(node: Node) -> Object {
         resource_version: node.version.to_string(),
         labels: node.labels,
         node: Some(NodePart::default()),
+        ..Object::default()
+    }
+}
+
+fn record_object(ConfigMap { metadata, data, .. }: ConfigMap) -> Object {
+    Object {
+        name: metadata.name.unwrap_or_default(),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        data: data.unwrap_or_default(),
         ..Object::default()
     }
 }

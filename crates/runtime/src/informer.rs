@@ -2,7 +2,6 @@
 //!
 //! A list has all that a watch has missed. While both watches work, lists are rare; while one does not, they come every `--interval`.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
@@ -10,7 +9,7 @@ use label_storage::final_labels::FinalLabels;
 use label_storage::watch_progress::WatchProgress;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::api_source::{ApiSource, Listed, Resource};
+use crate::api_source::{Listed, Resource};
 use crate::backoff::{self, Pace};
 use crate::cache::{Cache, Count};
 use crate::call::{self, Error};
@@ -19,7 +18,7 @@ use crate::shard_context::ShardContext;
 
 /// The lists and watches of one shard. They end when it is dropped.
 pub(crate) struct Informers<'a> {
-    replica: &'a ShardContext,
+    pub(crate) replica: &'a ShardContext,
     audience: Audience,
     tasks: JoinSet<()>,
     informers: [Informer; 2],
@@ -49,6 +48,8 @@ struct Informer {
     /// Lists in a row that were older than one before.
     older: u32,
     listed_at: Option<Instant>,
+    /// The number of objects in the last list, of all shards.
+    items: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +62,14 @@ enum Watching {
 }
 
 impl Informer {
-    const NEW: Self =
-        Self { watching: Watching::Off, watch: None, latest: ResourceVersion(0), older: 0, listed_at: None };
+    const NEW: Self = Self {
+        watching: Watching::Off,
+        watch: None,
+        latest: ResourceVersion(0),
+        older: 0,
+        listed_at: None,
+        items: 0,
+    };
 }
 
 impl<'a> Informers<'a> {
@@ -136,7 +143,7 @@ impl<'a> Informers<'a> {
         self.listing = Some(Duration::ZERO);
         while self.tasks.try_join_next().is_some() {}
         let lists = [records.then_some(Resource::Records), Some(Resource::Nodes)].into_iter().flatten();
-        let lists: Vec<_> = lists.map(|kind| (self.source(kind), cache.begin_list())).collect();
+        let lists: Vec<_> = lists.map(|kind| (self.replica.source(kind), cache.begin_list())).collect();
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
         let needs_records = !self.has_listed(Resource::Records);
         self.tasks.spawn(async move {
@@ -218,7 +225,8 @@ impl<'a> Informers<'a> {
         let is_first = !self.has_listed(kind);
         let is_surprised = lacked && self.is_watching(kind) || is_first && kind == Resource::Records;
         self.watch_from(kind, listed.version);
-        self.informers[kind as usize].listed_at = Some(Instant::now());
+        let informer = &mut self.informers[kind as usize];
+        (informer.listed_at, informer.items) = (Some(Instant::now()), listed.items);
         if kind == Resource::Records {
             (self.is_surprised, self.listing) = (is_surprised, Some(took));
             return;
@@ -288,7 +296,7 @@ impl<'a> Informers<'a> {
             return;
         }
         let (share, audience) = (self.replica.share.clone(), self.audience.clone());
-        let watch = self.tasks.spawn(list_watch::watch(self.source(kind), share, version, audience));
+        let watch = self.tasks.spawn(list_watch::watch(self.replica.source(kind), share, version, audience));
         let informer = &mut self.informers[kind as usize];
         (informer.watching, informer.watch) = (Watching::Broken, Some(watch));
     }
@@ -360,11 +368,9 @@ impl<'a> Informers<'a> {
         self.due = usual.min(self.due.max(soonest)).max(self.not_before.unwrap_or(soonest));
     }
 
-    fn source(&self, kind: Resource) -> Arc<ApiSource> {
-        Arc::clone(match kind {
-            Resource::Nodes => &self.replica.node_source,
-            Resource::Records => &self.replica.record_source,
-        })
+    /// The number of objects in the last list of this kind, of all shards.
+    pub(crate) fn all(&self, kind: Resource) -> usize {
+        self.informers[kind as usize].items
     }
 }
 

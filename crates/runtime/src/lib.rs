@@ -9,8 +9,9 @@ pub mod call;
 pub mod client;
 mod daemon;
 pub mod engine;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod fixtures;
+pub mod fresh;
 mod health;
 mod informer;
 pub mod lease;

@@ -9,6 +9,7 @@ use label_storage::{Node, RecordKey, ResourceVersion};
 
 use crate::cache::{Cache, Entry};
 use crate::call::Error;
+use crate::fresh::{FreshReads, Needs};
 
 /// Decides when a key is reconciled, and keeps the state of the daemon that can't be listed.
 pub trait Planner {
@@ -24,6 +25,9 @@ pub trait Planner {
     /// Makes the task for a key whose turn has come. `Err`: its turn comes again after this time or, if there is none, when something changes.
     fn begin(&mut self, look: Look<'_>) -> Result<Self::Task, Option<Duration>>;
 
+    /// The objects that an attempt at a key that waits would read by name.
+    fn needs(&self, entry: &Entry<'_>) -> Needs;
+
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: Self::Task, done: &Done);
 
     /// A list of all Nodes is complete. Returns false if it is not to be used, and another one is needed soon.
@@ -34,7 +38,13 @@ pub trait Planner {
 pub trait Worker<Task> {
     /// One attempt at a key. If an object has changed since it was read, another attempt follows at once. `tries` counts the failures in a row
     /// before this one.
-    async fn attempt(&self, key: &RecordKey, task: &Task, tries: u32) -> Result<Done, Error>;
+    async fn attempt(
+        &self,
+        key: &RecordKey,
+        task: &Task,
+        reads: &FreshReads,
+        tries: u32,
+    ) -> Result<Done, Error>;
 }
 
 #[derive(Debug, Clone, Copy)]

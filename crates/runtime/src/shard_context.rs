@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use label_storage::{Position, Rules};
 use tokio::sync::watch;
 
-use crate::api_source::ApiSource;
+use crate::api_source::{ApiSource, Resource};
 use crate::args::{Common, Share};
 use crate::health::Health;
 use crate::lease::deadline::LeaseDeadline;
@@ -59,5 +59,12 @@ impl ShardContext {
             resume: Vec::new(),
             position: watch::Sender::default(),
         }
+    }
+
+    pub(crate) fn source(&self, kind: Resource) -> Arc<ApiSource> {
+        Arc::clone(match kind {
+            Resource::Nodes => &self.node_source,
+            Resource::Records => &self.record_source,
+        })
     }
 }

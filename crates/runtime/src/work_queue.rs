@@ -157,6 +157,14 @@ impl WorkQueue {
         None
     }
 
+    /// The keys whose turn comes next, without those that are urgent or tidy.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = &RecordKey> {
+        [Urgency::Soon, Urgency::Routine].into_iter().flat_map(move |urgency| {
+            let is_current = move |node: &&RecordKey| self.states.get(*node) == Some(&State::Ready(urgency));
+            self.ready[urgency as usize].iter().filter(is_current)
+        })
+    }
+
     fn pop_due(&mut self, now: Instant) -> Option<(RecordKey, Urgency)> {
         loop {
             let Reverse((due, _)) = self.waiting.peek()?;

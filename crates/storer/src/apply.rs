@@ -12,8 +12,9 @@ use label_storage::store::{
 use label_storage::summary::UidDigest;
 use label_storage::{Node, Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::{Known, STALE};
+use label_storage_runtime::cache::STALE;
 use label_storage_runtime::call::{self, Error};
+use label_storage_runtime::fresh::FreshReads;
 use label_storage_runtime::reconciler::{Done, Reading, Worker};
 use label_storage_runtime::records::{self, Found, Recorded};
 use tokio::time;
@@ -38,8 +39,6 @@ pub(crate) struct StoreTask {
     pub(crate) record_since: Instant,
     /// The Node as it was last seen, if it is gone.
     pub(crate) last_seen: Option<LastSeen>,
-    /// The versions in the cache: an older answer is stale.
-    pub(crate) known: Known,
 }
 
 /// Reads one Node and its record, decides, and writes.
@@ -51,14 +50,21 @@ pub(crate) struct Apply {
 impl Worker<StoreTask> for Apply {
     /// The record is read first, then the Node, and the write follows at once. An unchanged record says nothing about its Node, which may
     /// have been labelled, deleted and re-created since a list showed it.
-    async fn attempt(&self, key: &RecordKey, task: &StoreTask, tries: u32) -> Result<Done, Error> {
+    async fn attempt(
+        &self,
+        key: &RecordKey,
+        task: &StoreTask,
+        reads: &FreshReads,
+        tries: u32,
+    ) -> Result<Done, Error> {
         // A record that nobody has seen need not be read first: a create is refused if there is one.
-        let is_unread = !task.known.record.is_there
+        let is_unread = !reads.known.record.is_there
             && task.final_labels.is_none()
             && tries == 0
             && !self.metrics.in_doubt.contains(key);
         let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
-        task.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
+        let read_at = (!is_unread).then(time::Instant::now);
+        reads.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
@@ -68,9 +74,8 @@ impl Worker<StoreTask> for Apply {
         if task.is_contested {
             return self.mark_as_returned(key, found).await;
         }
-        let (node, read_at) = (&task.node, time::Instant::now());
-        let live = self.replica.node_source.get_node(node).await?;
-        task.known.node.check("get node", live.as_ref().map(|live| Some(live.version)), tries)?;
+        let node = &task.node;
+        let (live, read_at) = reads.node(&self.replica, node, read_at, tries).await?;
         // Its identity may have changed: then it has another record.
         let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
@@ -84,7 +89,7 @@ impl Worker<StoreTask> for Apply {
             Sighting::Gone => None,
         };
         let found = found.map(|found| found.seen_through(&self.replica.rules, seen));
-        let circumstances = self.circumstances(key, found.as_ref(), task);
+        let circumstances = self.circumstances(key, found.as_ref(), task, reads);
         let mut plan =
             plan_store(sighting, Found::stored(found.as_ref()), circumstances, &self.replica.rules);
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
@@ -137,9 +142,15 @@ impl Apply {
         Ok(Done { outcome, node: Reading::None, record })
     }
 
-    fn circumstances(&self, key: &RecordKey, found: Option<&Found>, task: &StoreTask) -> Circumstances {
+    fn circumstances(
+        &self,
+        key: &RecordKey,
+        found: Option<&Found>,
+        task: &StoreTask,
+        reads: &FreshReads,
+    ) -> Circumstances {
         let version = found.and_then(Found::version);
-        let is_unchanged = version == Some(task.known.record.version);
+        let is_unchanged = version == Some(reads.known.record.version);
         Circumstances {
             now: self.replica.clock.now(),
             unchanged_for: if is_unchanged { task.record_since.elapsed() } else { Duration::ZERO },

@@ -10,7 +10,8 @@ use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, RecordKey, Rules};
-use label_storage_runtime::cache::Cache;
+use label_storage_runtime::cache::{Cache, Entry};
+use label_storage_runtime::fresh::Needs;
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
@@ -144,8 +145,13 @@ impl Planner for StorePlanner {
             uid: view.node.map(|node| node.uid),
             record_since: entry.record_since(),
             last_seen: entry.last_seen(),
-            known: entry.known(),
         })
+    }
+
+    /// Only a create begins with the Node. Otherwise the record is read first, by name: all its fields have to be written back.
+    fn needs(&self, entry: &Entry<'_>) -> Needs {
+        let is_create = entry.stored() == Stored::Nothing && entry.final_labels().is_none();
+        if is_create && !entry.is_contested() { Needs::Node } else { Needs::Nothing }
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, _: &Done) {

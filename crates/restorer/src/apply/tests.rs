@@ -30,6 +30,7 @@ struct World {
     apply: Apply,
     calls: Calls,
     task: RestoreTask,
+    reads: FreshReads,
 }
 
 impl World {
@@ -42,10 +43,9 @@ impl World {
         (config_map.metadata.uid, config_map.metadata.resource_version) =
             (Some("c1".into()), Some("6".into()));
         record.config_map = Uid::new("c1");
-        let stored = serde_json::to_value(config_map).expect("JSON");
         let live = returned.clone();
         let (replica, calls) = fixtures::replica(move |call: String| {
-            let (stored, live) = (stored.clone(), live.clone());
+            let (stored, live) = (config_map.clone(), live.clone());
             async move {
                 match call.as_str() {
                     STRATEGIC if is_changing => Reply::Refusal(409, "the node has changed"),
@@ -53,7 +53,7 @@ impl World {
                     "GET /api/v1/nodes/a" => Reply::Node(Box::new(live)),
                     _ => {
                         tokio::time::advance(takes).await;
-                        Reply::Json(200, stored)
+                        Reply::Record(Box::new(stored))
                     }
                 }
             }
@@ -69,11 +69,12 @@ impl World {
         planner.decide(look);
         let task = planner.begin(look).expect("its turn");
         assert!(task.view.is_some());
-        Self { apply: Apply { replica, metrics: Arc::default() }, calls, task }
+        let reads = FreshReads::by_name(entry.known());
+        Self { apply: Apply { replica, metrics: Arc::default() }, calls, task, reads }
     }
 
     async fn attempt(&self, tries: u32) -> Result<Done, Error> {
-        self.apply.attempt(&RecordKey::from("a"), &self.task, tries).await
+        self.apply.attempt(&RecordKey::from("a"), &self.task, &self.reads, tries).await
     }
 }
 

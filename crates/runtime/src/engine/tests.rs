@@ -10,6 +10,7 @@ use tower::service_fn;
 use super::*;
 use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
+use crate::fresh::Needs;
 use crate::projection::Projection;
 
 mod identity;
@@ -85,6 +86,10 @@ impl Planner for Everything {
         } else {
             Ok(())
         }
+    }
+
+    fn needs(&self, _: &Entry<'_>) -> Needs {
+        Needs::Node
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, (): (), _: &Done) {

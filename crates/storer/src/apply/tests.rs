@@ -19,6 +19,7 @@ struct World {
     apply: Apply,
     calls: Calls,
     task: StoreTask,
+    reads: FreshReads,
 }
 
 impl World {
@@ -51,11 +52,11 @@ impl World {
         let mut planner = StorePlanner::new(Arc::default(), false, Arc::default(), metrics);
         let look = Look { entry, view: None, is_event: true, is_unsure: false, heard: None };
         let task = planner.begin(look).expect("its turn");
-        Self { apply, calls, task }
+        Self { apply, calls, task, reads: FreshReads::by_name(entry.known()) }
     }
 
     async fn attempt(&self, tries: u32) -> Result<Done, Error> {
-        self.apply.attempt(&RecordKey::from("a"), &self.task, tries).await
+        self.apply.attempt(&RecordKey::from("a"), &self.task, &self.reads, tries).await
     }
 
     fn writes(&self) -> usize {

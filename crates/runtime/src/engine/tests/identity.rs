@@ -263,8 +263,9 @@ async fn nothing_is_made_of_an_answer_about_a_node_without_a_name() {
     engine.cache.see_record(None, K, ResourceVersion(3), Stored::Unreadable);
     let entry = engine.cache.get(K).expect("an entry");
     let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
+    let reads = FreshReads::by_name(entry.known());
     assert_eq!(node, K);
-    let ticket = Ticket { key, node, task: (), earlier_tries: 0, versions, due_since: None };
+    let ticket = Ticket { key, node, task: (), reads, earlier_tries: 0, versions, due_since: None };
     let read = Reading::Present(named("a", L, 8).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));
     assert_eq!(engine.shown(K).as_deref(), None);
@@ -279,8 +280,9 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     engine.cache.see_record(None, Filed { under: K, name: "bb" }, ResourceVersion(3), Stored::Unreadable);
     let entry = engine.cache.get(K).expect("an entry");
     let (key, node, versions) = (RecordKey::from(K), entry.node_name().to_owned(), entry.versions());
+    let reads = FreshReads::by_name(entry.known());
     assert_eq!(node, "bb");
-    let ticket = Ticket { key, node, task: (), earlier_tries: 0, versions, due_since: None };
+    let ticket = Ticket { key, node, task: (), reads, earlier_tries: 0, versions, due_since: None };
     // The record names another, which was asked for, and has just come back.
     let read = Reading::Present(named("bb", K, 9).summary());
     engine.finish(ticket, Instant::now(), Ok(Done { node: read, ..NOTHING }));

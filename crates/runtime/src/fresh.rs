@@ -1,0 +1,370 @@
+//! Fresh reads: by name or, while many keys wait, from a list that serves all of them.
+//!
+//! An attempt needs its Node or record as it was after a certain moment. A list that began after that moment has it, and costs the API server
+//! far less than thousands of reads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use label_storage::name::record_name;
+use label_storage::store::PLAN_LIFETIME;
+use label_storage::{Node, RecordKey};
+use label_storage_wire::Object;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::api_source::{ApiSource, Resource};
+use crate::cache::Known;
+use crate::call::Error;
+use crate::records::Found;
+use crate::shard_context::ShardContext;
+
+/// The most keys that one list is used for. Their objects take about 2 KB each.
+const MOST: usize = 8192;
+/// Fewer keys are read one by one.
+const FEWEST: usize = 64;
+/// The time for which a list is used. The rest of a plan's lifetime is for the write.
+const LIFETIME: Duration = PLAN_LIFETIME.saturating_sub(Duration::from_secs(3));
+/// The time after a look at the queue, or after a failed list, before the next.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+impl Resource {
+    /// The number of objects in a list that cost the API server as much as one read by name.
+    const fn worth(self) -> usize {
+        match self {
+            Self::Nodes => 12,
+            Self::Records => 32,
+        }
+    }
+}
+
+/// The objects that an attempt will read, as far as that is known before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    Node,
+    Record,
+    NodeThenRecord,
+}
+
+/// How one attempt reads its Node and its record.
+pub struct FreshReads {
+    /// The versions in the cache: an older answer is stale.
+    pub known: Known,
+    node: Option<Listed>,
+    record: Option<Listed>,
+}
+
+#[derive(Clone)]
+struct Listed {
+    /// `None` if the list did not have it.
+    object: Option<Object>,
+    began: Instant,
+}
+
+impl Listed {
+    /// The object, if it was read after this moment and not long ago.
+    fn used(listed: Option<&Self>, after: Option<Instant>, tries: u32) -> Option<Self> {
+        let is_fresh = |listed: &&Self| {
+            after.is_none_or(|after| listed.began >= after) && listed.began.elapsed() < LIFETIME
+        };
+        listed.filter(|_| tries == 0).filter(is_fresh).cloned()
+    }
+}
+
+impl FreshReads {
+    /// Reads that ask for each object by name.
+    pub fn by_name(known: Known) -> Self {
+        Self { known, node: None, record: None }
+    }
+
+    /// Reads the whole Node as it was at `after`, or later. Returns it with the time at which the read began.
+    pub async fn node(
+        &self,
+        context: &ShardContext,
+        name: &str,
+        after: Option<Instant>,
+        tries: u32,
+    ) -> Result<(Option<Node>, Instant), Error> {
+        self.node_or(context, after, tries, context.node_source.get_node(name)).await
+    }
+
+    /// Reads the whole Node for a write that is refused if the Node has changed since. The first try may be answered from the API server's cache.
+    pub async fn guarded_node(
+        &self,
+        context: &ShardContext,
+        name: &str,
+        tries: u32,
+    ) -> Result<(Option<Node>, Instant), Error> {
+        let (source, known) = (&context.node_source, self.known.node);
+        let get = async {
+            match tries {
+                0 if known.is_there => source.get_cached_node(name, known.version).await,
+                _ => source.get_node(name).await,
+            }
+        };
+        self.node_or(context, None, tries, get).await
+    }
+
+    async fn node_or(
+        &self,
+        context: &ShardContext,
+        after: Option<Instant>,
+        tries: u32,
+        get: impl Future<Output = Result<Option<Node>, Error>>,
+    ) -> Result<(Option<Node>, Instant), Error> {
+        let asked_at = Instant::now();
+        let (node, began) = match Listed::used(self.node.as_ref(), after, tries) {
+            Some(Listed { object, began }) => {
+                (object.map(|object| context.node_source.to_node(object)).transpose()?, began)
+            }
+            None => (get.await?, asked_at),
+        };
+        self.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
+        Ok((node, began))
+    }
+
+    /// Reads the record as it was at `after`, or later.
+    pub async fn record(
+        &self,
+        context: &ShardContext,
+        key: &RecordKey,
+        after: Instant,
+        tries: u32,
+    ) -> Result<Option<Found>, Error> {
+        let object = match Listed::used(self.record.as_ref(), Some(after), tries) {
+            Some(listed) => listed.object,
+            None => context.record_source.get(&record_name(key)).await?,
+        };
+        let found = object.map(Found::from);
+        self.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
+        Ok(found)
+    }
+}
+
+/// Lists for the keys that wait.
+#[derive(Default)]
+pub(crate) struct BulkReads {
+    running: JoinSet<Option<[Batch; 2]>>,
+    batches: [Batch; 2],
+    not_before: Option<Instant>,
+}
+
+/// The objects of one list that were wanted, by name. Those that it did not have are `None`.
+#[derive(Default)]
+struct Batch {
+    objects: HashMap<String, Option<Object>>,
+    began: Option<Instant>,
+    /// The number of objects that were wanted.
+    wanted: usize,
+}
+
+impl Batch {
+    fn take(&mut self, name: &str) -> Option<Listed> {
+        let (object, began) = (self.objects.remove(name)?, self.began?);
+        Some(Listed { object, began })
+    }
+
+    /// True if the next list should begin: less than half of this one is left, or it is about to expire.
+    fn is_used_up(&self) -> bool {
+        self.objects.len() <= self.wanted / 2 || self.began.is_none_or(|began| began.elapsed() > LIFETIME / 2)
+    }
+}
+
+impl BulkReads {
+    /// True if it is time to look whether many keys wait.
+    pub(crate) fn is_due(&self) -> bool {
+        let is_over = self.not_before.is_none_or(|not_before| not_before <= Instant::now());
+        is_over && self.running.is_empty() && self.batches.iter().all(Batch::is_used_up)
+    }
+
+    /// Lists Nodes, and then records, if that costs less than to read by name what these attempts need. `all` is the number of objects of a
+    /// kind.
+    pub(crate) fn begin(
+        &mut self,
+        context: &ShardContext,
+        needs: impl Iterator<Item = (RecordKey, String, Needs)>,
+        all: impl Fn(Resource) -> usize,
+    ) {
+        self.not_before = Some(Instant::now() + PAUSE);
+        let (mut nodes, mut records, mut both) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, node, needs) in needs.take(MOST) {
+            match needs {
+                Needs::Nothing => (),
+                Needs::Node => nodes.push(node),
+                Needs::Record => records.push(record_name(&key)),
+                Needs::NodeThenRecord => {
+                    nodes.push(node);
+                    both.push(record_name(&key));
+                }
+            }
+        }
+        let is_worth_it =
+            |wanted: usize, kind: Resource| wanted >= FEWEST && wanted * kind.worth() >= all(kind);
+        let mut lists = Vec::new();
+        if is_worth_it(nodes.len(), Resource::Nodes) {
+            lists.push((Resource::Nodes, nodes));
+            records.append(&mut both);
+        }
+        if is_worth_it(records.len(), Resource::Records) {
+            lists.push((Resource::Records, records));
+        }
+        if lists.is_empty() {
+            return;
+        }
+        let lists: Vec<_> = lists.into_iter().map(|(kind, names)| (context.source(kind), names)).collect();
+        self.running.spawn(async move {
+            let mut batches = <[Batch; 2]>::default();
+            for (source, names) in lists {
+                match list(&source, names).await {
+                    Ok(batch) => batches[source.kind as usize] = batch,
+                    Err(error) => {
+                        tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
+                        return None;
+                    }
+                }
+            }
+            Some(batches)
+        });
+    }
+
+    /// Waits for a list that runs. Never ends if there is none.
+    pub(crate) async fn next(&mut self) {
+        match self.running.join_next().await {
+            None => std::future::pending().await,
+            Some(Ok(Some(batches))) => self.batches = batches,
+            Some(_) => self.not_before = Some(Instant::now() + PAUSE_AFTER_FAILURE),
+        }
+    }
+
+    /// The reads of an attempt that begins now.
+    pub(crate) fn reads(&mut self, key: &RecordKey, node: &str, known: Known) -> FreshReads {
+        let [nodes, records] = &mut self.batches;
+        let is_empty = nodes.objects.is_empty() && records.objects.is_empty();
+        if is_empty {
+            return FreshReads::by_name(known);
+        }
+        FreshReads { known, node: nodes.take(node), record: records.take(&record_name(key)) }
+    }
+}
+
+async fn list(source: &ApiSource, names: Vec<String>) -> Result<Batch, Error> {
+    let (began, wanted) = (Instant::now(), names.len());
+    let objects: HashMap<_, _> = names.into_iter().map(|name| (name, None)).collect();
+    let objects = Arc::new(Mutex::new(objects));
+    let found = Arc::clone(&objects);
+    let each = move |object: Object| {
+        if let Some(place) = found.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&object.name) {
+            *place = Some(object);
+        }
+    };
+    let listed = source.list_whole(each).await?;
+    let objects = std::mem::take(&mut *objects.lock().unwrap_or_else(PoisonError::into_inner));
+    tracing::debug!(kind = ?source.kind, wanted, items = listed.items, took = ?began.elapsed(), "listed for many nodes");
+    Ok(Batch { objects, began: Some(began), wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use label_storage::ResourceVersion;
+
+    use super::*;
+    use crate::cache::Cache;
+    use crate::fixtures::{self, Calls, Reply};
+
+    const NODES: usize = 100;
+    const LIST: &str = "GET /api/v1/nodes";
+    const GET: &str = "GET /api/v1/nodes/";
+
+    fn node(name: &str, version: u64) -> Node {
+        let labels = [("pool".to_owned(), "gold".to_owned())].into();
+        Node::new(name.to_owned(), "u1".to_owned(), &version.to_string(), labels, None).expect("a node")
+    }
+
+    fn name(number: usize) -> String {
+        format!("node-{number}")
+    }
+
+    /// A server that has these Nodes at version 7, each read by name at version 9, and lists for the first `waiting` of them.
+    async fn bulk(waiting: usize) -> (BulkReads, ShardContext, Calls) {
+        let (replica, calls) = fixtures::replica(|call: String| async move {
+            match call.strip_prefix(GET) {
+                Some(name) => Reply::Node(Box::new(node(name, 9))),
+                None => Reply::Nodes((0..NODES).map(|number| node(&name(number), 7)).collect()),
+            }
+        })
+        .expect("a replica");
+        let mut bulk = BulkReads::default();
+        let needs = (0..waiting).map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node));
+        assert!(bulk.is_due());
+        bulk.begin(&replica, needs, |_| NODES);
+        if !bulk.running.is_empty() {
+            bulk.next().await;
+        }
+        (bulk, replica, calls)
+    }
+
+    fn known(name: &str, version: u64) -> Known {
+        let mut cache = Cache::default();
+        cache.see_node(None, name, node(name, version).summary());
+        cache.get(name).expect("an entry").known()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_are_read_by_one_list_and_few_by_name() {
+        for (waiting, lists, gets) in [(NODES, 1, 0), (FEWEST, 1, 0), (FEWEST - 1, 0, FEWEST - 1)] {
+            let (mut bulk, replica, calls) = bulk(waiting).await;
+            for number in 0..waiting {
+                let (key, name) = (RecordKey::from(&*name(number)), name(number));
+                let reads = bulk.reads(&key, &name, known(&name, 7));
+                let (read, _) = reads.node(&replica, &name, None, 0).await.expect("read");
+                let version = if lists == 1 { 7 } else { 9 };
+                assert_eq!(read, Some(node(&name, version)).map(|node| whole(node)));
+            }
+            assert_eq!(calls.count(LIST) - calls.count(GET), lists, "{waiting}");
+            assert_eq!(calls.count(GET), gets, "{waiting}");
+        }
+    }
+
+    fn nothing_known() -> Known {
+        let nothing = crate::cache::KnownVersion { version: ResourceVersion(0), is_there: false };
+        Known { node: nothing, record: nothing }
+    }
+
+    fn whole(mut node: Node) -> Node {
+        node.extras.is_whole = true;
+        node
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_too_old_for_an_attempt_is_not_used() {
+        let version = async |after: Option<Instant>, age, tries, seen| {
+            let (mut bulk, replica, _) = bulk(NODES).await;
+            tokio::time::advance(age).await;
+            let reads = bulk.reads(&RecordKey::from("node-1"), "node-1", known("node-1", seen));
+            let read = reads.node(&replica, "node-1", after, tries).await;
+            read.map(|(node, _)| node.map(|node| node.version)).map_err(|error| error.kind)
+        };
+        let [listed, asked] = [7, 9].map(|version| Ok(Some(ResourceVersion(version))));
+        let second = Duration::from_secs(1);
+        assert_eq!(version(None, Duration::ZERO, 0, 7).await, listed);
+        assert_eq!(version(Some(Instant::now()), Duration::ZERO, 0, 7).await, listed);
+        let later = Instant::now() + second;
+        assert_eq!(version(Some(later), second, 0, 7).await, asked, "it began before that");
+        assert_eq!(version(None, LIFETIME, 0, 7).await, asked, "it is of too long ago");
+        assert_eq!(version(None, Duration::ZERO, 1, 7).await, asked, "a write was refused because of it");
+        let stale = Err(crate::call::FailureKind::Moved);
+        assert_eq!(version(None, Duration::ZERO, 0, 8).await, stale, "the cache has a newer one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_the_list_does_not_have_is_absent() {
+        let (mut bulk, replica, calls) = bulk(NODES).await;
+        bulk.batches[0].objects.insert("gone".to_owned(), None);
+        let reads = bulk.reads(&RecordKey::from("gone"), "gone", nothing_known());
+        assert_eq!(reads.node(&replica, "gone", None, 0).await.expect("read").0, None);
+        assert_eq!(calls.count(GET), 0);
+    }
+}
