@@ -199,7 +199,7 @@ impl ApiSource {
             &format!("timeoutSeconds={}", lasts.as_secs()),
         ]);
         let [.., what] = self.kind.calls();
-        let content = self.content();
+        let content = if self.projection.watches_whole_nodes() { self.whole() } else { self.content() };
         let response = within(call::ONE, what, self.ask(what, content, "", &query, "gzip")).await?;
         let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(reader(response));
         Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })

@@ -34,10 +34,15 @@ impl Projection {
         wants_all || self.rules.wants_annotation(key)
     }
 
-    /// True if lists and watches need taints, the cordon and the machine, and cost several times as much.
+    /// True if lists need taints, the cordon and the machine, and cost several times as much.
     pub(crate) fn needs_whole_nodes(&self) -> bool {
         let lifts_taints = self.detail == Detail::WhatIsThere && self.rules.startup_taint.is_some();
         self.rules.needs_whole_nodes() || lifts_taints
+    }
+
+    /// True if events need them, too: a restorer can use a Node as its event shows it. For the server such an event costs no more.
+    pub(crate) fn watches_whole_nodes(&self) -> bool {
+        self.detail == Detail::WhatIsThere || self.needs_whole_nodes()
     }
 
     pub fn node(&self, mut object: Object) -> Result<Node, node::Error> {

@@ -315,7 +315,8 @@ async fn a_watch_tells_what_it_is_told_to_its_end() {
         let accepted = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
         assert_eq!(request.headers()[ACCEPT], accepted.as_str());
         answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())
-    }));
+    }))
+    .seen_by(Projection { detail: Detail::WhatIsKept, ..Projection::default() });
     let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
     assert!(matches!(watch.next().await, Ok(Some(Event::Changed(object))) if object.name == "a"));
     assert!(matches!(watch.next().await, Ok(Some(Event::Deleted(object))) if object.name == "a"));
@@ -324,4 +325,16 @@ async fn a_watch_tells_what_it_is_told_to_its_end() {
     );
     assert_eq!(watch.next().await.expect_err("expired").code, Some(410));
     assert!(watch.next().await.expect("an end").is_none());
+}
+
+#[tokio::test]
+async fn a_restorer_watches_whole_nodes() {
+    let sample = Object { node: Some(NodePart::default()), ..metadata("a", "8") };
+    let body = frame(&fixtures::event("ADDED", fixtures::object("Node", &sample.into())));
+    let source = ApiSource::nodes(client(move |request| {
+        assert_eq!(request.headers()[ACCEPT], PROTOBUF);
+        answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())
+    }));
+    let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
+    assert!(matches!(watch.next().await, Ok(Some(Event::Changed(object))) if object.node.is_some()));
 }
