@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::probe::{Cost, Way};
-use crate::report::{Report, Usage};
+use crate::report::{MassReturn, Report, Usage};
 use crate::stats::{ratio, ratio_text};
 
 /// The size that the largest is compared with.
@@ -67,7 +67,7 @@ impl Limit {
             Unit::Ratio => ratio_text(value),
             Unit::Seconds => format!("{value:.3} s"),
             Unit::Bytes => format!("{:.1} MB", value / 1e6),
-            Unit::Core => format!("{:.1} %", value * 100.0),
+            Unit::Core => format!("{:.2} %", value * 100.0),
         }
     }
 }
@@ -86,13 +86,13 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
             &format!("{name}, records loaded, watching: peak memory"),
             Unit::Bytes,
             peak,
-            80e6,
+            36e6,
         ));
         limits.push(limit(
             &format!("{name}, idle: CPU of a core"),
             Unit::Core,
             of(|usage| usage.max_cpu),
-            0.05,
+            0.001,
         ));
     }
 
@@ -103,12 +103,30 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
         returned.map(|returned| returned.last_label),
         3.0,
     ));
-    let held_back =
-        report.mass_return.iter().filter_map(|returned| ratio(returned.restoring, returned.patching));
-    let worst = held_back.max_by(f64::total_cmp);
-    limits.push(limit("held back: restoring / patching by hand, worst size", Unit::Ratio, worst, 1.6));
+    let worst = |figure: fn(&MassReturn) -> Option<f64>| {
+        report.mass_return.iter().filter_map(figure).max_by(f64::total_cmp)
+    };
+    limits.push(limit(
+        "full speed: first create to last label / bare creates + bare patches, worst size",
+        Unit::Ratio,
+        worst(MassReturn::full_speed_ratio),
+        1.10,
+    ));
+    limits.push(limit(
+        "held back: restoring / bare patches, worst size",
+        Unit::Ratio,
+        worst(MassReturn::held_back_ratio),
+        1.15,
+    ));
+    for (name, growth) in [
+        ("storer", worst(|returned| Some(returned.storer.bytes() as f64))),
+        ("restorer", worst(|returned| Some(returned.restorer.bytes() as f64))),
+    ] {
+        let what = format!("{name}, mass return: growth of peak memory, worst size");
+        limits.push(limit(&what, Unit::Bytes, growth, 64e6));
+    }
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
-    limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.6));
+    limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.25));
 
     for (signal, most) in [("SIGKILL", 25.0), ("SIGTERM", 2.0)] {
         let slowest = report.take_over.iter().filter(|taken| taken.signal == signal);
@@ -154,7 +172,7 @@ fn polls(report: &Report) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ColdStart, MassReturn, Polled};
+    use crate::report::{ColdStart, Growth, Polled};
 
     fn polled(way: Way, nodes: u32, wall: f64) -> Polled {
         let cost =
@@ -192,18 +210,24 @@ mod tests {
     fn the_worst_size_counts() {
         let of = |nodes, restoring| MassReturn {
             nodes,
-            creating: 9.0,
+            bare_creates: 12.0,
+            bare_patches: 10.0,
+            creating: 22.0,
             last_label: 2.0,
             restoring,
-            patching: 10.0,
+            storer: Growth { before: 10_000_000, after: nodes as u64 * 5_000 },
+            restorer: Growth::default(),
         };
         let report = Report {
-            mass_return: vec![of(5_000, 12.0), of(20_000, 17.0)],
-            cold_start: Some(ColdStart { nodes: 1, storing: 16.0, creating: 10.0 }),
+            mass_return: vec![of(5_000, 11.0), of(20_000, 17.0)],
+            cold_start: Some(ColdStart { nodes: 1, storing: 12.5, creating: 10.0 }),
             ..Report::default()
         };
         assert_eq!(verdict_of(&report, "mass return of 5,000"), Verdict::Ok);
+        assert_eq!(verdict_of(&report, "full speed"), Verdict::Ok);
         assert_eq!(verdict_of(&report, "held back"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "storer, mass return"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "restorer, mass return"), Verdict::Ok);
         assert_eq!(verdict_of(&report, "cold start"), Verdict::Ok);
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::picture::Picture;
 use crate::probe::{Cost, Way};
 use crate::process::total_memory;
-use crate::stats::Latencies;
+use crate::stats::{Latencies, ratio};
 
 /// All that one run has measured. What was not asked for is empty.
 #[derive(Debug, Default, Serialize)]
@@ -56,14 +56,49 @@ pub(crate) struct Polled {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
-    /// How long it took to create them all, with both daemons at work.
+    /// The creates alone, without daemons.
+    pub(crate) bare_creates: f64,
+    /// The patches that restore all Nodes, sent by the bench without daemons: from the first Node patched to the last.
+    pub(crate) bare_patches: f64,
+    /// The creates, with both daemons at work.
     pub(crate) creating: f64,
     /// From the answer to the last create to the last label, with both daemons at work.
     pub(crate) last_label: f64,
-    /// From the first node restored to the last, all of which were there before.
+    /// From the first Node restored to the last, by a restorer that started after the last create.
     pub(crate) restoring: f64,
-    /// The same for the same patches by hand.
-    pub(crate) patching: f64,
+    pub(crate) storer: Growth,
+    pub(crate) restorer: Growth,
+}
+
+impl MassReturn {
+    /// From the first create to the last label, with both daemons at work.
+    pub(crate) fn full_speed(&self) -> f64 {
+        self.creating + self.last_label
+    }
+
+    /// The same, as a ratio to the creates and the patches without daemons.
+    pub(crate) fn full_speed_ratio(&self) -> Option<f64> {
+        ratio(self.full_speed(), self.bare_creates + self.bare_patches)
+    }
+
+    pub(crate) fn held_back_ratio(&self) -> Option<f64> {
+        ratio(self.restoring, self.bare_patches)
+    }
+}
+
+/// The peak memory of a process before and after a mass return, in bytes.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Growth {
+    /// With all records loaded, before the first delete.
+    pub(crate) before: u64,
+    /// When all records are of the new Nodes.
+    pub(crate) after: u64,
+}
+
+impl Growth {
+    pub(crate) fn bytes(self) -> u64 {
+        self.after.saturating_sub(self.before)
+    }
 }
 
 /// The first records of all Nodes. Seconds from the first to the last.

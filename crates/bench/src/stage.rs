@@ -19,8 +19,13 @@ pub(crate) const STORER: &str = "storer";
 /// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 
+/// A daemon logs this when it knows all Nodes and records.
+pub(crate) const LISTED: &str = "listed all nodes and records";
+
 /// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
 const SILENCE: Duration = Duration::from_secs(180);
+/// How often to read a log.
+const LOOK: Duration = Duration::from_millis(50);
 /// How often to look whether all processes still run.
 const CHECK: Duration = Duration::from_secs(1);
 /// The API server is left alone between two measurements until it is as idle as this, in shares of a core...
@@ -145,6 +150,17 @@ impl Stage {
                 let (name, tail) = (daemon.name(), daemon.log_tail(5));
                 anyhow::bail!("{name} ended by itself ({exit}); the last lines of its log:\n{tail}");
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until a daemon has logged this.
+    pub(crate) async fn await_log(&self, daemon: &Guarded, text: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !std::fs::read_to_string(daemon.log()).unwrap_or_default().contains(text) {
+            self.check(&[daemon])?;
+            anyhow::ensure!(began.elapsed() < SILENCE, "{} has not logged {text:?}", daemon.name());
+            tokio::time::sleep(LOOK).await;
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ pub(crate) fn render(report: &Report) -> String {
         "On a machine with {cores} cores and {:.0} GB, shared by all that runs.\n\n",
         memory as f64 / 1e9
     );
-    let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
+    let parts =
+        [polls(report), poll_ratios(report), mass_returns(report), growths(report), cold_start(report)];
     let loads = [
         latency(report),
         usage(report),
@@ -111,9 +112,7 @@ fn poll_ratios(report: &Report) -> Table {
         let Some(ours) = report.cost(Way::Ours, nodes) else { continue };
         for way in [Way::List, Way::ListMetadata, Way::Limit] {
             let Some(other) = report.cost(way, nodes) else { continue };
-            let of = |figure: fn(&Cost) -> f64| {
-                ratio(figure(&ours), figure(&other)).map_or_else(|| "-".to_owned(), ratio_text)
-            };
+            let of = |figure: fn(&Cost) -> f64| ratio_or_dash(ratio(figure(&ours), figure(&other)));
             table.row([
                 way.name().to_owned(),
                 thousands(u64::from(nodes)),
@@ -134,10 +133,13 @@ fn mass_returns(report: &Report) -> Table {
         [
             "",
             "nodes",
+            "bare creates s",
+            "bare patches s",
+            "full speed s",
+            "ratio",
             "creating s",
             "last label after last create s",
             "held back: restoring s",
-            "by hand s",
             "ratio",
         ],
     );
@@ -145,12 +147,34 @@ fn mass_returns(report: &Report) -> Table {
         table.row([
             "mass return".to_owned(),
             thousands(returned.nodes as u64),
+            seconds(returned.bare_creates),
+            seconds(returned.bare_patches),
+            seconds(returned.full_speed()),
+            ratio_or_dash(returned.full_speed_ratio()),
             seconds(returned.creating),
             seconds(returned.last_label),
             seconds(returned.restoring),
-            seconds(returned.patching),
-            ratio(returned.restoring, returned.patching).map_or_else(|| "-".to_owned(), ratio_text),
+            ratio_or_dash(returned.held_back_ratio()),
         ]);
+    }
+    table
+}
+
+fn growths(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Mass return: peak memory before the deletes and after the return",
+        ["", "nodes", "before MB", "after MB", "growth MB"],
+    );
+    for returned in &report.mass_return {
+        for (daemon, growth) in [("storer", returned.storer), ("restorer", returned.restorer)] {
+            table.row([
+                daemon.to_owned(),
+                thousands(returned.nodes as u64),
+                megabytes(growth.before as f64),
+                megabytes(growth.after as f64),
+                megabytes(growth.bytes() as f64),
+            ]);
+        }
     }
     table
 }
@@ -166,7 +190,7 @@ fn cold_start(report: &Report) -> Table {
             thousands(cold.nodes as u64),
             seconds(cold.storing),
             seconds(cold.creating),
-            ratio(cold.storing, cold.creating).map_or_else(|| "-".to_owned(), ratio_text),
+            ratio_or_dash(ratio(cold.storing, cold.creating)),
         ]);
     }
     table
@@ -190,9 +214,8 @@ fn statuses(report: &Report) -> Table {
     }
     let cost = |program| report.status.iter().find(|status| status.program == program);
     if let (Some(ours), Some(other)) = (cost(Program::Status), cost(Program::GetNodes)) {
-        let of = |figure: fn(&ProgramCost) -> f64| {
-            ratio(figure(&ours.cost), figure(&other.cost)).map_or_else(|| "-".to_owned(), ratio_text)
-        };
+        let of =
+            |figure: fn(&ProgramCost) -> f64| ratio_or_dash(ratio(figure(&ours.cost), figure(&other.cost)));
         table.row([
             "status beside get nodes".to_owned(),
             thousands(u64::from(ours.nodes)),
@@ -407,6 +430,10 @@ fn limits(limits: &[Limit]) -> Table {
     table
 }
 
+fn ratio_or_dash(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), ratio_text)
+}
+
 fn seconds(value: f64) -> String {
     format!("{value:.3}")
 }
@@ -430,7 +457,7 @@ fn thousands(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{MassReturn, Polled};
+    use crate::report::{Growth, MassReturn, Polled};
 
     #[test]
     fn numbers_are_grouped() {
@@ -476,9 +503,19 @@ mod tests {
         let text = render(&Report { poll, ..Report::default() });
         assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
         assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
-        let returned =
-            MassReturn { nodes: 5_000, creating: 1.0, last_label: 1.0, restoring: 3.0, patching: 2.0 };
+        let returned = MassReturn {
+            nodes: 5_000,
+            bare_creates: 3.0,
+            bare_patches: 2.0,
+            creating: 4.0,
+            last_label: 2.0,
+            restoring: 3.0,
+            storer: Growth { before: 30_000_000, after: 42_000_000 },
+            restorer: Growth::default(),
+        };
         let text = render(&Report { mass_return: vec![returned], ..Report::default() });
-        assert!(text.contains("1.50 x"), "{text}");
+        for figure in ["1.20 x", "1.50 x", "42.0", "12.0"] {
+            assert!(text.contains(figure), "{figure}: {text}");
+        }
     }
 }
