@@ -57,6 +57,10 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=200_000))]
     nodes: u32,
 
+    /// Measure at these numbers of nodes instead, separated by commas; the largest replaces --nodes
+    #[arg(long, env = "BENCH_AT", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(10..=200_000))]
+    at: Vec<u32>,
+
     /// Measure only these, separated by commas [default: all]
     #[arg(long, env = "BENCH_ONLY", value_name = "WHAT", value_delimiter = ',')]
     only: Vec<Scenario>,
@@ -110,6 +114,11 @@ pub(crate) enum Scenario {
 }
 
 impl Arguments {
+    /// The largest number of nodes.
+    pub(crate) fn largest(&self) -> u32 {
+        self.at.iter().copied().max().unwrap_or(self.nodes)
+    }
+
     pub(crate) fn includes(&self, scenario: Scenario) -> bool {
         self.only.is_empty() || self.only.contains(&scenario)
     }

@@ -18,7 +18,7 @@ use crate::{
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
 /// Where all nodes go and return.
-const MASS_RETURN: [u32; 2] = [5_000, 20_000];
+const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
 /// Where the picture is taken.
 const PICTURE: [u32; 1] = [2_000];
 /// How many replicas share the nodes. Without any, what the API server does anyway is measured.
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     let computer = Computer::this()?;
-    let mut report = Report { nodes: arguments.nodes, computer, ..Report::default() };
+    let mut report = Report { nodes: arguments.largest(), computer, ..Report::default() };
     eprintln!("starting etcd and kube-apiserver");
     let mut stage = Stage::set_up(arguments.daemons.clone()).await?;
     let data = stage.sandbox.data_folder().to_owned();
@@ -78,28 +78,30 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
 /// At which size what is measured.
 fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     let mut steps: BTreeMap<u32, Vec<Scenario>> = BTreeMap::new();
+    let largest = arguments.largest();
     let mut add = |scenario: Scenario, sizes: &[u32]| {
         if arguments.includes(scenario) {
-            let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= arguments.nodes).collect();
+            let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= largest).collect();
             // A run of any size shows something of everything.
             if sizes.is_empty() {
-                sizes.push(arguments.nodes);
+                sizes.push(largest);
             }
             for size in sizes {
                 steps.entry(size).or_default().push(scenario);
             }
         }
     };
-    let mut polls: Vec<u32> = POLL.into_iter().filter(|&size| size < arguments.nodes).collect();
-    polls.push(arguments.nodes);
-    add(Scenario::Poll, &polls);
-    add(Scenario::MassReturn, &MASS_RETURN);
-    add(Scenario::Picture, &PICTURE);
+    let at = |sizes: &[u32]| if arguments.at.is_empty() { sizes.to_vec() } else { arguments.at.clone() };
+    let mut polls: Vec<u32> = POLL.into_iter().filter(|&size| size < largest).collect();
+    polls.push(largest);
+    add(Scenario::Poll, &at(&polls));
+    add(Scenario::MassReturn, &at(&MASS_RETURN));
+    add(Scenario::Picture, &at(&PICTURE));
     use Scenario::{ColdStart, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
     // What is imported stays, so that comes last.
     for scenario in [ColdStart, Status, Latency, Replicas, TakeOver, Port] {
-        add(scenario, &[arguments.nodes]);
+        add(scenario, &[largest]);
     }
     steps
 }
@@ -163,6 +165,13 @@ mod tests {
         let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver, Port];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
+    }
+
+    #[test]
+    fn sizes_can_be_chosen() {
+        use Scenario::{ColdStart, MassReturn};
+        let line = "bench --at 7000,300 --only mass-return,cold-start";
+        assert_eq!(steps_of(line), [(300, vec![MassReturn]), (7_000, vec![MassReturn, ColdStart])]);
     }
 
     #[test]
