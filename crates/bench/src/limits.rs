@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::probe::{Cost, Way};
-use crate::report::{MassReturn, Report, Usage};
+use crate::report::{MassReturn, Report, Server, Usage};
 use crate::stats::{ratio, ratio_text};
 
 /// The size that the largest is compared with.
@@ -125,6 +125,12 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
         let what = format!("{name}, mass return: growth of peak memory, worst size");
         limits.push(limit(&what, Unit::Bytes, growth, 64e6));
     }
+    for server in Server::ALL {
+        let free = report.concurrency.iter().filter(|one| one.server == server && one.limit.is_none());
+        let worst = free.filter_map(|one| report.to_best_fixed(one)).max_by(f64::total_cmp);
+        let what = format!("concurrency, {}: free limit / best fixed", server.name());
+        limits.push(limit(&what, Unit::Ratio, worst, 1.10));
+    }
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
     limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.25));
 
@@ -172,7 +178,7 @@ fn polls(report: &Report) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ColdStart, Growth, Polled};
+    use crate::report::{ColdStart, Growth, Polled, Restoring};
 
     fn polled(way: Way, nodes: u32, wall: f64) -> Polled {
         let cost =
@@ -204,6 +210,15 @@ mod tests {
         assert_eq!(verdict_of(&report, "client CPU"), Verdict::Missed);
         assert_eq!(verdict_of(&report, "wall / the limit"), Verdict::Ok);
         assert_eq!(verdict_of(&report, "time per node"), Verdict::Missed);
+    }
+
+    #[test]
+    fn a_free_limit_is_compared_with_the_best_fixed_one() {
+        let of = |limit, seconds| Restoring { nodes: 9, server: Server::Slow, limit, seconds, rounds: 3 };
+        let concurrency = vec![of(None, 11.5), of(Some(8), 30.0), of(Some(64), 10.0), of(Some(128), 12.0)];
+        let report = Report { concurrency, ..Report::default() };
+        assert_eq!(verdict_of(&report, "concurrency, 100 ms"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "concurrency, direct"), Verdict::NotMeasured);
     }
 
     #[test]

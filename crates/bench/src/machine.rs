@@ -241,6 +241,13 @@ impl Machine {
         }})
     }
 
+    /// The patch that removes all that a restorer adds.
+    pub(crate) fn stripping_patch(self) -> Value {
+        let labels: serde_json::Map<String, Value> =
+            self.given_labels().into_keys().map(|key| (key, Value::Null)).collect();
+        json!({"metadata": {"labels": labels, "annotations": {RESTORED: null}}})
+    }
+
     /// The record of its Node, as the storer would create it.
     pub(crate) fn record(self, node: &Meta) -> anyhow::Result<ConfigMap> {
         let node = Node {

@@ -6,7 +6,7 @@
 //!     │    ├─ machine: Nodes as they are in life      ├─ cluster: the bench's own calls
 //!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
-//!     ├─ mass_return, cold_start
+//!     ├─ mass_return, concurrency, cold_start
 //!     ├─ take_over
 //!     ├─ picture: a mass return as Prometheus sees it
 //!     ├─ status: the plugin beside kubectl; port: its export and import
@@ -16,6 +16,7 @@
 
 mod cluster;
 mod cold_start;
+mod concurrency;
 mod limits;
 mod load;
 mod machine;
@@ -97,6 +98,8 @@ pub(crate) enum Scenario {
     Poll,
     /// All nodes deleted and re-created
     MassReturn,
+    /// One restorer with the limit that it finds, and with fixed ones, on a fast and on a slow server
+    Concurrency,
     /// A storer that finds no records
     ColdStart,
     /// Single changes under status updates, and what the daemons use meanwhile

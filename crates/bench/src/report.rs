@@ -15,6 +15,7 @@ pub(crate) struct Report {
     pub(crate) computer: Computer,
     pub(crate) poll: Vec<Polled>,
     pub(crate) mass_return: Vec<MassReturn>,
+    pub(crate) concurrency: Vec<Restoring>,
     pub(crate) cold_start: Option<ColdStart>,
     pub(crate) latency: Option<Load>,
     pub(crate) replicas: Vec<Load>,
@@ -99,6 +100,39 @@ impl Growth {
     pub(crate) fn bytes(self) -> u64 {
         self.after.saturating_sub(self.before)
     }
+}
+
+/// The server of one restorer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Server {
+    Direct,
+    /// Each call takes 100 ms longer.
+    Slow,
+}
+
+impl Server {
+    pub(crate) const ALL: [Self; 2] = [Self::Direct, Self::Slow];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Slow => "100 ms more a call",
+        }
+    }
+}
+
+/// One restorer that finds many Nodes without their labels.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Restoring {
+    pub(crate) nodes: usize,
+    pub(crate) server: Server,
+    /// The number of Nodes at the same time; `None` where the restorer finds it.
+    pub(crate) limit: Option<u32>,
+    /// From the first Node restored to the last.
+    pub(crate) seconds: f64,
+    /// `seconds` is the median of so many.
+    pub(crate) rounds: usize,
 }
 
 /// The first records of all Nodes. Seconds from the first to the last.
@@ -246,6 +280,13 @@ pub(crate) struct Usage {
 }
 
 impl Report {
+    /// As a ratio to the best fixed limit with the same server and as many Nodes.
+    pub(crate) fn to_best_fixed(&self, restoring: &Restoring) -> Option<f64> {
+        let alike = |other: &&Restoring| other.nodes == restoring.nodes && other.server == restoring.server;
+        let fixed = self.concurrency.iter().filter(alike).filter(|other| other.limit.is_some());
+        ratio(restoring.seconds, fixed.map(|other| other.seconds).min_by(f64::total_cmp)?)
+    }
+
     /// The cost of one way at one size.
     pub(crate) fn cost(&self, way: Way, nodes: u32) -> Option<Cost> {
         self.poll.iter().find(|polled| polled.way == way && polled.nodes == nodes).map(|polled| polled.cost)

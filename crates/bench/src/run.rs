@@ -11,14 +11,16 @@ use anyhow::Context;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, port, status, table,
-    take_over,
+    Arguments, Scenario, cold_start, concurrency, limits, load, mass_return, picture, plots, poll, port,
+    status, table, take_over,
 };
 
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
 /// Where all nodes go and return.
 const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
+/// Where limits of concurrency are compared.
+const CONCURRENCY: [u32; 1] = [2_000];
 /// Where the picture is taken.
 const PICTURE: [u32; 1] = [2_000];
 /// How many replicas share the nodes. Without any, what the API server does anyway is measured.
@@ -96,6 +98,7 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     polls.push(largest);
     add(Scenario::Poll, &at(&polls));
     add(Scenario::MassReturn, &at(&MASS_RETURN));
+    add(Scenario::Concurrency, &at(&CONCURRENCY));
     add(Scenario::Picture, &at(&PICTURE));
     use Scenario::{ColdStart, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
@@ -115,6 +118,7 @@ async fn one(
     match scenario {
         Scenario::Poll => report.poll.extend(poll::measure(stage).await?),
         Scenario::MassReturn => report.mass_return.push(mass_return::measure(stage).await?),
+        Scenario::Concurrency => report.concurrency.extend(concurrency::measure(stage).await?),
         Scenario::ColdStart => report.cold_start = Some(cold_start::measure(stage).await?),
         Scenario::Latency => {
             cold_start::ensure_records(stage).await?;
@@ -161,8 +165,21 @@ mod tests {
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Port, Replicas, Status, TakeOver};
-        let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver, Port];
+        use Scenario::{
+            ColdStart, Concurrency, Latency, MassReturn, Picture, Poll, Port, Replicas, Status, TakeOver,
+        };
+        let all = vec![
+            Poll,
+            MassReturn,
+            Concurrency,
+            Picture,
+            ColdStart,
+            Status,
+            Latency,
+            Replicas,
+            TakeOver,
+            Port,
+        ];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
     }

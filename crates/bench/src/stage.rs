@@ -1,7 +1,7 @@
 //! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -129,7 +129,20 @@ impl Stage {
         replicas: u32,
         flags: &[&str],
     ) -> anyhow::Result<Guarded> {
-        let kubeconfig = Some(self.sandbox.kubeconfig());
+        let kubeconfig = self.sandbox.kubeconfig().to_owned();
+        self.daemon_through(&kubeconfig, kind, namespace, (index, replicas), flags)
+    }
+
+    /// The same, with a kubeconfig of one's own.
+    pub(crate) fn daemon_through(
+        &mut self,
+        kubeconfig: &Path,
+        kind: &str,
+        namespace: &str,
+        (index, replicas): (u32, u32),
+        flags: &[&str],
+    ) -> anyhow::Result<Guarded> {
+        let kubeconfig = Some(kubeconfig);
         let mut command = match &self.daemons {
             Some(folder) => itself::other(&folder.join(kind), kind, kubeconfig),
             None => itself::command(kind, kubeconfig).context("can't find this program's own file")?,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::concurrency::limit_name;
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
 use crate::report::{Computer, Load, PortCost, Program, ProgramCost, Report, StatusCost, Usage, Window};
@@ -17,8 +18,14 @@ pub(crate) fn render(report: &Report) -> String {
         "On a machine with {cores} cores and {:.0} GB, shared by all that runs.\n\n",
         memory as f64 / 1e9
     );
-    let parts =
-        [polls(report), poll_ratios(report), mass_returns(report), growths(report), cold_start(report)];
+    let parts = [
+        polls(report),
+        poll_ratios(report),
+        mass_returns(report),
+        growths(report),
+        concurrency(report),
+        cold_start(report),
+    ];
     let loads = [
         latency(report),
         usage(report),
@@ -175,6 +182,24 @@ fn growths(report: &Report) -> Table {
                 megabytes(growth.bytes() as f64),
             ]);
         }
+    }
+    table
+}
+
+fn concurrency(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Concurrency: one restorer, from the first node restored to the last (medians)",
+        ["server", "nodes", "limit", "seconds", "ratio to the best fixed", "rounds"],
+    );
+    for restoring in &report.concurrency {
+        table.row([
+            restoring.server.name().to_owned(),
+            thousands(restoring.nodes as u64),
+            limit_name(restoring.limit),
+            seconds(restoring.seconds),
+            ratio_or_dash(report.to_best_fixed(restoring)),
+            restoring.rounds.to_string(),
+        ]);
     }
     table
 }
