@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::probe::{Cost, Way};
-use crate::report::{MassReturn, Report, Server, Usage};
+use crate::report::{IdleRequests, MassReturn, Report, Server, Usage};
 use crate::stats::{ratio, ratio_text};
 
 /// The size that the largest is compared with.
@@ -32,6 +32,7 @@ pub(crate) enum Unit {
     Bytes,
     /// A share of one core.
     Core,
+    PerMinute,
 }
 
 /// How it went.
@@ -67,6 +68,7 @@ impl Limit {
             Unit::Ratio => ratio_text(value),
             Unit::Seconds => format!("{value:.3} s"),
             Unit::Bytes => format!("{:.1} MB", value / 1e6),
+            Unit::PerMinute => format!("{value:.1}/min"),
             Unit::Core => format!("{:.2} %", value * 100.0),
         }
     }
@@ -133,6 +135,10 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
     }
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
     limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.25));
+
+    let requests = report.idle.as_ref().map(IdleRequests::total);
+    let what = "two storers and two restorers, idle: requests";
+    limits.push(limit(what, Unit::PerMinute, requests, 90.0));
 
     for (signal, most) in [("SIGKILL", 25.0), ("SIGTERM", 2.0)] {
         let slowest = report.take_over.iter().filter(|taken| taken.signal == signal);

@@ -7,7 +7,7 @@
 //!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
 //!     ├─ mass_return, concurrency, cold_start
-//!     ├─ take_over
+//!     ├─ take_over, idle
 //!     ├─ picture: a mass return as Prometheus sees it
 //!     ├─ status: the plugin beside kubectl; port: its export and import
 //!     ├─ load: latency and replicas ─ trials, updates
@@ -17,6 +17,7 @@
 mod cluster;
 mod cold_start;
 mod concurrency;
+mod idle;
 mod limits;
 mod load;
 mod machine;
@@ -106,6 +107,8 @@ pub(crate) enum Scenario {
     Latency,
     /// The same with 0, 1, 2 and 4 replicas
     Replicas,
+    /// The requests of two storers and two restorers that have nothing to do
+    Idle,
     /// Replicas that are killed or asked to end, until others do their work
     TakeOver,
     /// A mass return as the dashboard shows it, from a real Prometheus, and what the daemons use meanwhile

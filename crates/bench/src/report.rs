@@ -19,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) cold_start: Option<ColdStart>,
     pub(crate) latency: Option<Load>,
     pub(crate) replicas: Vec<Load>,
+    pub(crate) idle: Option<IdleRequests>,
     pub(crate) take_over: Vec<TakeOver>,
     pub(crate) picture: Option<Picture>,
     pub(crate) status: Vec<StatusCost>,
@@ -158,6 +159,38 @@ pub(crate) struct Load {
     pub(crate) label_change: Option<Latencies>,
     /// From the create of a Node to its labels on it, under updates.
     pub(crate) back: Option<Latencies>,
+}
+
+/// The requests of storers and restorers that have nothing to do.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct IdleRequests {
+    pub(crate) nodes: usize,
+    /// Of each of the two.
+    pub(crate) replicas: u32,
+    pub(crate) requests: Vec<Requests>,
+}
+
+impl IdleRequests {
+    /// The requests a minute of all daemons.
+    pub(crate) fn total(&self) -> f64 {
+        self.requests.iter().map(Requests::of_daemons).sum()
+    }
+}
+
+/// Requests a minute of one kind, as the API server counts them.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Requests {
+    pub(crate) verb: String,
+    pub(crate) resource: String,
+    pub(crate) with: f64,
+    /// The API server's own and the bench's.
+    pub(crate) without: f64,
+}
+
+impl Requests {
+    pub(crate) fn of_daemons(&self) -> f64 {
+        self.with - self.without
+    }
 }
 
 /// Replicas that ended in one way: from the signal to the first effect of another replica's work.

@@ -11,8 +11,8 @@ use anyhow::Context;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, concurrency, limits, load, mass_return, picture, plots, poll, port,
-    status, table, take_over,
+    Arguments, Scenario, cold_start, concurrency, idle, limits, load, mass_return, picture, plots, poll,
+    port, status, table, take_over,
 };
 
 /// Where polls are measured.
@@ -100,10 +100,10 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     add(Scenario::MassReturn, &at(&MASS_RETURN));
     add(Scenario::Concurrency, &at(&CONCURRENCY));
     add(Scenario::Picture, &at(&PICTURE));
-    use Scenario::{ColdStart, Latency, Port, Replicas, Status, TakeOver};
+    use Scenario::{ColdStart, Idle, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
     // What is imported stays, so that comes last.
-    for scenario in [ColdStart, Status, Latency, Replicas, TakeOver, Port] {
+    for scenario in [ColdStart, Status, Latency, Replicas, Idle, TakeOver, Port] {
         add(scenario, &[largest]);
     }
     steps
@@ -126,6 +126,7 @@ async fn one(
         }
         Scenario::Status => report.status = status::measure(stage).await?,
         Scenario::Port => report.port = port::measure(stage).await?,
+        Scenario::Idle => report.idle = Some(idle::measure(stage).await?),
         Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
         Scenario::Picture => report.picture = Some(picture::measure(stage, arguments).await?),
         Scenario::Replicas => {
@@ -166,7 +167,8 @@ mod tests {
     #[test]
     fn a_small_run_shows_something_of_everything() {
         use Scenario::{
-            ColdStart, Concurrency, Latency, MassReturn, Picture, Poll, Port, Replicas, Status, TakeOver,
+            ColdStart, Concurrency, Idle, Latency, MassReturn, Picture, Poll, Port, Replicas, Status,
+            TakeOver,
         };
         let all = vec![
             Poll,
@@ -177,6 +179,7 @@ mod tests {
             Status,
             Latency,
             Replicas,
+            Idle,
             TakeOver,
             Port,
         ];

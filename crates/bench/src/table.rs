@@ -5,7 +5,9 @@ use std::fmt::Write;
 use crate::concurrency::limit_name;
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
-use crate::report::{Computer, Load, PortCost, Program, ProgramCost, Report, StatusCost, Usage, Window};
+use crate::report::{
+    Computer, Load, PortCost, Program, ProgramCost, Report, Requests, StatusCost, Usage, Window,
+};
 use crate::stats::{Latencies, ratio, ratio_text};
 
 /// Between two columns.
@@ -30,6 +32,7 @@ pub(crate) fn render(report: &Report) -> String {
         latency(report),
         usage(report),
         replicas(report),
+        idle(report),
         take_overs(report),
         picture(report),
         statuses(report),
@@ -270,6 +273,26 @@ fn ports(report: &Report) -> Table {
             rounds.to_string(),
         ]);
     }
+    table
+}
+
+fn idle(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Idle: requests a minute, as the API server counts them",
+        ["", "replicas", "nodes", "with daemons", "without", "of the daemons"],
+    );
+    let Some(idle) = &report.idle else { return table };
+    let mut row = |what: String, rates: [f64; 3]| {
+        let [with, without, of_daemons] = rates.map(|rate| format!("{rate:.1}"));
+        let (replicas, nodes) = (idle.replicas.to_string(), thousands(idle.nodes as u64));
+        table.row([what, replicas, nodes, with, without, of_daemons]);
+    };
+    for requests in &idle.requests {
+        let what = format!("{} {}", requests.verb, requests.resource);
+        row(what, [requests.with, requests.without, requests.of_daemons()]);
+    }
+    let sum = |figure: fn(&Requests) -> f64| idle.requests.iter().map(figure).sum();
+    row("all".to_owned(), [sum(|requests| requests.with), sum(|requests| requests.without), idle.total()]);
     table
 }
 
