@@ -8,6 +8,7 @@
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
 //!     ├─ mass_return, concurrency, cold_start
 //!     ├─ take_over, idle
+//!     ├─ light: up to a million Nodes of metadata alone
 //!     ├─ picture: a mass return as Prometheus sees it
 //!     ├─ status: the plugin beside kubectl; port: its export and import
 //!     ├─ load: latency and replicas ─ trials, updates
@@ -18,6 +19,7 @@ mod cluster;
 mod cold_start;
 mod concurrency;
 mod idle;
+mod light;
 mod limits;
 mod load;
 mod machine;
@@ -56,16 +58,21 @@ use sandbox::itself;
 #[command(version, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// The largest number of nodes; smaller sizes are measured on the way there
-    #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=200_000))]
+    #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     nodes: u32,
 
     /// Measure at these numbers of nodes instead, separated by commas; the largest replaces --nodes
-    #[arg(long, env = "BENCH_AT", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(10..=200_000))]
+    #[arg(long, env = "BENCH_AT", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     at: Vec<u32>,
 
     /// Measure only these, separated by commas [default: all]
     #[arg(long, env = "BENCH_ONLY", value_name = "WHAT", value_delimiter = ',')]
     only: Vec<Scenario>,
+
+    /// Measure the poll and idle daemons alone, with nodes that have nothing but metadata: a million of them fit where
+    /// 100,000 whole ones do
+    #[arg(long, env = "BENCH_LIGHT", conflicts_with = "only")]
+    light: bool,
 
     /// How many times each latency is measured
     #[arg(long, env = "BENCH_TRIALS", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]

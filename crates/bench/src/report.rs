@@ -14,6 +14,7 @@ pub(crate) struct Report {
     pub(crate) nodes: u32,
     pub(crate) computer: Computer,
     pub(crate) poll: Vec<Polled>,
+    pub(crate) light: Vec<Light>,
     pub(crate) mass_return: Vec<MassReturn>,
     pub(crate) concurrency: Vec<Restoring>,
     pub(crate) cold_start: Option<ColdStart>,
@@ -52,6 +53,15 @@ pub(crate) struct Polled {
     pub(crate) rounds: usize,
     #[serde(flatten)]
     pub(crate) cost: Cost,
+}
+
+/// So many Nodes of metadata alone, each with its record.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Light {
+    pub(crate) nodes: u32,
+    pub(crate) poll: Cost,
+    /// One storer and one restorer that have listed everything.
+    pub(crate) idle: Window,
 }
 
 /// All Nodes gone and back. Seconds.

@@ -1,6 +1,6 @@
 //! One run: from the smallest size to the largest, and then what is measured at the largest alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -8,15 +8,20 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use crate::probe::Way;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, concurrency, idle, limits, load, mass_return, picture, plots, poll,
-    port, status, table, take_over,
+    Arguments, Scenario, cold_start, concurrency, idle, light, limits, load, mass_return, picture, plots,
+    poll, port, status, table, take_over,
 };
 
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
+/// Where nodes of metadata alone are measured.
+const LIGHT: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
+/// The most nodes that are not light.
+const MOST: u32 = 200_000;
 /// Where all nodes go and return.
 const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
 /// Where limits of concurrency are compared.
@@ -28,6 +33,7 @@ const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
 /// Measures what was asked for, and shows it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(arguments.light || arguments.largest() <= MOST, "more than {MOST} nodes need --light");
     // Better now than after an hour. What an earlier run has written stays until there is something new.
     if let Some(file) = &arguments.json {
         let opened = File::options().append(true).create(true).open(file);
@@ -51,6 +57,10 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     let mut report = Report { nodes: arguments.largest(), computer, ..Report::default() };
     eprintln!("starting etcd and kube-apiserver");
     let mut stage = Stage::set_up(arguments.daemons.clone()).await?;
+    if arguments.light {
+        measure_light(&mut stage, &mut report, arguments).await?;
+        return Ok(report);
+    }
     let data = stage.sandbox.data_folder().to_owned();
 
     for (nodes, scenarios) in steps(arguments) {
@@ -75,6 +85,33 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
         eprintln!("the logs of all processes are kept in {}", data.display());
     }
     Ok(report)
+}
+
+/// Stops at the first size that this machine can't hold.
+async fn measure_light(stage: &mut Stage, report: &mut Report, arguments: &Arguments) -> anyhow::Result<()> {
+    for nodes in light_sizes(arguments) {
+        match light::measure(stage, nodes, arguments).await {
+            Ok(measured) => report.light.push(measured),
+            Err(error) => {
+                report.failures.push(format!("{nodes} light nodes, and more: {error:#}"));
+            }
+        }
+        if let Some(file) = &arguments.json {
+            write(report, file)?;
+        }
+        if !report.failures.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn light_sizes(arguments: &Arguments) -> BTreeSet<u32> {
+    if !arguments.at.is_empty() {
+        return arguments.at.iter().copied().collect();
+    }
+    let below = LIGHT.into_iter().filter(|&size| size < arguments.nodes);
+    below.chain([arguments.nodes]).collect()
 }
 
 /// At which size what is measured.
@@ -116,7 +153,10 @@ async fn one(
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
     match scenario {
-        Scenario::Poll => report.poll.extend(poll::measure(stage).await?),
+        Scenario::Poll => {
+            let nodes = u32::try_from(stage.nodes.len())?;
+            report.poll.extend(poll::measure(stage, nodes, &Way::ALL).await?);
+        }
         Scenario::MassReturn => report.mass_return.push(mass_return::measure(stage).await?),
         Scenario::Concurrency => report.concurrency.extend(concurrency::measure(stage).await?),
         Scenario::ColdStart => report.cold_start = Some(cold_start::measure(stage).await?),
@@ -192,6 +232,16 @@ mod tests {
         use Scenario::{ColdStart, MassReturn};
         let line = "bench --at 7000,300 --only mass-return,cold-start";
         assert_eq!(steps_of(line), [(300, vec![MassReturn]), (7_000, vec![MassReturn, ColdStart])]);
+    }
+
+    #[test]
+    fn light_nodes_can_be_more() {
+        let sizes = |line: &str| light_sizes(&Arguments::try_parse_from(line.split(' ')).unwrap());
+        let all = sizes("bench --light --nodes 1000000");
+        assert_eq!(all, [10_000, 30_000, 100_000, 300_000, 1_000_000].into());
+        assert_eq!(sizes("bench --light --nodes 20000"), [10_000, 20_000].into());
+        assert_eq!(sizes("bench --light --at 700,300"), [300, 700].into());
+        assert!(run(&Arguments::try_parse_from(["bench", "--nodes", "300000"]).unwrap()).is_err());
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(crate) struct Stage {
     pub(crate) nodes: HashMap<Machine, Meta>,
     /// Whether each Node has a record where [`NAMESPACE`](crate::cold_start::NAMESPACE) says.
     pub(crate) stored: bool,
+    /// How many Nodes of metadata alone there are.
+    pub(crate) light: u32,
     /// How many daemons were started: each has a log of its own.
     started: u32,
     /// The folder of the storer and the restorer; `None` for those in this program.
@@ -57,7 +59,7 @@ impl Stage {
         };
         let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(options)).await??;
         let cluster = Cluster::connect(sandbox.kubeconfig()).await?;
-        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, started: 0, daemons })
+        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, light: 0, started: 0, daemons })
     }
 
     pub(crate) fn api_server(&self) -> Process {

@@ -6,7 +6,7 @@ use crate::concurrency::limit_name;
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
 use crate::report::{
-    Computer, Load, PortCost, Program, ProgramCost, Report, Requests, StatusCost, Usage, Window,
+    Computer, Light, Load, PortCost, Program, ProgramCost, Report, Requests, StatusCost, Usage, Window,
 };
 use crate::stats::{Latencies, ratio, ratio_text};
 
@@ -23,6 +23,8 @@ pub(crate) fn render(report: &Report) -> String {
     let parts = [
         polls(report),
         poll_ratios(report),
+        lights(report),
+        light_slopes(report),
         mass_returns(report),
         growths(report),
         concurrency(report),
@@ -134,6 +136,70 @@ fn poll_ratios(report: &Report) -> Table {
             ]);
         }
     }
+    table
+}
+
+fn lights(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Light nodes, of metadata alone: one list (medians), and one storer and one restorer, idle; CPU in % of a core",
+        [
+            "",
+            "nodes",
+            "wall s",
+            "client CPU s",
+            "API-server CPU s",
+            "wire MB",
+            "peak MB",
+            "storer CPU %",
+            "RSS MB",
+            "peak MB",
+            "restorer CPU %",
+            "RSS MB",
+            "peak MB",
+            "API-server RSS MB",
+        ],
+    );
+    let percent = |usage: Usage| format!("{:.2}", usage.cpu * 100.0);
+    for Light { nodes, poll, idle } in &report.light {
+        table.row([
+            "light".to_owned(),
+            thousands(u64::from(*nodes)),
+            seconds(poll.wall),
+            seconds(poll.client_cpu),
+            seconds(poll.server_cpu),
+            megabytes(poll.wire),
+            megabytes(poll.peak),
+            percent(idle.storers),
+            megabytes(idle.storers.rss as f64),
+            megabytes(idle.storers.max_peak as f64),
+            percent(idle.restorers),
+            megabytes(idle.restorers.rss as f64),
+            megabytes(idle.restorers.max_peak as f64),
+            megabytes(idle.api_server.rss as f64),
+        ]);
+    }
+    table
+}
+
+/// The slopes between the smallest size that was measured and the largest.
+fn light_slopes(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Light nodes: growth for each node between two sizes that were measured",
+        ["", "from nodes", "to nodes", "growth a node"],
+    );
+    let (Some(small), Some(large)) = (report.light.first(), report.light.last()) else { return table };
+    let more = f64::from(large.nodes) - f64::from(small.nodes);
+    let mut row = |what: &str, unit: &str, scale: f64, figure: fn(&Light) -> f64| {
+        let Some(slope) = ratio((figure(large) - figure(small)) * scale, more) else { return };
+        let [from, to] = [small, large].map(|light| thousands(u64::from(light.nodes)));
+        table.row([what.to_owned(), from, to, format!("{slope:.2} {unit}")]);
+    };
+    row("list: wall", "µs", 1e6, |light| light.poll.wall);
+    row("list: client CPU", "µs", 1e6, |light| light.poll.client_cpu);
+    row("list: API-server CPU", "µs", 1e6, |light| light.poll.server_cpu);
+    row("list: client peak memory", "bytes", 1.0, |light| light.poll.peak);
+    row("storer: peak memory", "bytes", 1.0, |light| light.idle.storers.max_peak as f64);
+    row("restorer: peak memory", "bytes", 1.0, |light| light.idle.restorers.max_peak as f64);
     table
 }
 
@@ -551,6 +617,10 @@ mod tests {
         let text = render(&Report { poll, ..Report::default() });
         assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
         assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
+        let light = |nodes, peak| Light { nodes, poll: Cost { peak, ..cost }, idle: Window::default() };
+        let lights = vec![light(10_000, 20e6), light(30_000, 25e6)];
+        let text = render(&Report { light: lights, ..Report::default() });
+        assert!(text.contains("30,000") && text.contains("250.00 bytes"), "{text}");
         let returned = MassReturn {
             nodes: 5_000,
             bare_creates: 3.0,
