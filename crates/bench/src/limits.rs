@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::probe::{Cost, Way};
-use crate::report::{Report, Usage};
+use crate::report::{IdleRequests, MassReturn, Report, Server, Usage};
 use crate::stats::{ratio, ratio_text};
 
 /// The size that the largest is compared with.
@@ -32,6 +32,7 @@ pub(crate) enum Unit {
     Bytes,
     /// A share of one core.
     Core,
+    PerMinute,
 }
 
 /// How it went.
@@ -67,7 +68,8 @@ impl Limit {
             Unit::Ratio => ratio_text(value),
             Unit::Seconds => format!("{value:.3} s"),
             Unit::Bytes => format!("{:.1} MB", value / 1e6),
-            Unit::Core => format!("{:.1} %", value * 100.0),
+            Unit::PerMinute => format!("{value:.1}/min"),
+            Unit::Core => format!("{:.2} %", value * 100.0),
         }
     }
 }
@@ -86,13 +88,13 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
             &format!("{name}, records loaded, watching: peak memory"),
             Unit::Bytes,
             peak,
-            80e6,
+            36e6,
         ));
         limits.push(limit(
             &format!("{name}, idle: CPU of a core"),
             Unit::Core,
             of(|usage| usage.max_cpu),
-            0.05,
+            0.001,
         ));
     }
 
@@ -103,12 +105,40 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
         returned.map(|returned| returned.last_label),
         3.0,
     ));
-    let held_back =
-        report.mass_return.iter().filter_map(|returned| ratio(returned.restoring, returned.patching));
-    let worst = held_back.max_by(f64::total_cmp);
-    limits.push(limit("held back: restoring / patching by hand, worst size", Unit::Ratio, worst, 1.6));
+    let worst = |figure: fn(&MassReturn) -> Option<f64>| {
+        report.mass_return.iter().filter_map(figure).max_by(f64::total_cmp)
+    };
+    limits.push(limit(
+        "full speed: first create to last label / bare creates + bare patches, worst size",
+        Unit::Ratio,
+        worst(MassReturn::full_speed_ratio),
+        1.10,
+    ));
+    limits.push(limit(
+        "held back: restoring / bare patches, worst size",
+        Unit::Ratio,
+        worst(MassReturn::held_back_ratio),
+        1.15,
+    ));
+    for (name, growth) in [
+        ("storer", worst(|returned| Some(returned.storer.bytes() as f64))),
+        ("restorer", worst(|returned| Some(returned.restorer.bytes() as f64))),
+    ] {
+        let what = format!("{name}, mass return: growth of peak memory, worst size");
+        limits.push(limit(&what, Unit::Bytes, growth, 64e6));
+    }
+    for server in Server::ALL {
+        let free = report.concurrency.iter().filter(|one| one.server == server && one.limit.is_none());
+        let worst = free.filter_map(|one| report.to_best_fixed(one)).max_by(f64::total_cmp);
+        let what = format!("concurrency, {}: free limit / best fixed", server.name());
+        limits.push(limit(&what, Unit::Ratio, worst, 1.10));
+    }
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));
-    limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.6));
+    limits.push(limit("cold start: storing / creating by hand", Unit::Ratio, cold, 1.25));
+
+    let requests = report.idle.as_ref().map(IdleRequests::total);
+    let what = "two storers and two restorers, idle: requests";
+    limits.push(limit(what, Unit::PerMinute, requests, 90.0));
 
     for (signal, most) in [("SIGKILL", 25.0), ("SIGTERM", 2.0)] {
         let slowest = report.take_over.iter().filter(|taken| taken.signal == signal);
@@ -154,7 +184,7 @@ fn polls(report: &Report) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ColdStart, MassReturn, Polled};
+    use crate::report::{ColdStart, Growth, Polled, Restoring};
 
     fn polled(way: Way, nodes: u32, wall: f64) -> Polled {
         let cost =
@@ -189,21 +219,36 @@ mod tests {
     }
 
     #[test]
+    fn a_free_limit_is_compared_with_the_best_fixed_one() {
+        let of = |limit, seconds| Restoring { nodes: 9, server: Server::Slow, limit, seconds, rounds: 3 };
+        let concurrency = vec![of(None, 11.5), of(Some(8), 30.0), of(Some(64), 10.0), of(Some(128), 12.0)];
+        let report = Report { concurrency, ..Report::default() };
+        assert_eq!(verdict_of(&report, "concurrency, 100 ms"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "concurrency, direct"), Verdict::NotMeasured);
+    }
+
+    #[test]
     fn the_worst_size_counts() {
         let of = |nodes, restoring| MassReturn {
             nodes,
-            creating: 9.0,
+            bare_creates: 12.0,
+            bare_patches: 10.0,
+            creating: 22.0,
             last_label: 2.0,
             restoring,
-            patching: 10.0,
+            storer: Growth { before: 10_000_000, after: nodes as u64 * 5_000 },
+            restorer: Growth::default(),
         };
         let report = Report {
-            mass_return: vec![of(5_000, 12.0), of(20_000, 17.0)],
-            cold_start: Some(ColdStart { nodes: 1, storing: 16.0, creating: 10.0 }),
+            mass_return: vec![of(5_000, 11.0), of(20_000, 17.0)],
+            cold_start: Some(ColdStart { nodes: 1, storing: 12.5, creating: 10.0 }),
             ..Report::default()
         };
         assert_eq!(verdict_of(&report, "mass return of 5,000"), Verdict::Ok);
+        assert_eq!(verdict_of(&report, "full speed"), Verdict::Ok);
         assert_eq!(verdict_of(&report, "held back"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "storer, mass return"), Verdict::Missed);
+        assert_eq!(verdict_of(&report, "restorer, mass return"), Verdict::Ok);
         assert_eq!(verdict_of(&report, "cold start"), Verdict::Ok);
     }
 }

@@ -108,6 +108,33 @@ impl Machine {
         })
     }
 
+    /// Its Node with metadata alone, as it is stored.
+    pub(crate) fn light_node(self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self.name(),
+                "uid": self.uid(0),
+                "creationTimestamp": self.time(0),
+                "labels": self.labels(),
+            },
+        })
+    }
+
+    /// A uid that no other object has, and that compresses as badly as a real one.
+    pub(crate) fn uid(self, which: u32) -> String {
+        let [high, low] = [2 * which, 2 * which + 1].map(|half| spread(self.0, 2_000 + half));
+        let last = low & 0xffff_ffff_ffff;
+        format!(
+            "{:08x}-{:04x}-4{:03x}-8{:03x}-{last:012x}",
+            high >> 32,
+            high & 0xffff,
+            (high >> 16) & 0xfff,
+            low >> 52
+        )
+    }
+
     fn status(self) -> Value {
         let number = self.0;
         let (high, low) = ((number >> 8) & 0xff, number & 0xff);
@@ -239,6 +266,13 @@ impl Machine {
             "labels": self.given_labels(),
             "annotations": {RESTORED: format!("{}/{generation}", node.uid)},
         }})
+    }
+
+    /// The patch that removes all that a restorer adds.
+    pub(crate) fn stripping_patch(self) -> Value {
+        let labels: serde_json::Map<String, Value> =
+            self.given_labels().into_keys().map(|key| (key, Value::Null)).collect();
+        json!({"metadata": {"labels": labels, "annotations": {RESTORED: null}}})
     }
 
     /// The record of its Node, as the storer would create it.

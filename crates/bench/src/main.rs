@@ -6,8 +6,9 @@
 //!     │    ├─ machine: Nodes as they are in life      ├─ cluster: the bench's own calls
 //!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
 //!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
-//!     ├─ mass_return, cold_start
-//!     ├─ take_over
+//!     ├─ mass_return, concurrency, cold_start
+//!     ├─ take_over, idle
+//!     ├─ light: up to a million Nodes of metadata alone
 //!     ├─ picture: a mass return as Prometheus sees it
 //!     ├─ status: the plugin beside kubectl; port: its export and import
 //!     ├─ load: latency and replicas ─ trials, updates
@@ -16,6 +17,9 @@
 
 mod cluster;
 mod cold_start;
+mod concurrency;
+mod idle;
+mod light;
 mod limits;
 mod load;
 mod machine;
@@ -54,12 +58,21 @@ use sandbox::itself;
 #[command(version, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// The largest number of nodes; smaller sizes are measured on the way there
-    #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=200_000))]
+    #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     nodes: u32,
+
+    /// Measure at these numbers of nodes instead, separated by commas; the largest replaces --nodes
+    #[arg(long, env = "BENCH_AT", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    at: Vec<u32>,
 
     /// Measure only these, separated by commas [default: all]
     #[arg(long, env = "BENCH_ONLY", value_name = "WHAT", value_delimiter = ',')]
     only: Vec<Scenario>,
+
+    /// Measure the poll and idle daemons alone, with nodes that have nothing but metadata: a million of them fit where
+    /// 100,000 whole ones do
+    #[arg(long, env = "BENCH_LIGHT", conflicts_with = "only")]
+    light: bool,
 
     /// How many times each latency is measured
     #[arg(long, env = "BENCH_TRIALS", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -93,12 +106,16 @@ pub(crate) enum Scenario {
     Poll,
     /// All nodes deleted and re-created
     MassReturn,
+    /// One restorer with the limit that it finds, and with fixed ones, on a fast and on a slow server
+    Concurrency,
     /// A storer that finds no records
     ColdStart,
     /// Single changes under status updates, and what the daemons use meanwhile
     Latency,
     /// The same with 0, 1, 2 and 4 replicas
     Replicas,
+    /// The requests of two storers and two restorers that have nothing to do
+    Idle,
     /// Replicas that are killed or asked to end, until others do their work
     TakeOver,
     /// A mass return as the dashboard shows it, from a real Prometheus, and what the daemons use meanwhile
@@ -110,6 +127,11 @@ pub(crate) enum Scenario {
 }
 
 impl Arguments {
+    /// The largest number of nodes.
+    pub(crate) fn largest(&self) -> u32 {
+        self.at.iter().copied().max().unwrap_or(self.nodes)
+    }
+
     pub(crate) fn includes(&self, scenario: Scenario) -> bool {
         self.only.is_empty() || self.only.contains(&scenario)
     }

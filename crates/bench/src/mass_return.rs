@@ -2,10 +2,14 @@
 
 use std::time::Instant;
 
+use sandbox::process::Guarded;
+
 use crate::cluster::{AS_A_DAEMON, each};
+use crate::load::SETTLE;
 use crate::machine::{Dress, Machine};
-use crate::report::MassReturn;
-use crate::stage::{RESTORER, STORER, Stage};
+use crate::process::Process;
+use crate::report::{Growth, MassReturn};
+use crate::stage::{LISTED, RESTORER, STORER, Stage};
 use crate::watch::{Sight, Watch};
 
 /// How often a record that is a few writes old was written. Only its number of digits matters.
@@ -21,14 +25,23 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     let mut records = Watch::records(&stage.cluster, &namespace).await?;
     let storer = stage.daemon(STORER, &namespace, 0, 1)?;
     stage.see_all("storing nodes", nodes, &mut records, &[&storer], |_| true).await?;
+    // The peak of the next storer does not include the writing of all records.
+    drop(storer);
+    let storer = stage.daemon(STORER, &namespace, 0, 1)?;
     let restorer = stage.daemon(RESTORER, &namespace, 0, 1)?;
+    let daemons = [&storer, &restorer];
+    for daemon in daemons {
+        stage.await_log(daemon, LISTED).await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    stage.calm().await?;
+    let before = peaks(daemons)?;
 
     eprintln!("mass return of {nodes} nodes, with both daemons at work");
     stage.delete(&machines).await?;
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
     let first_create = Instant::now();
     let last_create = stage.create(&machines, Dress::Bare).await?;
-    let daemons = [&storer, &restorer];
     let back = stage.see_all("labels back on nodes", nodes, &mut whole, &daemons, |_| true).await?;
     let last_label = back.last.saturating_duration_since(last_create).as_secs_f64();
 
@@ -36,6 +49,8 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     let is_current =
         |sight: &Sight| stage.nodes.get(&sight.machine).is_some_and(|node| node.uid == sight.uid);
     stage.see_all("storing nodes again", nodes, &mut records, &daemons, is_current).await?;
+    let after = peaks(daemons)?;
+    let [of_storer, of_restorer] = [0, 1].map(|at| Growth { before: before[at], after: after[at] });
     drop((storer, restorer, records));
 
     eprintln!("mass return of {nodes} nodes, held back until all are there");
@@ -49,9 +64,11 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
 
     eprintln!("the same patches of {nodes} nodes, by hand");
     stage.delete(&machines).await?;
-    stage.create(&machines, Dress::Bare).await?;
-    stage.calm().await?;
+    // The bench watches during the creates here as well: the watch costs the API server something.
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let first_bare = Instant::now();
+    let last_bare = stage.create(&machines, Dress::Bare).await?;
+    stage.calm().await?;
     let patch = async |machine: Machine| {
         let patch = stage.nodes.get(&machine).map(|node| machine.restoring_patch(node, GENERATION));
         stage.cluster.patch_node(machine, "label-storage-restorer", &patch.unwrap_or_default()).await
@@ -59,6 +76,20 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     each("patching nodes", &machines, AS_A_DAEMON, patch).await?;
     let patched = stage.see_all("labels back on nodes", nodes, &mut whole, &[], |_| true).await?;
 
-    let creating = (last_create - first_create).as_secs_f64();
-    Ok(MassReturn { nodes, creating, last_label, restoring: restored.seconds(), patching: patched.seconds() })
+    Ok(MassReturn {
+        nodes,
+        bare_creates: (last_bare - first_bare).as_secs_f64(),
+        bare_patches: patched.seconds(),
+        creating: (last_create - first_create).as_secs_f64(),
+        last_label,
+        restoring: restored.seconds(),
+        storer: of_storer,
+        restorer: of_restorer,
+    })
+}
+
+/// The peak memory of each, in bytes.
+fn peaks(daemons: [&Guarded; 2]) -> anyhow::Result<[u64; 2]> {
+    let peak = |daemon: &Guarded| anyhow::Ok(Process(daemon.pid()).memory()?.peak);
+    Ok([peak(daemons[0])?, peak(daemons[1])?])
 }

@@ -11,7 +11,7 @@ use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
 
 use crate::probe::{Cost, Way};
-use crate::report::Report;
+use crate::report::{Light, Report};
 
 const SIZE: (u32, u32) = (800, 500);
 /// Whatever the viewer has.
@@ -28,6 +28,20 @@ const PLOTS: [Plot; 5] = [
     ("poll-memory.svg", "one list of all nodes: client memory at its peak, MB", |cost| cost.peak / 1e6),
 ];
 
+/// One line of a plot of light nodes: its name, and the figure that it shows.
+type LightLine = (&'static str, fn(&Light) -> f64);
+
+const LIGHT_TIMES: [LightLine; 3] = [
+    ("wall", |light| light.poll.wall),
+    ("client CPU", |light| light.poll.client_cpu),
+    ("API-server CPU", |light| light.poll.server_cpu),
+];
+const LIGHT_PEAKS: [LightLine; 3] = [
+    ("one list", |light| light.poll.peak / 1e6),
+    ("storer", |light| light.idle.storers.max_peak as f64 / 1e6),
+    ("restorer", |light| light.idle.restorers.max_peak as f64 / 1e6),
+];
+
 /// Writes all plots into a folder, which is made if need be.
 pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("can't make the folder {}", folder.display()))?;
@@ -39,35 +53,50 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
         keep("mass-return.svg", picture::draw(taken)?)?;
         keep("dashboard.svg", dashboard::draw(&taken.dashboard)?)?;
     }
+    if !report.light.is_empty() {
+        let title = "light nodes, one list: seconds";
+        keep("light-time.svg", draw(title, &lights(report, LIGHT_TIMES))?)?;
+        let title = "light nodes: memory at its peak, MB";
+        keep("light-memory.svg", draw(title, &lights(report, LIGHT_PEAKS))?)?;
+    }
     if report.poll.is_empty() {
         return Ok(());
     }
     for (name, title, figure) in PLOTS {
-        keep(name, draw(report, title, figure)?)?;
+        keep(name, draw(title, &polls(report, figure))?)?;
     }
     Ok(())
 }
 
-fn draw(report: &Report, title: &str, figure: fn(&Cost) -> f64) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    // Its errors borrow what they are about.
-    paint(report, title, figure, &mut svg).map_err(|error| anyhow!("can't draw {title:?}: {error}"))?;
-    Ok(svg)
-}
+/// A line: its name, and cost against nodes.
+type Line = (&'static str, Vec<(f64, f64)>);
 
-fn paint(
-    report: &Report,
-    title: &str,
-    figure: fn(&Cost) -> f64,
-    svg: &mut String,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let points = |way: Way| -> Vec<(f64, f64)> {
+fn polls(report: &Report, figure: fn(&Cost) -> f64) -> Vec<Line> {
+    let points = |way: Way| {
         let of = report.poll.iter().filter(|polled| polled.way == way);
         of.map(|polled| (f64::from(polled.nodes), figure(&polled.cost))).collect()
     };
-    let all: Vec<(f64, f64)> = Way::ALL.into_iter().flat_map(points).collect();
-    let across = range(all.iter().map(|point| point.0));
-    let up = range(all.iter().map(|point| point.1));
+    Way::ALL.into_iter().map(|way| (way.name(), points(way))).collect()
+}
+
+fn lights(report: &Report, lines: [LightLine; 3]) -> Vec<Line> {
+    let points = |figure: fn(&Light) -> f64| {
+        report.light.iter().map(|light| (f64::from(light.nodes), figure(light))).collect()
+    };
+    lines.into_iter().map(|(name, figure)| (name, points(figure))).collect()
+}
+
+fn draw(title: &str, lines: &[Line]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    // Its errors borrow what they are about.
+    paint(title, lines, &mut svg).map_err(|error| anyhow!("can't draw {title:?}: {error}"))?;
+    Ok(svg)
+}
+
+fn paint(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    let all = || lines.iter().flat_map(|(_, points)| points);
+    let across = range(all().map(|point| point.0));
+    let up = range(all().map(|point| point.1));
 
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -85,12 +114,12 @@ fn paint(
         .label_style((FONT, 13))
         .light_line_style(WHITE)
         .draw()?;
-    for (index, way) in Way::ALL.into_iter().enumerate() {
+    for (index, (name, points)) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        let line = LineSeries::new(points(way), color.stroke_width(2)).point_size(4);
+        let line = LineSeries::new(points.iter().copied(), color.stroke_width(2)).point_size(4);
         chart
             .draw_series(line)?
-            .label(way.name())
+            .label(*name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
     }
     chart
@@ -127,7 +156,7 @@ mod tests {
         });
         let report = Report { poll: poll.collect(), ..Report::default() };
         for (_, title, figure) in PLOTS {
-            let svg = draw(&report, title, figure).unwrap();
+            let svg = draw(title, &polls(&report, figure)).unwrap();
             assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
             assert!(Way::ALL.iter().all(|way| svg.contains(way.name())), "{svg}");
         }

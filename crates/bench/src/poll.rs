@@ -16,14 +16,13 @@ const LARGE_ROUNDS: usize = 2;
 /// A measurement lists about as many nodes as this, in as many lists as it takes.
 const NODES_PER_MEASUREMENT: u32 = 50_000;
 
-/// Measures all ways at the size that the stage has. The rounds are interleaved and begin with another way each time,
+/// Measures these ways with the Nodes that the stage has. The rounds are interleaved and begin with another way each time,
 /// so that a machine that is busy for a while, or a server that is warm, is so for all.
-pub(crate) async fn measure(stage: &Stage) -> anyhow::Result<Vec<Polled>> {
-    let nodes = u32::try_from(stage.nodes.len())?;
+pub(crate) async fn measure(stage: &Stage, nodes: u32, ways: &[Way]) -> anyhow::Result<Vec<Polled>> {
     let repeats = (NODES_PER_MEASUREMENT / nodes.max(1)).clamp(1, 50);
-    let total: usize = Way::ALL.into_iter().map(|way| rounds(way, nodes)).sum();
+    let total: usize = ways.iter().map(|way| rounds(*way, nodes)).sum();
     let mut progress = Progress::new(format!("poll at {nodes} nodes"), total as u64);
-    let mut costs = Way::ALL.map(|way| (way, Vec::new()));
+    let mut costs: Vec<(Way, Vec<Cost>)> = ways.iter().map(|way| (*way, Vec::new())).collect();
     let mut done = 0;
     for round in 0..ROUNDS {
         costs.rotate_left(1);
@@ -42,7 +41,7 @@ pub(crate) async fn measure(stage: &Stage) -> anyhow::Result<Vec<Polled>> {
         }
     }
     progress.clear();
-    costs.sort_by_key(|(way, _)| Way::ALL.iter().position(|other| other == way));
+    costs.sort_by_key(|(way, _)| ways.iter().position(|other| other == way));
     let polled = |(way, measured): (Way, Vec<Cost>)| {
         let cost = middle(&measured)?;
         Some(Polled { nodes, way, rounds: measured.len(), cost })

@@ -49,9 +49,18 @@ pub(crate) fn own_cpu() -> Duration {
 
 /// The memory of the whole machine, in bytes.
 pub(crate) fn total_memory() -> anyhow::Result<u64> {
+    machine_memory("MemTotal")
+}
+
+/// The memory that new work on this machine can have, in bytes.
+pub(crate) fn available_memory() -> anyhow::Result<u64> {
+    machine_memory("MemAvailable")
+}
+
+fn machine_memory(key: &str) -> anyhow::Result<u64> {
     let file = "/proc/meminfo";
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
-    kilobytes(&text, "MemTotal").with_context(|| format!("{file} has no MemTotal"))
+    kilobytes(&text, key).with_context(|| format!("{file} has no {key}"))
 }
 
 fn memory_in(file: &str) -> anyhow::Result<Memory> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::picture::Picture;
 use crate::probe::{Cost, Way};
 use crate::process::total_memory;
-use crate::stats::Latencies;
+use crate::stats::{Latencies, ratio};
 
 /// All that one run has measured. What was not asked for is empty.
 #[derive(Debug, Default, Serialize)]
@@ -14,10 +14,13 @@ pub(crate) struct Report {
     pub(crate) nodes: u32,
     pub(crate) computer: Computer,
     pub(crate) poll: Vec<Polled>,
+    pub(crate) light: Vec<Light>,
     pub(crate) mass_return: Vec<MassReturn>,
+    pub(crate) concurrency: Vec<Restoring>,
     pub(crate) cold_start: Option<ColdStart>,
     pub(crate) latency: Option<Load>,
     pub(crate) replicas: Vec<Load>,
+    pub(crate) idle: Option<IdleRequests>,
     pub(crate) take_over: Vec<TakeOver>,
     pub(crate) picture: Option<Picture>,
     pub(crate) status: Vec<StatusCost>,
@@ -52,18 +55,95 @@ pub(crate) struct Polled {
     pub(crate) cost: Cost,
 }
 
+/// So many Nodes of metadata alone, each with its record.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Light {
+    pub(crate) nodes: u32,
+    pub(crate) poll: Cost,
+    /// One storer and one restorer that have listed everything.
+    pub(crate) idle: Window,
+}
+
 /// All Nodes gone and back. Seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
-    /// How long it took to create them all, with both daemons at work.
+    /// The creates alone, without daemons.
+    pub(crate) bare_creates: f64,
+    /// The patches that restore all Nodes, sent by the bench without daemons: from the first Node patched to the last.
+    pub(crate) bare_patches: f64,
+    /// The creates, with both daemons at work.
     pub(crate) creating: f64,
     /// From the answer to the last create to the last label, with both daemons at work.
     pub(crate) last_label: f64,
-    /// From the first node restored to the last, all of which were there before.
+    /// From the first Node restored to the last, by a restorer that started after the last create.
     pub(crate) restoring: f64,
-    /// The same for the same patches by hand.
-    pub(crate) patching: f64,
+    pub(crate) storer: Growth,
+    pub(crate) restorer: Growth,
+}
+
+impl MassReturn {
+    /// From the first create to the last label, with both daemons at work.
+    pub(crate) fn full_speed(&self) -> f64 {
+        self.creating + self.last_label
+    }
+
+    /// The same, as a ratio to the creates and the patches without daemons.
+    pub(crate) fn full_speed_ratio(&self) -> Option<f64> {
+        ratio(self.full_speed(), self.bare_creates + self.bare_patches)
+    }
+
+    pub(crate) fn held_back_ratio(&self) -> Option<f64> {
+        ratio(self.restoring, self.bare_patches)
+    }
+}
+
+/// The peak memory of a process before and after a mass return, in bytes.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Growth {
+    /// With all records loaded, before the first delete.
+    pub(crate) before: u64,
+    /// When all records are of the new Nodes.
+    pub(crate) after: u64,
+}
+
+impl Growth {
+    pub(crate) fn bytes(self) -> u64 {
+        self.after.saturating_sub(self.before)
+    }
+}
+
+/// The server of one restorer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Server {
+    Direct,
+    /// Each call takes 100 ms longer.
+    Slow,
+}
+
+impl Server {
+    pub(crate) const ALL: [Self; 2] = [Self::Direct, Self::Slow];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Slow => "100 ms more a call",
+        }
+    }
+}
+
+/// One restorer that finds many Nodes without their labels.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Restoring {
+    pub(crate) nodes: usize,
+    pub(crate) server: Server,
+    /// The number of Nodes at the same time; `None` where the restorer finds it.
+    pub(crate) limit: Option<u32>,
+    /// From the first Node restored to the last.
+    pub(crate) seconds: f64,
+    /// `seconds` is the median of so many.
+    pub(crate) rounds: usize,
 }
 
 /// The first records of all Nodes. Seconds from the first to the last.
@@ -89,6 +169,38 @@ pub(crate) struct Load {
     pub(crate) label_change: Option<Latencies>,
     /// From the create of a Node to its labels on it, under updates.
     pub(crate) back: Option<Latencies>,
+}
+
+/// The requests of storers and restorers that have nothing to do.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct IdleRequests {
+    pub(crate) nodes: usize,
+    /// Of each of the two.
+    pub(crate) replicas: u32,
+    pub(crate) requests: Vec<Requests>,
+}
+
+impl IdleRequests {
+    /// The requests a minute of all daemons.
+    pub(crate) fn total(&self) -> f64 {
+        self.requests.iter().map(Requests::of_daemons).sum()
+    }
+}
+
+/// Requests a minute of one kind, as the API server counts them.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Requests {
+    pub(crate) verb: String,
+    pub(crate) resource: String,
+    pub(crate) with: f64,
+    /// The API server's own and the bench's.
+    pub(crate) without: f64,
+}
+
+impl Requests {
+    pub(crate) fn of_daemons(&self) -> f64 {
+        self.with - self.without
+    }
 }
 
 /// Replicas that ended in one way: from the signal to the first effect of another replica's work.
@@ -211,6 +323,13 @@ pub(crate) struct Usage {
 }
 
 impl Report {
+    /// As a ratio to the best fixed limit with the same server and as many Nodes.
+    pub(crate) fn to_best_fixed(&self, restoring: &Restoring) -> Option<f64> {
+        let alike = |other: &&Restoring| other.nodes == restoring.nodes && other.server == restoring.server;
+        let fixed = self.concurrency.iter().filter(alike).filter(|other| other.limit.is_some());
+        ratio(restoring.seconds, fixed.map(|other| other.seconds).min_by(f64::total_cmp)?)
+    }
+
     /// The cost of one way at one size.
     pub(crate) fn cost(&self, way: Way, nodes: u32) -> Option<Cost> {
         self.poll.iter().find(|polled| polled.way == way && polled.nodes == nodes).map(|polled| polled.cost)

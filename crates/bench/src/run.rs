@@ -1,6 +1,6 @@
 //! One run: from the smallest size to the largest, and then what is measured at the largest alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -8,17 +8,24 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use crate::probe::Way;
 use crate::report::{Computer, Report};
 use crate::stage::Stage;
 use crate::{
-    Arguments, Scenario, cold_start, limits, load, mass_return, picture, plots, poll, port, status, table,
-    take_over,
+    Arguments, Scenario, cold_start, concurrency, idle, light, limits, load, mass_return, picture, plots,
+    poll, port, status, table, take_over,
 };
 
 /// Where polls are measured.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
+/// Where nodes of metadata alone are measured.
+const LIGHT: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
+/// The most nodes that are not light.
+const MOST: u32 = 200_000;
 /// Where all nodes go and return.
-const MASS_RETURN: [u32; 2] = [5_000, 20_000];
+const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
+/// Where limits of concurrency are compared.
+const CONCURRENCY: [u32; 1] = [2_000];
 /// Where the picture is taken.
 const PICTURE: [u32; 1] = [2_000];
 /// How many replicas share the nodes. Without any, what the API server does anyway is measured.
@@ -26,6 +33,7 @@ const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
 /// Measures what was asked for, and shows it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(arguments.light || arguments.largest() <= MOST, "more than {MOST} nodes need --light");
     // Better now than after an hour. What an earlier run has written stays until there is something new.
     if let Some(file) = &arguments.json {
         let opened = File::options().append(true).create(true).open(file);
@@ -46,9 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     let computer = Computer::this()?;
-    let mut report = Report { nodes: arguments.nodes, computer, ..Report::default() };
+    let mut report = Report { nodes: arguments.largest(), computer, ..Report::default() };
     eprintln!("starting etcd and kube-apiserver");
     let mut stage = Stage::set_up(arguments.daemons.clone()).await?;
+    if arguments.light {
+        measure_light(&mut stage, &mut report, arguments).await?;
+        return Ok(report);
+    }
     let data = stage.sandbox.data_folder().to_owned();
 
     for (nodes, scenarios) in steps(arguments) {
@@ -75,31 +87,61 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// Stops at the first size that this machine can't hold.
+async fn measure_light(stage: &mut Stage, report: &mut Report, arguments: &Arguments) -> anyhow::Result<()> {
+    for nodes in light_sizes(arguments) {
+        match light::measure(stage, nodes, arguments).await {
+            Ok(measured) => report.light.push(measured),
+            Err(error) => {
+                report.failures.push(format!("{nodes} light nodes, and more: {error:#}"));
+            }
+        }
+        if let Some(file) = &arguments.json {
+            write(report, file)?;
+        }
+        if !report.failures.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn light_sizes(arguments: &Arguments) -> BTreeSet<u32> {
+    if !arguments.at.is_empty() {
+        return arguments.at.iter().copied().collect();
+    }
+    let below = LIGHT.into_iter().filter(|&size| size < arguments.nodes);
+    below.chain([arguments.nodes]).collect()
+}
+
 /// At which size what is measured.
 fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     let mut steps: BTreeMap<u32, Vec<Scenario>> = BTreeMap::new();
+    let largest = arguments.largest();
     let mut add = |scenario: Scenario, sizes: &[u32]| {
         if arguments.includes(scenario) {
-            let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= arguments.nodes).collect();
+            let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= largest).collect();
             // A run of any size shows something of everything.
             if sizes.is_empty() {
-                sizes.push(arguments.nodes);
+                sizes.push(largest);
             }
             for size in sizes {
                 steps.entry(size).or_default().push(scenario);
             }
         }
     };
-    let mut polls: Vec<u32> = POLL.into_iter().filter(|&size| size < arguments.nodes).collect();
-    polls.push(arguments.nodes);
-    add(Scenario::Poll, &polls);
-    add(Scenario::MassReturn, &MASS_RETURN);
-    add(Scenario::Picture, &PICTURE);
-    use Scenario::{ColdStart, Latency, Port, Replicas, Status, TakeOver};
+    let at = |sizes: &[u32]| if arguments.at.is_empty() { sizes.to_vec() } else { arguments.at.clone() };
+    let mut polls: Vec<u32> = POLL.into_iter().filter(|&size| size < largest).collect();
+    polls.push(largest);
+    add(Scenario::Poll, &at(&polls));
+    add(Scenario::MassReturn, &at(&MASS_RETURN));
+    add(Scenario::Concurrency, &at(&CONCURRENCY));
+    add(Scenario::Picture, &at(&PICTURE));
+    use Scenario::{ColdStart, Idle, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
     // What is imported stays, so that comes last.
-    for scenario in [ColdStart, Status, Latency, Replicas, TakeOver, Port] {
-        add(scenario, &[arguments.nodes]);
+    for scenario in [ColdStart, Status, Latency, Replicas, Idle, TakeOver, Port] {
+        add(scenario, &[largest]);
     }
     steps
 }
@@ -111,8 +153,12 @@ async fn one(
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
     match scenario {
-        Scenario::Poll => report.poll.extend(poll::measure(stage).await?),
+        Scenario::Poll => {
+            let nodes = u32::try_from(stage.nodes.len())?;
+            report.poll.extend(poll::measure(stage, nodes, &Way::ALL).await?);
+        }
         Scenario::MassReturn => report.mass_return.push(mass_return::measure(stage).await?),
+        Scenario::Concurrency => report.concurrency.extend(concurrency::measure(stage).await?),
         Scenario::ColdStart => report.cold_start = Some(cold_start::measure(stage).await?),
         Scenario::Latency => {
             cold_start::ensure_records(stage).await?;
@@ -120,6 +166,7 @@ async fn one(
         }
         Scenario::Status => report.status = status::measure(stage).await?,
         Scenario::Port => report.port = port::measure(stage).await?,
+        Scenario::Idle => report.idle = Some(idle::measure(stage).await?),
         Scenario::TakeOver => report.take_over = take_over::measure(stage).await?,
         Scenario::Picture => report.picture = Some(picture::measure(stage, arguments).await?),
         Scenario::Replicas => {
@@ -159,10 +206,42 @@ mod tests {
 
     #[test]
     fn a_small_run_shows_something_of_everything() {
-        use Scenario::{ColdStart, Latency, MassReturn, Picture, Poll, Port, Replicas, Status, TakeOver};
-        let all = vec![Poll, MassReturn, Picture, ColdStart, Status, Latency, Replicas, TakeOver, Port];
+        use Scenario::{
+            ColdStart, Concurrency, Idle, Latency, MassReturn, Picture, Poll, Port, Replicas, Status,
+            TakeOver,
+        };
+        let all = vec![
+            Poll,
+            MassReturn,
+            Concurrency,
+            Picture,
+            ColdStart,
+            Status,
+            Latency,
+            Replicas,
+            Idle,
+            TakeOver,
+            Port,
+        ];
         assert_eq!(steps_of("bench --nodes 500"), [(500, all)]);
         assert_eq!(steps_of("bench --nodes 500 --only latency"), [(500, vec![Latency])]);
+    }
+
+    #[test]
+    fn sizes_can_be_chosen() {
+        use Scenario::{ColdStart, MassReturn};
+        let line = "bench --at 7000,300 --only mass-return,cold-start";
+        assert_eq!(steps_of(line), [(300, vec![MassReturn]), (7_000, vec![MassReturn, ColdStart])]);
+    }
+
+    #[test]
+    fn light_nodes_can_be_more() {
+        let sizes = |line: &str| light_sizes(&Arguments::try_parse_from(line.split(' ')).unwrap());
+        let all = sizes("bench --light --nodes 1000000");
+        assert_eq!(all, [10_000, 30_000, 100_000, 300_000, 1_000_000].into());
+        assert_eq!(sizes("bench --light --nodes 20000"), [10_000, 20_000].into());
+        assert_eq!(sizes("bench --light --at 700,300"), [300, 700].into());
+        assert!(run(&Arguments::try_parse_from(["bench", "--nodes", "300000"]).unwrap()).is_err());
     }
 
     #[test]

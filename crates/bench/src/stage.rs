@@ -1,7 +1,7 @@
 //! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,8 +19,13 @@ pub(crate) const STORER: &str = "storer";
 /// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 
+/// A daemon logs this when it knows all Nodes and records.
+pub(crate) const LISTED: &str = "listed all nodes and records";
+
 /// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
 const SILENCE: Duration = Duration::from_secs(180);
+/// How often to read a log.
+const LOOK: Duration = Duration::from_millis(50);
 /// How often to look whether all processes still run.
 const CHECK: Duration = Duration::from_secs(1);
 /// The API server is left alone between two measurements until it is as idle as this, in shares of a core...
@@ -37,6 +42,8 @@ pub(crate) struct Stage {
     pub(crate) nodes: HashMap<Machine, Meta>,
     /// Whether each Node has a record where [`NAMESPACE`](crate::cold_start::NAMESPACE) says.
     pub(crate) stored: bool,
+    /// How many Nodes of metadata alone there are.
+    pub(crate) light: u32,
     /// How many daemons were started: each has a log of its own.
     started: u32,
     /// The folder of the storer and the restorer; `None` for those in this program.
@@ -52,7 +59,7 @@ impl Stage {
         };
         let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(options)).await??;
         let cluster = Cluster::connect(sandbox.kubeconfig()).await?;
-        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, started: 0, daemons })
+        Ok(Self { cluster, sandbox, nodes: HashMap::new(), stored: false, light: 0, started: 0, daemons })
     }
 
     pub(crate) fn api_server(&self) -> Process {
@@ -124,7 +131,20 @@ impl Stage {
         replicas: u32,
         flags: &[&str],
     ) -> anyhow::Result<Guarded> {
-        let kubeconfig = Some(self.sandbox.kubeconfig());
+        let kubeconfig = self.sandbox.kubeconfig().to_owned();
+        self.daemon_through(&kubeconfig, kind, namespace, (index, replicas), flags)
+    }
+
+    /// The same, with a kubeconfig of one's own.
+    pub(crate) fn daemon_through(
+        &mut self,
+        kubeconfig: &Path,
+        kind: &str,
+        namespace: &str,
+        (index, replicas): (u32, u32),
+        flags: &[&str],
+    ) -> anyhow::Result<Guarded> {
+        let kubeconfig = Some(kubeconfig);
         let mut command = match &self.daemons {
             Some(folder) => itself::other(&folder.join(kind), kind, kubeconfig),
             None => itself::command(kind, kubeconfig).context("can't find this program's own file")?,
@@ -145,6 +165,17 @@ impl Stage {
                 let (name, tail) = (daemon.name(), daemon.log_tail(5));
                 anyhow::bail!("{name} ended by itself ({exit}); the last lines of its log:\n{tail}");
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until a daemon has logged this.
+    pub(crate) async fn await_log(&self, daemon: &Guarded, text: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !std::fs::read_to_string(daemon.log()).unwrap_or_default().contains(text) {
+            self.check(&[daemon])?;
+            anyhow::ensure!(began.elapsed() < SILENCE, "{} has not logged {text:?}", daemon.name());
+            tokio::time::sleep(LOOK).await;
         }
         Ok(())
     }

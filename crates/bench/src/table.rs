@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
+use crate::concurrency::limit_name;
 use crate::limits::Limit;
 use crate::probe::{Cost, Way};
-use crate::report::{Computer, Load, PortCost, Program, ProgramCost, Report, StatusCost, Usage, Window};
+use crate::report::{
+    Computer, Light, Load, PortCost, Program, ProgramCost, Report, Requests, StatusCost, Usage, Window,
+};
 use crate::stats::{Latencies, ratio, ratio_text};
 
 /// Between two columns.
@@ -17,11 +20,21 @@ pub(crate) fn render(report: &Report) -> String {
         "On a machine with {cores} cores and {:.0} GB, shared by all that runs.\n\n",
         memory as f64 / 1e9
     );
-    let parts = [polls(report), poll_ratios(report), mass_returns(report), cold_start(report)];
+    let parts = [
+        polls(report),
+        poll_ratios(report),
+        lights(report),
+        light_slopes(report),
+        mass_returns(report),
+        growths(report),
+        concurrency(report),
+        cold_start(report),
+    ];
     let loads = [
         latency(report),
         usage(report),
         replicas(report),
+        idle(report),
         take_overs(report),
         picture(report),
         statuses(report),
@@ -111,9 +124,7 @@ fn poll_ratios(report: &Report) -> Table {
         let Some(ours) = report.cost(Way::Ours, nodes) else { continue };
         for way in [Way::List, Way::ListMetadata, Way::Limit] {
             let Some(other) = report.cost(way, nodes) else { continue };
-            let of = |figure: fn(&Cost) -> f64| {
-                ratio(figure(&ours), figure(&other)).map_or_else(|| "-".to_owned(), ratio_text)
-            };
+            let of = |figure: fn(&Cost) -> f64| ratio_or_dash(ratio(figure(&ours), figure(&other)));
             table.row([
                 way.name().to_owned(),
                 thousands(u64::from(nodes)),
@@ -128,16 +139,83 @@ fn poll_ratios(report: &Report) -> Table {
     table
 }
 
+fn lights(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Light nodes, of metadata alone: one list (medians), and one storer and one restorer, idle; CPU in % of a core",
+        [
+            "",
+            "nodes",
+            "wall s",
+            "client CPU s",
+            "API-server CPU s",
+            "wire MB",
+            "peak MB",
+            "storer CPU %",
+            "RSS MB",
+            "peak MB",
+            "restorer CPU %",
+            "RSS MB",
+            "peak MB",
+            "API-server RSS MB",
+        ],
+    );
+    let percent = |usage: Usage| format!("{:.2}", usage.cpu * 100.0);
+    for Light { nodes, poll, idle } in &report.light {
+        table.row([
+            "light".to_owned(),
+            thousands(u64::from(*nodes)),
+            seconds(poll.wall),
+            seconds(poll.client_cpu),
+            seconds(poll.server_cpu),
+            megabytes(poll.wire),
+            megabytes(poll.peak),
+            percent(idle.storers),
+            megabytes(idle.storers.rss as f64),
+            megabytes(idle.storers.max_peak as f64),
+            percent(idle.restorers),
+            megabytes(idle.restorers.rss as f64),
+            megabytes(idle.restorers.max_peak as f64),
+            megabytes(idle.api_server.rss as f64),
+        ]);
+    }
+    table
+}
+
+/// The slopes between the smallest size that was measured and the largest.
+fn light_slopes(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Light nodes: growth for each node between two sizes that were measured",
+        ["", "from nodes", "to nodes", "growth a node"],
+    );
+    let (Some(small), Some(large)) = (report.light.first(), report.light.last()) else { return table };
+    let more = f64::from(large.nodes) - f64::from(small.nodes);
+    let mut row = |what: &str, unit: &str, scale: f64, figure: fn(&Light) -> f64| {
+        let Some(slope) = ratio((figure(large) - figure(small)) * scale, more) else { return };
+        let [from, to] = [small, large].map(|light| thousands(u64::from(light.nodes)));
+        table.row([what.to_owned(), from, to, format!("{slope:.2} {unit}")]);
+    };
+    row("list: wall", "µs", 1e6, |light| light.poll.wall);
+    row("list: client CPU", "µs", 1e6, |light| light.poll.client_cpu);
+    row("list: API-server CPU", "µs", 1e6, |light| light.poll.server_cpu);
+    row("list: client peak memory", "bytes", 1.0, |light| light.poll.peak);
+    row("storer: peak memory", "bytes", 1.0, |light| light.idle.storers.max_peak as f64);
+    row("restorer: peak memory", "bytes", 1.0, |light| light.idle.restorers.max_peak as f64);
+    table
+}
+
 fn mass_returns(report: &Report) -> Table {
     let mut table = Table::new(
         "Mass return: all nodes deleted and re-created",
         [
             "",
             "nodes",
+            "bare creates s",
+            "bare patches s",
+            "full speed s",
+            "ratio",
             "creating s",
             "last label after last create s",
             "held back: restoring s",
-            "by hand s",
             "ratio",
         ],
     );
@@ -145,11 +223,51 @@ fn mass_returns(report: &Report) -> Table {
         table.row([
             "mass return".to_owned(),
             thousands(returned.nodes as u64),
+            seconds(returned.bare_creates),
+            seconds(returned.bare_patches),
+            seconds(returned.full_speed()),
+            ratio_or_dash(returned.full_speed_ratio()),
             seconds(returned.creating),
             seconds(returned.last_label),
             seconds(returned.restoring),
-            seconds(returned.patching),
-            ratio(returned.restoring, returned.patching).map_or_else(|| "-".to_owned(), ratio_text),
+            ratio_or_dash(returned.held_back_ratio()),
+        ]);
+    }
+    table
+}
+
+fn growths(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Mass return: peak memory before the deletes and after the return",
+        ["", "nodes", "before MB", "after MB", "growth MB"],
+    );
+    for returned in &report.mass_return {
+        for (daemon, growth) in [("storer", returned.storer), ("restorer", returned.restorer)] {
+            table.row([
+                daemon.to_owned(),
+                thousands(returned.nodes as u64),
+                megabytes(growth.before as f64),
+                megabytes(growth.after as f64),
+                megabytes(growth.bytes() as f64),
+            ]);
+        }
+    }
+    table
+}
+
+fn concurrency(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Concurrency: one restorer, from the first node restored to the last (medians)",
+        ["server", "nodes", "limit", "seconds", "ratio to the best fixed", "rounds"],
+    );
+    for restoring in &report.concurrency {
+        table.row([
+            restoring.server.name().to_owned(),
+            thousands(restoring.nodes as u64),
+            limit_name(restoring.limit),
+            seconds(restoring.seconds),
+            ratio_or_dash(report.to_best_fixed(restoring)),
+            restoring.rounds.to_string(),
         ]);
     }
     table
@@ -166,7 +284,7 @@ fn cold_start(report: &Report) -> Table {
             thousands(cold.nodes as u64),
             seconds(cold.storing),
             seconds(cold.creating),
-            ratio(cold.storing, cold.creating).map_or_else(|| "-".to_owned(), ratio_text),
+            ratio_or_dash(ratio(cold.storing, cold.creating)),
         ]);
     }
     table
@@ -190,9 +308,8 @@ fn statuses(report: &Report) -> Table {
     }
     let cost = |program| report.status.iter().find(|status| status.program == program);
     if let (Some(ours), Some(other)) = (cost(Program::Status), cost(Program::GetNodes)) {
-        let of = |figure: fn(&ProgramCost) -> f64| {
-            ratio(figure(&ours.cost), figure(&other.cost)).map_or_else(|| "-".to_owned(), ratio_text)
-        };
+        let of =
+            |figure: fn(&ProgramCost) -> f64| ratio_or_dash(ratio(figure(&ours.cost), figure(&other.cost)));
         table.row([
             "status beside get nodes".to_owned(),
             thousands(u64::from(ours.nodes)),
@@ -222,6 +339,26 @@ fn ports(report: &Report) -> Table {
             rounds.to_string(),
         ]);
     }
+    table
+}
+
+fn idle(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Idle: requests a minute, as the API server counts them",
+        ["", "replicas", "nodes", "with daemons", "without", "of the daemons"],
+    );
+    let Some(idle) = &report.idle else { return table };
+    let mut row = |what: String, rates: [f64; 3]| {
+        let [with, without, of_daemons] = rates.map(|rate| format!("{rate:.1}"));
+        let (replicas, nodes) = (idle.replicas.to_string(), thousands(idle.nodes as u64));
+        table.row([what, replicas, nodes, with, without, of_daemons]);
+    };
+    for requests in &idle.requests {
+        let what = format!("{} {}", requests.verb, requests.resource);
+        row(what, [requests.with, requests.without, requests.of_daemons()]);
+    }
+    let sum = |figure: fn(&Requests) -> f64| idle.requests.iter().map(figure).sum();
+    row("all".to_owned(), [sum(|requests| requests.with), sum(|requests| requests.without), idle.total()]);
     table
 }
 
@@ -407,6 +544,10 @@ fn limits(limits: &[Limit]) -> Table {
     table
 }
 
+fn ratio_or_dash(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), ratio_text)
+}
+
 fn seconds(value: f64) -> String {
     format!("{value:.3}")
 }
@@ -430,7 +571,7 @@ fn thousands(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{MassReturn, Polled};
+    use crate::report::{Growth, MassReturn, Polled};
 
     #[test]
     fn numbers_are_grouped() {
@@ -476,9 +617,23 @@ mod tests {
         let text = render(&Report { poll, ..Report::default() });
         assert!(text.contains("Poll") && text.contains("1.00 x"), "{text}");
         assert!(!text.contains("Mass return") && !text.contains("Latency"), "{text}");
-        let returned =
-            MassReturn { nodes: 5_000, creating: 1.0, last_label: 1.0, restoring: 3.0, patching: 2.0 };
+        let light = |nodes, peak| Light { nodes, poll: Cost { peak, ..cost }, idle: Window::default() };
+        let lights = vec![light(10_000, 20e6), light(30_000, 25e6)];
+        let text = render(&Report { light: lights, ..Report::default() });
+        assert!(text.contains("30,000") && text.contains("250.00 bytes"), "{text}");
+        let returned = MassReturn {
+            nodes: 5_000,
+            bare_creates: 3.0,
+            bare_patches: 2.0,
+            creating: 4.0,
+            last_label: 2.0,
+            restoring: 3.0,
+            storer: Growth { before: 30_000_000, after: 42_000_000 },
+            restorer: Growth::default(),
+        };
         let text = render(&Report { mass_return: vec![returned], ..Report::default() });
-        assert!(text.contains("1.50 x"), "{text}");
+        for figure in ["1.20 x", "1.50 x", "42.0", "12.0"] {
+            assert!(text.contains(figure), "{figure}: {text}");
+        }
     }
 }

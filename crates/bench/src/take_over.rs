@@ -57,12 +57,7 @@ async fn all(stage: &mut Stage, daemon: &str) -> anyhow::Result<Vec<Guarded>> {
 /// Starts a replica, and waits until it has its shard.
 async fn replica(stage: &mut Stage, daemon: &str, index: u32) -> anyhow::Result<Guarded> {
     let replica = stage.daemon(daemon, NAMESPACE, index, REPLICAS.get())?;
-    let began = Instant::now();
-    while !std::fs::read_to_string(replica.log()).unwrap_or_default().contains(AT_HOME) {
-        stage.check(&[&replica])?;
-        anyhow::ensure!(began.elapsed() < LIMIT, "{daemon}-{index} does not get its shard");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stage.await_log(&replica, AT_HOME).await?;
     stage.calm().await?;
     Ok(replica)
 }

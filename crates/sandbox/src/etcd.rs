@@ -64,6 +64,15 @@ impl Etcd {
         self.client.request::<Value>(post("/v3/kv/compaction", &body)?).await.map(drop).map_err(Error::Call)
     }
 
+    /// Writes these keys and values, all of them or none. Returns the revision. By default etcd takes 128 of them.
+    pub async fn put_all(&self, pairs: &[(String, Vec<u8>)]) -> Result<u64, Error> {
+        let bytes = |bytes: &[u8]| ByteString(bytes.to_vec());
+        let put = |(key, value): &(String, Vec<u8>)| json!({ "request_put": { "key": bytes(key.as_bytes()), "value": bytes(value) } });
+        let body = json!({ "success": pairs.iter().map(put).collect::<Vec<_>>() });
+        let answer: Answer = self.client.request(post("/v3/kv/txn", &body)?).await.map_err(Error::Call)?;
+        Ok(answer.header.revision)
+    }
+
     /// All that is written from this revision on to keys from `from` to before `to`, in its order.
     pub async fn watch(
         &self,
