@@ -39,6 +39,7 @@ mod interference;
 mod keeping;
 mod kubelet;
 mod lies;
+mod many;
 mod monitoring;
 mod ownership;
 mod plugin_check;
@@ -310,6 +311,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             five_thousand_nodes_deleted_at_once_come_back_with_their_labels;
         e2e:
             the_end_to_end_test_passes_and_leaves_nothing_behind;
+        many:
+            a_cold_start_reads_few_nodes_by_name
+            a_mass_return_reads_few_objects_by_name
+            what_is_changed_after_the_list_is_not_overwritten;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             what_is_changed_and_replaced_at_once_is_kept
