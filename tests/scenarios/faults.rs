@@ -201,9 +201,9 @@ pub async fn lists_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
 /// Lists come only where a watch can't go on.
 pub async fn watches_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
     let mut faults = Fault::usual(Verb::Watch);
-    // Noticed after half a minute: it has a test of its own.
+    // Noticed after almost a minute: it has a test of its own.
     faults.retain(|fault| *fault != Fault::SilentWatch);
-    // Else a watch lasts for half a minute, and there would be only one.
+    // Else a watch lasts for most of a minute, and there would be only one.
     each_with_its_own_daemons(s, Verb::Watch, faults, &["--audit-interval", "1h"], true).await
 }
 
@@ -226,7 +226,7 @@ pub async fn a_list_that_is_never_answered_holds_up_nothing(s: &Scenario) -> Res
 
 /// Of all requests for nodes, records and leases one in ten fails, in whatever way it can.
 pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
-    // Those are waited for for a minute, and half a minute.
+    // Those are waited for for a minute.
     let takes_long = |request: &Request, fault: Fault| {
         fault == Fault::SilentWatch || fault == Fault::BlackHole && request.verb == Verb::List
     };

@@ -1,9 +1,9 @@
 //! Several replicas: who works on which shard when some of them are gone, come back, or are of another number.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
@@ -16,7 +16,7 @@ use sandbox::process::Signal;
 use serde_json::json;
 
 use crate::daemon::Daemon;
-use crate::scenario::{Labels, Scenario, labels};
+use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
 
 /// Starts one replica of many.
 fn replica(s: &Scenario, kind: &str, index: u32, replicas: u32) -> Result<Daemon> {
@@ -403,27 +403,33 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
     .await
 }
 
-pub async fn idle_replicas_look_at_leases_no_more_often_than_they_renew_them(s: &Scenario) -> Result<()> {
-    let (looks, renewals) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (looked, renewed) = (Arc::clone(&looks), Arc::clone(&renewals));
+/// In pods there are 12 more: they read their StatefulSet.
+pub async fn idle_replicas_make_at_most_72_requests_per_minute(s: &Scenario) -> Result<()> {
+    let counts = Arc::new(Mutex::new(BTreeMap::<_, u32>::new()));
+    let counted = Arc::clone(&counts);
     let proxy = s.proxy(move |request: &Request| {
-        match request.verb {
-            Verb::List if request.resource == "leases" => looked.fetch_add(1, Ordering::Relaxed),
-            Verb::Update if request.resource == "leases" => renewed.fetch_add(1, Ordering::Relaxed),
-            _ => 0,
-        };
+        let call = format!("{:?} {}", request.verb, request.resource);
+        *counted.lock().expect("no panic").entry(call).or_default() += 1;
         Fault::None
     });
     let proxy = proxy.await?;
-    let _one = s.daemon_through(&proxy, "storer", &["--replicas", "2", "--replica-index", "0"])?;
-    let _two = replica(s, "storer", 1, 2)?;
-    eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "1")]).await?;
-    let counted = || (looks.load(Ordering::Relaxed), renewals.load(Ordering::Relaxed));
-    let (looked, renewed) = counted();
-    s.eventually("it has renewed its lease five times", true, async || Ok(counted().1 >= renewed + 5))
-        .await?;
-    let (looks, renewals) = (counted().0 - looked, counted().1 - renewed);
-    ensure!(looks <= renewals, "{looks} lists of leases beside {renewals} renewals");
+    let mut daemons = Vec::new();
+    for kind in ["storer", "restorer"] {
+        for index in ["0", "1"] {
+            let flags = [&["--replicas", "2", "--replica-index", index][..], &NO_LISTS].concat();
+            daemons.push(s.daemon_through(&proxy, kind, &flags)?);
+        }
+        eventually_held(s, kind, [("0-of-2", "0"), ("1-of-2", "1")]).await?;
+    }
+    for daemon in &daemons {
+        s.is_watching(daemon).await?;
+    }
+    // Two lists of leases follow when a lease has changed hands.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    counts.lock().expect("no panic").clear();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let counts = counts.lock().expect("no panic").clone();
+    ensure!(counts.values().sum::<u32>() <= 72, "{counts:?}");
     Ok(())
 }
 

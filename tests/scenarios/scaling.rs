@@ -159,6 +159,11 @@ pub async fn while_the_stateful_set_is_scaled_every_node_is_some_replicas(s: &Sc
     }
     s.scale("storer", 3).await?;
     covered_until(s, "three shards at home", |held| *held == at_home(3)).await?;
+    // A pod that has not read the number yet may adopt what the others gave up.
+    for daemon in &daemons {
+        daemon.eventually_counted(s, "shards", &[], 3.0).await?;
+    }
+    covered_until(s, "three shards at home for good", |held| *held == at_home(3)).await?;
 
     // 0 is no number of shards, and neither is one that can't be read.
     s.scale("storer", 0).await?;

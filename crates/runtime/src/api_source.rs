@@ -191,7 +191,7 @@ impl ApiSource {
     /// Watches for changes after a version.
     pub async fn watch(&self, from: ResourceVersion) -> Result<Watch, Error> {
         // The server ends the watch after this time. It is random, so that replicas do not all return at the same time.
-        let lasts = Duration::from_secs(rand::random_range(20..=30));
+        let lasts = Duration::from_secs(rand::random_range(35..=45));
         let query = self.query(&[
             "watch=true",
             "allowWatchBookmarks=true",

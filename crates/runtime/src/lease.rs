@@ -108,6 +108,14 @@ impl SeenLease {
     }
 }
 
+/// A change that the watch reports.
+pub(crate) struct LeaseEvent {
+    pub(crate) shard: Shard,
+    pub(crate) version: Option<ResourceVersion>,
+    /// True if the lease was created or deleted, too. False if it was renewed.
+    pub(crate) has_new_holder: bool,
+}
+
 #[derive(Clone)]
 pub(crate) struct Leases {
     api: Api<Lease>,
@@ -138,8 +146,8 @@ impl Leases {
         format!("{}={},{DAEMON}={}", MANAGED_BY.0, MANAGED_BY.1, self.daemon)
     }
 
-    /// Watches them, and reports when one is created, deleted or has another holder. Renewals are not reported.
-    pub(crate) async fn watch(&self, on_change: impl Fn()) -> Result<(), Error> {
+    /// Watches them, and reports every change.
+    pub(crate) async fn watch(&self, report: impl Fn(LeaseEvent)) -> Result<(), Error> {
         const WHAT: &str = "watch leases";
         let params = WatchParams::default().labels(&self.selector());
         let mut events = pin!(call::limited(LIMIT, WHAT, self.api.watch(&params, "0")).await?);
@@ -153,13 +161,13 @@ impl Leases {
                     return Err(Error::answered(WHAT, status.code, &status.message, None));
                 }
             };
+            let ObjectMeta { name, resource_version, .. } = lease.metadata;
+            let Some(shard) = name.and_then(|name| self.shard(&name)) else { continue };
             let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|_| is_there);
-            let (name, has_room) = (lease.metadata.name, holders.len() < MOST);
-            if (has_room || holders.contains_key(&name))
-                && holders.insert(name, holder.clone()) != Some(holder)
-            {
-                on_change();
-            }
+            let has_room = holders.len() < MOST || holders.contains_key(&shard);
+            let has_new_holder = has_room && holders.insert(shard, holder.clone()) != Some(holder);
+            let version = resource_version.and_then(|version| version.parse().ok());
+            report(LeaseEvent { shard, version, has_new_holder });
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Decides which shards this process works on, and runs one engine for each.
 //!
 //! ```text
-//!   keep_leases: list ─► decide about each ─► renew, take, release       every 8 s, and when the watch reports a change
+//!   keep_leases: list ─► decide about each ─► renew, take, release       every 30 s, and when a lease changes hands or would end
 //!      │ a ShardContext with a deadline and a position      ▲
 //!      ▼                                                    │ position
 //!   engines: one for each shard that is held ───────────────┘
@@ -11,13 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::join_all;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::args::Share;
 use crate::backoff;
@@ -25,15 +24,16 @@ use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
-use crate::lease::{self, All, Claim, LIFETIME, Leases, RENEWAL, SeenLease, Shard};
+use crate::lease::{self, All, Claim, LIFETIME, LeaseEvent, Leases, RENEWAL, SeenLease, Shard};
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
-/// The pause while every shard is held, and the longest one while calls fail. A lease is also looked at when its lifetime would be over, so an
-/// adoption takes 25 s at most.
-const LIST_EVERY: Duration = Duration::from_secs(8);
+/// The pause while every shard is held and the watch reports the renewals.
+const LIST_EVERY: Duration = Duration::from_secs(30);
+/// The pause while the watch reports nothing, and the longest one while calls fail. The watch reports this replica's own renewals, too. Even
+/// without the watch, an adoption takes 25 s at most.
+const LIST_EVERY_UNWATCHED: Duration = Duration::from_secs(7);
 const LIST_EVERY_UNSETTLED: Duration = Duration::from_secs(1);
-const LIST_EVERY_ALONE: Duration = Duration::from_secs(30);
 
 /// At shutdown, the engines go on until others have adopted their shards, but no longer than this.
 const LINGER: Duration = Duration::from_secs(5);
@@ -50,9 +50,9 @@ struct ShardManager {
     leases: All,
     tracker: LeaseTracker,
     held: BTreeMap<Shard, Held>,
-    list_at: Instant,
-    /// The watch notifies it when a lease has another holder.
-    changed: Arc<Notify>,
+    /// The earliest and the latest time of the next list.
+    list_at: [Instant; 2],
+    events: mpsc::UnboundedReceiver<LeaseEvent>,
     /// Since when lists or writes have failed.
     failing_since: Option<Instant>,
     /// True if another process was started for the same shard and holds its lease.
@@ -78,11 +78,11 @@ pub(crate) async fn run(
     let Share { index, replicas, .. } = context.share;
     let client = context.nodes.clone().into_client();
     let api = Leases::new(client, context.records.namespace().unwrap_or_default(), daemon, &context.share);
-    let (stop, changed) = (context.shutdown.stop.clone(), Arc::new(Notify::new()));
-    let watching = watch_leases(api.clone(), Arc::clone(&changed));
+    let (stop, (reporter, events)) = (context.shutdown.stop.clone(), mpsc::unbounded());
+    let watching = watch_leases(api.clone(), reporter);
     let manager = ShardManager {
         api,
-        changed,
+        events,
         context,
         me: Me { identity, home: Shard { index, replicas } },
         shards,
@@ -90,7 +90,7 @@ pub(crate) async fn run(
         leases: All::new(),
         tracker: LeaseTracker::default(),
         held: BTreeMap::new(),
-        list_at: Instant::now(),
+        list_at: [Instant::now(); 2],
         failing_since: None,
         is_doubled: false,
     };
@@ -99,12 +99,13 @@ pub(crate) async fn run(
 }
 
 /// Reports changes until the end of the process. Without the watch, lists find them a little later.
-async fn watch_leases(api: Leases, changed: Arc<Notify>) {
+async fn watch_leases(api: Leases, reporter: mpsc::UnboundedSender<LeaseEvent>) {
     loop {
-        if let Err(error) = api.watch(|| changed.notify_one()).await {
+        // The receiver is dropped only at the end of the process.
+        if let Err(error) = api.watch(|event| _ = reporter.unbounded_send(event)).await {
             tracing::debug!(%error, "the watch of leases broke");
         }
-        tokio::time::sleep(backoff::around(LIST_EVERY)).await;
+        tokio::time::sleep(backoff::around(LIST_EVERY_UNWATCHED)).await;
     }
 }
 
@@ -115,19 +116,27 @@ impl ShardManager {
         while !shutdown.stop.is_cancelled() {
             pulse.send_replace(Instant::now());
             self.turn().await;
-            let latest = self.list_at.min(Instant::now() + HEARTBEAT);
+            let latest = self.list_due().min(Instant::now() + HEARTBEAT);
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
             tokio::select! {
                 _ = shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())) => (),
-                () = self.changed.notified(), if self.failing_since.is_none() => self.list_at = Instant::now(),
+                Some(event) = self.events.next() => self.changed(&event, Instant::now()),
             }
         }
         self.leave().await;
     }
 
+    fn changed(&mut self, event: &LeaseEvent, now: Instant) {
+        self.tracker.changed(event.shard, event.version, now);
+        let is_known = self.leases.get(&event.shard).and_then(SeenLease::version) >= event.version;
+        if event.has_new_holder && !is_known && self.failing_since.is_none() {
+            self.list_at = [now; 2];
+        }
+    }
+
     async fn turn(&mut self) {
         self.update_shards();
-        let has_listed = Instant::now() >= self.list_at && self.list().await;
+        let has_listed = Instant::now() >= self.list_due() && self.list().await;
         let Some(listed_at) = self.tracker.last else { return };
         let now = Instant::now();
         // While shards of a former number are held, those of the new one can wait for their homes to start.
@@ -137,6 +146,8 @@ impl ShardManager {
             let unchanged_for = self.tracker.unchanged_for(shard, listed_at);
             match decide(&self.me, shard, self.leases.get(&shard), unchanged_for, absence) {
                 LeaseAction::Renew if self.held.get(&shard).is_some_and(|held| now < held.renew_at) => (),
+                // A silent watch does not show that nobody renews a lease: a list has to confirm it.
+                LeaseAction::Take if !has_listed => (),
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
                 LeaseAction::Leave => self.hand_over(shard),
             }
@@ -175,7 +186,7 @@ impl ShardManager {
             tracing::info!(from, to, "the number of shards changed");
             self.me.home.replicas = to;
             self.context.metrics.shards.set(to.get().into());
-            self.list_at = Instant::now();
+            self.list_at = [Instant::now(); 2];
         }
     }
 
@@ -185,7 +196,7 @@ impl ShardManager {
             Ok(leases) => leases,
             Err(error) => {
                 self.failed(&error);
-                self.list_at = Instant::now() + self.pause();
+                self.list_at = [Instant::now() + self.pause(); 2];
                 return false;
             }
         };
@@ -200,9 +211,9 @@ impl ShardManager {
             held.is_in_doubt = false;
         }
         self.leases = leases;
-        let (every, now) = (self.list_every(), Instant::now());
-        self.tracker.look(&self.leases, self.shards(), LIST_EVERY.max(every) * 3 / 2, now);
-        self.list_at = now + backoff::around(every).min(self.until_expiry(now));
+        let (pause, now) = (backoff::around(self.list_every()), Instant::now());
+        self.tracker.look(&self.leases, self.shards(), now);
+        self.list_at = [pause.min(LIST_EVERY_UNSETTLED), pause].map(|pause| now + pause);
         self.retire().await;
         self.warn_of_double();
         true
@@ -255,10 +266,11 @@ impl ShardManager {
             self.failed(error);
         }
         // Not at once: the list may be as old as the lease that was just refused, and all replicas would try for ever.
-        self.list_at = Instant::now() + self.pause();
+        let list_at = Instant::now() + self.pause();
+        self.list_at = [list_at; 2];
         // Not before the list: a write whose answer was lost may have changed the lease.
         if let Some(held) = self.held.get_mut(&shard) {
-            (held.renew_at, held.is_in_doubt) = (self.list_at, true);
+            (held.renew_at, held.is_in_doubt) = (list_at, true);
         }
     }
 
@@ -354,24 +366,18 @@ impl ShardManager {
         }
     }
 
-    /// A replica whose index is too large for the present number of shards is not alone.
     fn list_every(&self) -> Duration {
-        let Shard { index, replicas } = self.me.home;
-        let has_former = !self.former().is_empty();
-        match replicas.get() {
-            1 if index == 0 && !has_former => LIST_EVERY_ALONE,
-            _ if has_former || self.shards().any(|shard| self.holder(shard).is_none()) => {
-                LIST_EVERY_UNSETTLED
-            }
-            _ => LIST_EVERY,
-        }
+        let is_settled = self.former().is_empty() && self.shards().all(|shard| self.holder(shard).is_some());
+        if is_settled { LIST_EVERY } else { LIST_EVERY_UNSETTLED }
     }
 
-    /// The time until the lease of another replica can be adopted, unless it is renewed.
-    fn until_expiry(&self, now: Instant) -> Duration {
+    /// The time of the next list: early if the watch is silent, or if the lease of another replica would end.
+    fn list_due(&self) -> Instant {
+        let [earliest, latest] = self.list_at;
+        let silent_at = self.tracker.last.map_or(earliest, |last| last + LIST_EVERY_UNWATCHED);
         let others = self.shards().filter(|shard| !self.held.contains_key(shard));
-        let oldest = others.map(|shard| self.tracker.unchanged_for(shard, now)).max().unwrap_or_default();
-        LIFETIME.saturating_sub(oldest).max(LIST_EVERY_UNSETTLED)
+        let ends = others.filter_map(|shard| self.tracker.ends_at(shard));
+        ends.fold(silent_at, Instant::min).clamp(earliest, latest)
     }
 
     fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
@@ -392,7 +398,7 @@ impl ShardManager {
     /// The pause until the next list. It grows for as long as calls fail. The first tries come quickly, so that a short outage costs no lease.
     fn pause(&self) -> Duration {
         let lasted = self.failing_since.map_or(Duration::ZERO, |since| since.elapsed());
-        backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LIST_EVERY)))
+        backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LIST_EVERY_UNWATCHED)))
     }
 
     fn failed(&mut self, error: &Error) {

@@ -259,6 +259,11 @@ impl WorkQueue {
         self.states.len()
     }
 
+    /// The number of Nodes that could be begun now.
+    pub(crate) fn ready(&self) -> usize {
+        self.states.values().filter(|state| matches!(state, State::Ready(_))).count()
+    }
+
     pub(crate) fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
         self.states.retain(|node, state| matches!(state, State::InFlight { .. }) || concerns(node));
@@ -306,7 +311,7 @@ mod tests {
         queue.push(&name("b"), Urgency::Routine, Some(now + SECOND * 9));
         queue.push(&name("c"), Urgency::Routine, Some(now + SECOND));
         queue.push(&name("c"), Urgency::Soon, None);
-        assert_eq!((queue.len(), queue.next_due(now)), (3, Some(now + SECOND)));
+        assert_eq!((queue.len(), queue.ready(), queue.next_due(now)), (3, 2, Some(now + SECOND)));
         assert_eq!(pop_all(&mut queue, now), ["a", "c"]);
         assert_eq!(pop_all(&mut queue, now + SECOND), ["b"]);
         for node in ["a", "b", "c"] {

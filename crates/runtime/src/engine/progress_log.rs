@@ -17,7 +17,7 @@ pub(super) struct ProgressLog {
 
 impl ProgressLog {
     /// How often to tell, while there is much to do.
-    const EVERY: Duration = Duration::from_secs(10);
+    const EVERY: Duration = Duration::from_secs(5);
 
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
         Self { metrics: Arc::clone(metrics), counts: BTreeMap::new(), since: Instant::now() }
@@ -49,9 +49,32 @@ impl ProgressLog {
         let is_over = queue.in_flight() == 0;
         if self.due().is_some_and(|due| is_over || due <= now) {
             let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
-            if done.values().sum::<usize>() > 1 {
-                tracing::info!(?done, queued = queue.len(), ?took, "worked");
+            let all = done.values().sum();
+            if all > 1 {
+                let queued = queue.ready();
+                let left = time_left(queued, all, took).map(tracing::field::debug);
+                tracing::info!(?done, queued, ?took, left, "worked");
             }
         }
+    }
+}
+
+/// The time in which all that is queued will be done, if it goes on like this. Whole seconds.
+fn time_left(queued: usize, done: usize, took: Duration) -> Option<Duration> {
+    let seconds = took.as_secs_f64() * queued as f64 / done as f64;
+    (queued > 0).then(|| Duration::from_secs(seconds.ceil() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_rate() {
+        let took = Duration::from_secs(5);
+        let shown = |queued, done| time_left(queued, done, took).map(|left| format!("{left:?}"));
+        assert_eq!(shown(4200, 500), Some("42s".to_owned()));
+        assert_eq!(shown(1, 500), Some("1s".to_owned()));
+        assert_eq!(shown(0, 500), None);
     }
 }

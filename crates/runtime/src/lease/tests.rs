@@ -59,7 +59,7 @@ fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
     let look = |tracker: &mut LeaseTracker, version, seconds| {
         let all = All::from([(shard(0, 2), held_by(Some("a"), 0, version))]);
         let now = now + second * seconds;
-        tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), second * 4, now);
+        tracker.look(&all, [shard(0, 2), shard(1, 2)].into_iter(), now);
         [0, 1].map(|index| tracker.unchanged_for(shard(index, 2), now).as_secs())
     };
     assert_eq!(look(&mut tracker, 1, 0), [0, 0]);
@@ -72,13 +72,35 @@ fn only_looks_that_follow_each_other_closely_show_that_nobody_renews() {
 }
 
 #[test]
+fn a_renewal_that_the_watch_reports_counts_if_it_is_newer_and_follows_closely() {
+    let second = Duration::from_secs(1);
+    let (mut tracker, start) = (LeaseTracker::default(), Instant::now());
+    let mut at = |index, version, seconds| {
+        let now = start + second * seconds;
+        if seconds == 0 {
+            let all = [0, 1].map(|index| (shard(index, 2), held_by(Some("a"), index, 5)));
+            tracker.look(&All::from(all), std::iter::empty(), now);
+        }
+        tracker.changed(shard(index, 2), Some(ResourceVersion(version)), now);
+        let last = tracker.last.map(|last| (last - start).as_secs());
+        (last, [0, 1].map(|index| tracker.unchanged_for(shard(index, 2), now).as_secs()))
+    };
+    assert_eq!(at(0, 4, 0), (Some(0), [0, 0]));
+    assert_eq!(at(0, 6, 6), (Some(6), [0, 6]));
+    assert_eq!(at(1, 5, 8), (Some(6), [2, 8]), "the watch is behind the list");
+    assert_eq!(at(2, 7, 8), (Some(6), [2, 8]), "another number of shards");
+    assert_eq!(at(0, 7, 12), (Some(12), [0, 12]), "nobody has renewed the other");
+    assert_eq!(at(0, 8, 22), (Some(12), [10, 22]), "not close enough: the next list begins anew");
+}
+
+#[test]
 fn a_holder_counts_as_alive_only_if_it_was_seen_to_renew() {
     let second = Duration::from_secs(1);
     let (mut tracker, start) = (LeaseTracker::default(), Instant::now());
     let mut look = |leases: &[(u32, u64)], seconds| {
         let all = leases.iter().map(|(index, version)| (shard(*index, 3), held_by(Some("a"), 0, *version)));
         let now = start + second * seconds;
-        tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), second * 4, now);
+        tracker.look(&all.collect(), (0..3).map(|index| shard(index, 3)), now);
         [0, 1, 2].map(|index| tracker.is_renewed(shard(index, 3), now))
     };
     assert_eq!(look(&[(0, 1), (1, 1)], 0), [false; 3], "they may be of yesterday");

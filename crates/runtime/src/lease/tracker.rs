@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 
 use label_storage::ResourceVersion;
 
-use super::{All, LIFETIME, SeenLease, Shard};
+use super::{All, LIFETIME, RENEWAL, SeenLease, Shard};
 
 /// A missing lease is left to its home for this long: when all replicas start together, there are no leases.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
+
+/// Looks more than this apart tell nothing about the time between them. When an outage begins, the last renewal of a lease is at most
+/// [`RENEWAL`] ago, so no lease ends in a shorter outage.
+const APART: Duration = LIFETIME.saturating_sub(RENEWAL);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Me {
@@ -59,6 +63,7 @@ pub(crate) fn decide(
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTracker {
     seen: BTreeMap<Shard, Unchanged>,
+    /// The last look: a list, or a renewal that the watch reported.
     pub(crate) last: Option<Instant>,
 }
 
@@ -72,17 +77,12 @@ struct Unchanged {
 }
 
 impl LeaseTracker {
-    /// Notes a list of all leases. Lists more than `apart` from each other tell nothing about the time between them.
-    pub(crate) fn look(
-        &mut self,
-        all: &All,
-        expected: impl Iterator<Item = Shard>,
-        apart: Duration,
-        now: Instant,
-    ) {
-        if self.last.replace(now).is_none_or(|last| now.duration_since(last) > apart) {
+    /// Notes a list of all leases.
+    pub(crate) fn look(&mut self, all: &All, expected: impl Iterator<Item = Shard>, now: Instant) {
+        if !self.has_looked(now) {
             self.seen.clear();
         }
+        self.last = Some(now);
         let found = all.iter().map(|(shard, seen)| (*shard, seen.version()));
         let versions: BTreeMap<_, _> = expected.map(|shard| (shard, None)).chain(found).collect();
         self.seen.retain(|shard, _| versions.contains_key(shard));
@@ -93,6 +93,25 @@ impl LeaseTracker {
                 *seen = Unchanged { version, since: now, has_changed: true };
             }
         }
+    }
+
+    /// Notes a change that the watch reported. It is a look at all leases: events come in order.
+    pub(crate) fn changed(&mut self, shard: Shard, version: Option<ResourceVersion>, now: Instant) {
+        let has_looked = self.has_looked(now);
+        // A watch may begin, or be, behind the last list.
+        if let Some(seen) = self.seen.get_mut(&shard).filter(|seen| has_looked && seen.version < version) {
+            *seen = Unchanged { version, since: now, has_changed: true };
+            self.last = Some(now);
+        }
+    }
+
+    fn has_looked(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now.duration_since(last) <= APART)
+    }
+
+    /// The time at which a lease can be adopted, unless it is renewed.
+    pub(crate) fn ends_at(&self, shard: Shard) -> Option<Instant> {
+        self.seen.get(&shard).map(|seen| seen.since + LIFETIME)
     }
 
     /// The time for which a lease has had the same version, or been missing.
