@@ -40,7 +40,7 @@ use crate::shard_context::ShardContext;
 use crate::work_queue::WorkQueue;
 
 /// The messages that wait for the engine. There are few, so that a list takes little memory.
-const WAITING: usize = 16;
+const WAITING: usize = 4;
 /// The least time between two attempts at a key that is still due: the watch has to report the first one.
 const AGAIN: Duration = Duration::from_millis(100);
 

@@ -144,5 +144,5 @@ fn what_there_is_nothing_to_know_of_is_forgotten() {
 #[test]
 fn a_row_is_small() {
     let size = size_of::<Slot>();
-    assert!(size <= 184, "{size}");
+    assert!(size <= 168, "{size}");
 }

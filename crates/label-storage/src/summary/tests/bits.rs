@@ -56,5 +56,5 @@ fn a_departure_is_known_to_the_second() {
 
 #[test]
 fn a_summary_is_small() {
-    assert_eq!((size_of::<NodeSummary>(), size_of::<RecordSummary>()), (64, 64));
+    assert_eq!((size_of::<NodeSummary>(), size_of::<RecordSummary>()), (56, 56));
 }
