@@ -65,7 +65,8 @@ pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let start = || {
         logging::init(common.log_level, common.log_format).context("can't log")?;
-        let runtime = Builder::new_multi_thread().enable_all().build().context("can't start")?;
+        // One thread is enough: a daemon uses a quarter of a core when it is busiest. With several, musl's allocator makes them wait for each other.
+        let runtime = Builder::new_current_thread().enable_all().build().context("can't start")?;
         let ended = runtime.block_on(async {
             let shutdown = Shutdown::on_signals()?;
             tokio::select! {
