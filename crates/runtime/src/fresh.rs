@@ -321,7 +321,7 @@ mod tests {
                 let reads = bulk.reads(&key, &name, known(&name, 7));
                 let (read, _) = reads.node(&replica, &name, None, 0).await.expect("read");
                 let version = if lists == 1 { 7 } else { 9 };
-                assert_eq!(read, Some(node(&name, version)).map(|node| whole(node)));
+                assert_eq!(read, Some(whole(node(&name, version))));
             }
             assert_eq!(calls.count(LIST) - calls.count(GET), lists, "{waiting}");
             assert_eq!(calls.count(GET), gets, "{waiting}");

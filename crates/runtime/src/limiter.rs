@@ -112,8 +112,7 @@ impl Limiter {
             }
             _ => (),
         }
-        let needed = if self.is_ramping_up { self.limit / 2.0 } else { self.limit };
-        if *nodes < needed.max(FEWEST) {
+        if *nodes < self.limit.max(FEWEST) {
             return;
         }
         // With as many in flight as the limit allows, this is how many are done in a second.
@@ -127,6 +126,8 @@ impl Limiter {
                 return self.settle(useful, now);
             }
             (useful, Some(_)) if self.limit < useful * GROWTH && !is_holding => (),
+            // The first Nodes wait for connections, so that nothing can be compared with them.
+            _ if self.is_ramping_up && self.limit <= self.least && self.limit < self.most => (),
             _ => self.useful = (self.limit, Some(rate)),
         }
         let more = if self.is_ramping_up { self.limit * FIRST_STEP } else { self.limit + 1.0 };
