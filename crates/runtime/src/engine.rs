@@ -72,10 +72,10 @@ pub async fn run<P: Planner>(
         let now = Instant::now();
         if !is_ending {
             engine.informers.begin_if_due(&mut engine.cache);
+            engine.list_for_many();
         }
         engine.progress.tell_if_due(&engine.queue, now);
         engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
-        engine.list_for_many();
         let least = if is_ending { Urgency::Urgent } else { Urgency::Tidy };
         while deadline.holds()
             && let Some(ticket) = engine.next(least, now)
@@ -297,6 +297,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         self.cache.start_over();
         self.planner = (self.new_planner)();
         self.reports.start_over();
+        self.bulk = BulkReads::default();
         self.dry_run = self.dry_run.take().map(|_| DryRun::default());
         self.informers.start_over();
     }

@@ -174,8 +174,13 @@ impl Batch {
 }
 
 impl BulkReads {
-    /// True if it is time to look whether many keys wait.
-    pub(crate) fn is_due(&self) -> bool {
+    /// True if it is time to look whether many keys wait. Lists that are too old to be used are dropped.
+    pub(crate) fn is_due(&mut self) -> bool {
+        for batch in &mut self.batches {
+            if batch.began.is_some_and(|began| began.elapsed() >= LIFETIME) {
+                *batch = Batch::default();
+            }
+        }
         let is_over = self.not_before.is_none_or(|not_before| not_before <= Instant::now());
         is_over && self.running.is_empty() && self.batches.iter().all(Batch::is_used_up)
     }
@@ -357,6 +362,14 @@ mod tests {
         assert_eq!(version(None, Duration::ZERO, 1, 7).await, asked, "a write was refused because of it");
         let stale = Err(crate::call::FailureKind::Moved);
         assert_eq!(version(None, Duration::ZERO, 0, 8).await, stale, "the cache has a newer one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_nobody_uses_is_dropped() {
+        let (mut bulk, ..) = bulk(NODES).await;
+        assert!(!bulk.is_due() && bulk.batches[0].objects.len() == NODES);
+        tokio::time::advance(LIFETIME).await;
+        assert!(bulk.is_due() && bulk.batches[0].objects.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
