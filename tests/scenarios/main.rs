@@ -295,7 +295,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
             history_that_the_server_has_forgotten_is_missed_aloud
             during_an_outage_leases_are_asked_for_ever_more_rarely
-            idle_replicas_make_at_most_72_requests_per_minute
+            idle_replicas_make_few_requests_beside_renewals
             many_large_leases_do_not_fill_the_memory;
         seeing:
             a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
