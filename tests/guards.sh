@@ -56,7 +56,7 @@ guards=(
     'bad luck does not wait for others|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/if is_bad_luck \{ 0\.0 \} else/if false { 0.0 } else/'
     'a patch tests what it changes|label-storage-runtime|patch::|crates/runtime/src/patch.rs|s/json!\(\{"op": "test", "path": path, "value": from\}\), //; s/fn change\([^)]*\Kfrom: Value/_: Value/'
     'a list that began too early for an attempt is not used|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began >= after/true/'
-    'a list is used for 7 s|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began\.elapsed\(\) < LIFETIME/true/'
+    'a list is used for 8 s|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began\.elapsed\(\) < LIFETIME/true/'
     'a list is not used again after a refused write|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/\.filter\(\|_\| tries == 0\)//'
     'tidy writes wait until nodes stop changing|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/ \|\| self\.burst\.ends_at\(now\)\.is_some\(\)//'
     # The core.

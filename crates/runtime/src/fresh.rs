@@ -25,7 +25,7 @@ const MOST: usize = 8192;
 /// Fewer keys are read one by one.
 const FEWEST: usize = 64;
 /// The time for which a list is used. The rest of a plan's lifetime is for the write.
-const LIFETIME: Duration = PLAN_LIFETIME.saturating_sub(Duration::from_secs(3));
+const LIFETIME: Duration = PLAN_LIFETIME.saturating_sub(Duration::from_secs(2));
 /// The time after a look at the queue, or after a failed list, before the next.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -159,6 +159,8 @@ struct Batch {
     began: Option<Instant>,
     /// The number of objects that were wanted.
     wanted: usize,
+    /// The time that the list took.
+    took: Duration,
 }
 
 impl Batch {
@@ -167,9 +169,10 @@ impl Batch {
         Some(Listed { object, began })
     }
 
-    /// True if the next list should begin: less than half of this one is left, or it is about to expire.
+    /// True if the next list should begin: little of this one is left, or it will be too old when the next one is there.
     fn is_used_up(&self) -> bool {
-        self.objects.len() <= self.wanted / 2 || self.began.is_none_or(|began| began.elapsed() > LIFETIME / 2)
+        let is_ending = |began: Instant| began.elapsed() + self.took >= LIFETIME;
+        self.objects.len() <= self.wanted / 4 || self.began.is_none_or(is_ending)
     }
 }
 
@@ -268,7 +271,7 @@ async fn list(source: &ApiSource, names: Vec<String>) -> Result<Batch, Error> {
     let listed = source.list_whole(each).await?;
     let objects = std::mem::take(&mut *objects.lock().unwrap_or_else(PoisonError::into_inner));
     tracing::debug!(kind = ?source.kind, wanted, items = listed.items, took = ?began.elapsed(), "listed for many nodes");
-    Ok(Batch { objects, began: Some(began), wanted })
+    Ok(Batch { objects, began: Some(began), wanted, took: began.elapsed() })
 }
 
 #[cfg(test)]
