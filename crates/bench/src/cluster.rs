@@ -22,7 +22,7 @@ use crate::machine::{Dress, Machine, heartbeat};
 /// How many requests are in flight when many objects are made or removed: fewer than a daemon's, because all share one
 /// server, and thousands of kubelets that register do not ask for all of it.
 pub(crate) const AT_ONCE: usize = 16;
-/// The requests in flight where the bench does by hand what a daemon does: more make this API server no faster.
+/// The requests in flight where the bench does by hand what a daemon does.
 pub(crate) const AS_A_DAEMON: usize = 32;
 
 /// Where the Nodes are.
