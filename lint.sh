@@ -18,14 +18,14 @@ cargo fmt --all --check
 step "lints: cargo clippy"
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# Private items too: these crates are not published, so the readers of their documentation are those who change them.
+# Includes private items: these crates are not published, so their documentation is for developers.
 step "documentation: cargo doc"
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 if command -v cargo-deny >/dev/null; then
     step "dependencies: cargo deny: bans, licenses, sources"
     cargo deny --locked check bans licenses sources
-    # Fetched in a step of its own, so that "no network" and "an advisory was found" can't be taken for each other.
+    # Fetched in a separate step, to tell "no network" from "an advisory was found".
     if [ -n "${NO_ADVISORY_DATABASE-}" ]; then
         step "dependencies: advisories are not checked, since NO_ADVISORY_DATABASE is set"
     elif cargo deny --locked fetch db; then
@@ -40,7 +40,7 @@ fi
 
 if command -v shellcheck >/dev/null; then
     step "shell scripts: shellcheck"
-    # By name or by first line: neither alone finds them all.
+    # By name or by first line: neither finds them all.
     mapfile -t scripts < <(find . \( -name .git -o -name target \) -prune -o -type f -exec \
         awk 'FNR == 1 { if (FILENAME ~ /\.sh$/ || /^#!.*[\/ ](ba|da)?sh( |$)/) print FILENAME; nextfile }' {} +)
     printf '    %s\n' "${scripts[@]}"
@@ -48,6 +48,9 @@ if command -v shellcheck >/dev/null; then
 else
     skip "shell scripts: shellcheck is not installed"
 fi
+
+step "versions: all files have the one of Cargo.toml"
+deploy/release.sh check
 
 if command -v hadolint >/dev/null; then
     step "image: hadolint"

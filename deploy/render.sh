@@ -3,6 +3,8 @@
 #
 #     deploy/render.sh           writes the file
 #     deploy/render.sh --check   fails if the file is not what the chart renders to
+#     deploy/render.sh --print --set image.repository=registry.example.com/label-storage
+#                                prints it for these values
 #
 # Takes helm from HELM, or from where `sandbox tool helm` finds it.
 set -euo pipefail
@@ -14,19 +16,19 @@ file=deploy/label-storage.yaml
 render() {
     cat <<'HEADER'
 # Rendered from deploy/chart by deploy/render.sh: change the chart, not this file.
-# All of it: the namespace label-storage, the accounts, the two daemons, and the policies that keep them to their task.
+# Contains the namespace label-storage, the accounts, the two daemons, and the policies that limit their permissions.
 #
-# Needs Kubernetes 1.30 or newer: before that there were no admission policies. On an older cluster kubectl applies nothing, and says
+# Needs Kubernetes 1.30 or newer, because of the admission policies. On an older cluster kubectl applies nothing, and prints
 #   unknown field "recursiveReadOnly" in io.k8s.api.core.v1.VolumeMount
-# That field is as new as the policies, and has its default here. kubectl validates a List as a whole before it applies any of it. Of
-# separate objects it would apply all but the policies.
+# That field is as new as the policies, and has its default value here. kubectl validates a List as a whole before it applies any part.
+# If the objects were separate, it would apply all but the policies.
 apiVersion: v1
 kind: List
 items:
 HEADER
-    # Nobody applies these to a cluster older than the chart says; which one renders them makes no difference.
+    # The output does not depend on the version of Kubernetes, from the oldest supported one on.
     # Versions of helm differ in the empty lines between documents.
-    "$helm" template label-storage deploy/chart --namespace label-storage --set namespace.create=true --kube-version 1.30.0 --skip-tests |
+    "$helm" template label-storage deploy/chart --namespace label-storage --set namespace.create=true --kube-version 1.30.0 --skip-tests "$@" |
         sed -e '/^$/d' -e 's/^\( *\)readOnly: true$/&\n\1recursiveReadOnly: Disabled/' |
         awk '/^---$/ { begins = 1; next } /^#/ { print "  " $0; next } { print (begins ? "  - " : "    ") $0; begins = 0 }'
 }
@@ -40,5 +42,6 @@ case ${1-} in
     fi
     ;;
 '') render >"$file.new" && mv "$file.new" "$file" ;;
-*) echo "usage: deploy/render.sh [--check]" >&2 && exit 2 ;;
+--print) render "${@:2}" ;;
+*) echo "usage: deploy/render.sh [--check | --print FLAG...]" >&2 && exit 2 ;;
 esac

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Builds the two programs of the image: build.sh amd64|arm64 OUT. The Dockerfile runs this, and so can anybody on Linux who
-# has rustup, clang and cargo-auditable: what comes out is the same to the byte, wherever it is built.
+# Builds the two programs of the image: build.sh amd64|arm64 OUT. The Dockerfile runs this. It also works on any Linux with
+# rustup, clang and cargo-auditable. The result is the same to the byte, wherever it is built.
+# build.sh amd64|arm64 OUT PACKAGE PROGRAM builds another program in the same way.
 #
 #   static       musl, with the C runtime and the linker that come with Rust: the image has no dynamic loader
-#   crossed      nothing here runs code of the target, so either architecture builds the other, without emulation
-#   repeatable   no path, time or name of this machine gets in; the lock file says what does
-#   accountable  cargo-auditable puts the list of all crates into each program, where scanners of images find it
+#   cross        no code of the target is run, so each architecture can build the other without emulation
+#   repeatable   no path, time or name of this machine is included; the lock file names all dependencies
+#   auditable    cargo-auditable puts the list of all crates into each program, where image scanners find it
 #
 # CLANG names another clang than `clang`.
 set -euo pipefail
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-[[ $# == 2 ]] || fail "usage: $0 amd64|arm64 OUT"
+[[ $# == 2 || $# == 4 ]] || fail "usage: $0 amd64|arm64 OUT [PACKAGE PROGRAM]"
 case $1 in
     amd64) target=x86_64-unknown-linux-musl machine='Advanced Micro Devices X86-64' ;;
     arm64) target=aarch64-unknown-linux-musl machine=AArch64 ;;
@@ -20,6 +21,9 @@ case $1 in
 esac
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
+programs=(storer restorer)
+packages=("${programs[@]}")
+[[ $# == 2 ]] || { packages=("$3") && programs=("$4"); }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 clang=${CLANG:-clang}
@@ -32,7 +36,7 @@ host=$(rustc --print host-tuple)
 lld=$sysroot/lib/rustlib/$host/bin/rust-lld
 [[ -x $lld ]] || fail "$lld is missing: this Rust comes without its linker"
 
-# Where something was built is told by no file name in it: in panic messages, and in what build scripts generate.
+# Removes the paths of this machine from panic messages, and from generated code.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 target_dir=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
 prefixes=("$PWD=/src" "$target_dir=/target" "$cargo_home=/cargo")
@@ -50,16 +54,16 @@ export "CFLAGS_${target//-/_}=$cflags"
 # Separated by a byte that no path has. For the target alone: build scripts and macros are of the host.
 CARGO_ENCODED_RUSTFLAGS=$(printf '%s\x1f' "${rustflags[@]}")
 export CARGO_ENCODED_RUSTFLAGS=${CARGO_ENCODED_RUSTFLAGS%$'\x1f'}
-# Both would be part of what is built, if they were set by whoever builds.
+# Both would change the result if they were set in the environment.
 unset RUSTFLAGS CARGO_BUILD_RUSTFLAGS
 export CARGO_INCREMENTAL=0
 
-cargo auditable build --release --locked --target "$target" --package storer --package restorer --bin storer --bin restorer
+cargo auditable build --release --locked --target "$target" "${packages[@]/#/--package=}" "${programs[@]/#/--bin=}"
 
-for program in storer restorer; do
+for program in "${programs[@]}"; do
     file=$out/$program
     cp "$target_dir/$target/release/$program" "$file"
-    # A time of its own would make each image differ.
+    # Otherwise the build time would make each image differ.
     touch --date="@${SOURCE_DATE_EPOCH:-0}" "$file"
     header=$(readelf --file-header --program-headers --dynamic --wide "$file")
     grep -q "Machine: .*$machine" <<<"$header" || fail "$program is not for $1"
@@ -71,4 +75,4 @@ for program in storer restorer; do
     done
 done
 printf 'built with %s, %s\n' "$(rustc --version)" "$("$clang" --version | head -1)"
-(cd "$out" && sha256sum storer restorer && stat --format='%s bytes  %n' storer restorer)
+(cd "$out" && sha256sum "${programs[@]}" && stat --format='%s bytes  %n' "${programs[@]}")

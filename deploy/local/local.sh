@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Label Storage on a cluster in containers, with Prometheus and Grafana, to see it work. Needs docker, kind and kubectl.
+# Runs Label Storage on a kind cluster, with Prometheus and Grafana. Needs docker, kind and kubectl.
 #
-#     deploy/local/local.sh up               a cluster with two workers, the image built from here, all installed
-#     deploy/local/local.sh restart-worker   one worker's Node is labelled, deleted, and comes back: look at its labels
-#                                            (WORKER=... for another one)
-#     deploy/local/local.sh grafana          the dashboard, on http://localhost:3000 (PORT=... for another port)
-#     deploy/local/local.sh down             nothing of it is left
+#     deploy/local/local.sh up               builds the image, creates a cluster with two workers, and installs everything
+#     deploy/local/local.sh restart-worker   labels a worker's Node, deletes it, and shows its labels when it is back
+#                                            (WORKER=... chooses the worker)
+#     deploy/local/local.sh grafana          serves the dashboard on http://localhost:3000 (PORT=... chooses the port)
+#     deploy/local/local.sh down             deletes the cluster
 #
-# It works on its own cluster alone, kind-label-storage, whatever the current context is, and leaves that as it is.
+# It uses only its own cluster, kind-label-storage, and does not change the current context.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -27,12 +27,12 @@ need() {
             kubectl) command -v kubectl >/dev/null || fail "kubectl is not installed: https://kubernetes.io/docs/tasks/tools" ;;
         esac
     done
-    docker info >/dev/null 2>&1 || fail "docker is installed, but its engine does not answer: is it running, and may you use it?"
+    docker info >/dev/null 2>&1 || fail "docker is installed, but its engine does not answer: check that it is running, and that you may use it"
 }
 
 exists() { kind get clusters 2>/dev/null | grep -qx "$cluster"; }
 
-# config_map NAMESPACE NAME FILE: made of a file, or brought up to date with it.
+# config_map NAMESPACE NAME FILE: creates or updates a ConfigMap from a file.
 config_map() {
     on_cluster create configmap "$2" --namespace "$1" --from-file "$3" --dry-run=client --output yaml |
         on_cluster apply --server-side --filename -
@@ -45,10 +45,10 @@ up() {
     local existed=''
     if exists; then
         existed=1
-        step "cluster $cluster is there already"
+        step "cluster $cluster exists already"
     else
         step "creating cluster $cluster"
-        # kind makes its context the current one, which is not asked for here.
+        # kind makes its context the current one. This restores the one before.
         local before
         before=$(kubectl config current-context 2>/dev/null || true)
         kind create cluster --config deploy/local/kind.yaml --wait 2m
@@ -59,14 +59,14 @@ up() {
 
     step "installing Label Storage"
     on_cluster apply --server-side --filename deploy/label-storage.yaml
-    # The same name stands for a newer image now, which nobody would notice.
+    # The tag is the same, so only a restart makes the pods use the new image.
     [[ ! $existed ]] || on_cluster rollout restart statefulset --namespace label-storage
     step "installing Prometheus and Grafana"
     on_cluster apply --server-side --filename deploy/local/monitoring.yaml
     config_map monitoring prometheus-rules deploy/chart/files/alerts.yaml
     config_map monitoring grafana-dashboards deploy/chart/files/dashboard.json
 
-    step "waiting for all of it"
+    step "waiting until everything is ready"
     on_cluster rollout status statefulset/label-storage-storer --namespace label-storage --timeout 3m
     on_cluster rollout status statefulset/label-storage-restorer --namespace label-storage --timeout 3m
     on_cluster rollout status deployment/prometheus --namespace monitoring --timeout 5m
@@ -86,12 +86,12 @@ restart_worker() {
     on_cluster wait configmap "label-storage.$worker" --namespace label-storage --timeout 1m \
         --for "jsonpath={.data.example\.com-SLASH-pool}=$value"
 
-    # A kubelet registers its Node when it starts, and not again when somebody deletes it.
+    # A kubelet registers its Node only when it starts.
     step "deleting the Node, and restarting the kubelet"
     on_cluster delete node "$worker"
     docker exec "$worker" systemctl restart kubelet
     step "waiting for the Node and its label"
-    # `kubectl wait` gives up at once on what does not exist, but for --for=create.
+    # `kubectl wait` fails at once if the object does not exist, except with --for=create.
     on_cluster wait node "$worker" --for create --timeout 2m
     on_cluster wait node "$worker" --for "jsonpath={.metadata.labels.example\.com/pool}=$value" --timeout 2m
     on_cluster wait node "$worker" --for condition=Ready --timeout 2m
@@ -103,7 +103,7 @@ grafana() {
     need docker kind kubectl
     exists || fail "there is no cluster $cluster: run $0 up"
     local port=${PORT:-3000}
-    step "http://localhost:$port shows the dashboard, until Ctrl-C"
+    step "the dashboard is at http://localhost:$port until Ctrl-C"
     on_cluster port-forward --namespace monitoring service/grafana "$port:3000"
 }
 

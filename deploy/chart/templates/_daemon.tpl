@@ -11,12 +11,12 @@ metadata:
   namespace: {{ include "label-storage.namespace" $root }}
   {{- include "label-storage.metadata" . | nindent 2 }}
 spec:
-  # Also the number of shards: the pods read it here, and follow it.
+  # Also the number of shards: the pods read it here, and follow changes.
   replicas: {{ int $values.replicas }}
   serviceName: {{ $name }}
-  # The replicas don't wait for each other: each looks after nodes of its own.
+  # The replicas do not wait for each other: each handles its own nodes.
   podManagementPolicy: Parallel
-  # Time for a new replica to take its shards before the next old one ends.
+  # Gives a new replica time to take its shards before the next old one stops.
   minReadySeconds: 10
   revisionHistoryLimit: {{ int $root.Values.revisionHistoryLimit }}
   selector:
@@ -31,7 +31,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       annotations:
-        # The daemons read their rules at start: a change rolls the pods.
+        # The daemons read their rules at start, so a change of the rules restarts the pods.
         checksum/rules: {{ toYaml $root.Values.rules | sha256sum }}
         {{- with merge (dict) $root.Values.podAnnotations $root.Values.commonAnnotations }}
         {{- toYaml . | nindent 8 }}
@@ -41,11 +41,11 @@ spec:
       {{- with include "label-storage.priority-class" $root }}
       priorityClassName: {{ . }}
       {{- end }}
-      # The daemon ends within 10 s of SIGTERM, after another replica has taken over.
+      # The daemon stops within 10 s of SIGTERM, after another replica has taken over.
       terminationGracePeriodSeconds: 20
-      # The end of one machine, or of one zone, should not take every replica along. Only where possible: a cluster of one node is
-      # served too. Not by topologySpreadConstraints: the scheduler leaves out of those every node that lacks one of their labels, so that
-      # in a cluster without zones the nodes would not count either.
+      # The failure of one machine or zone should not stop every replica. This is only preferred, so that a cluster of one node works, too.
+      # topologySpreadConstraints would not do: they ignore nodes that lack one of their labels, so without zones the nodes would not count
+      # either.
       {{- $terms := list }}
       {{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
       {{- $term := dict "topologyKey" $key "labelSelector" (dict "matchLabels" (fromYaml $selector)) }}
@@ -72,7 +72,7 @@ spec:
             {{- toYaml . | nindent 12 }}
             {{- end }}
           env:
-            # The ordinal at its end is the replica's index, the rest is the name of the StatefulSet.
+            # The ordinal at the end is the index of the replica; the rest is the name of the StatefulSet.
             - name: POD_NAME
               valueFrom:
                 fieldRef:
@@ -82,23 +82,23 @@ spec:
             - name: admin
               containerPort: 8080
               protocol: TCP
-            # For the kubelet alone: the NetworkPolicy opens the port to nobody else, so that no pod can hold up the probes.
+            # For the kubelet only: the NetworkPolicy does not open this port to pods, so no pod can block the probes.
             - name: probes
               containerPort: 8081
               protocol: TCP
-          # Two minutes to get going, on a machine that has just started.
+          # Two minutes to start, on a machine that has just booted.
           startupProbe:
             httpGet:
               path: /livez
               port: probes
             {{- toYaml $root.Values.startupProbe | nindent 12 }}
-          # It says that a loop stands still after a minute, whatever the API server does: half a minute of that, and it is started again.
+          # /livez fails a minute after a loop got stuck, but not because the API server fails. Half a minute later the container is restarted.
           livenessProbe:
             httpGet:
               path: /livez
               port: probes
             {{- toYaml $root.Values.livenessProbe | nindent 12 }}
-          # All has been listed, and the lease is renewed: a rollout goes on to the next replica.
+          # Ready means: everything was listed, and the lease is renewed. Then a rollout continues with the next replica.
           readinessProbe:
             httpGet:
               path: /readyz
@@ -115,7 +115,7 @@ automountServiceAccountToken: true
 # A Service called label-storage would otherwise put variables named LABEL_STORAGE_… into the environment.
 enableServiceLinks: false
 {{- with $root.Values.dnsPolicy }}
-# By default as on the node: where the API server's address is a name, it does not depend on the cluster's own DNS.
+# By default that of the node: if the address of the API server is a name, the daemon does not depend on the cluster's own DNS.
 dnsPolicy: {{ . }}
 {{- end }}
 {{- with $root.Values.podSecurityContext }}
@@ -131,10 +131,10 @@ nodeSelector:
 {{- $tolerations = append $tolerations (dict "key" "label-storage/restoring" "operator" "Exists") }}
 {{- end }}
 {{- with $tolerations }}
-# By default: control plane nodes, which often stay while all others are being replaced; and nodes in trouble are left
-# after half a minute, not after the five that are Kubernetes' own default.
+# By default the daemons may run on control plane nodes, which often stay while all others are replaced. They leave unhealthy nodes
+# after half a minute, where Kubernetes' default is five minutes.
 {{- if dig "startupTaint" "enabled" false $root.Values.rules }}
-# And the start-up taint: where every node has it, who takes it off could run nowhere.
+# They tolerate the start-up taint: if every node had it, the restorer could not run and remove it.
 {{- end }}
 tolerations:
   {{- toYaml . | nindent 2 }}
@@ -155,7 +155,7 @@ volumes:
 {{/* The fields that a daemon's container and that of `helm test` have in common. */}}
 {{- define "label-storage.container" -}}
 {{- $root := .root -}}
-# The image is not published anywhere: build it, and give it the name under which your nodes can pull it.
+# The image is not published: build it, and give it a name under which your nodes can pull it.
 image: {{ include "label-storage.image" $root }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 {{- with $root.Values.securityContext }}
@@ -170,8 +170,8 @@ volumeMounts:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with (index $root.Values .daemon).resources }}
-# Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). No limit on the CPU: throttling would make labels late
-# just when many nodes come or go.
+# Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). There is no CPU limit: throttling would delay labels
+# just when many nodes are deleted or re-created.
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}
