@@ -1,5 +1,5 @@
-//! What operators see is checked as far as it can be without a cluster: the alert rules, the dashboard and the runbook. That their
-//! queries find what the daemons tell of is a scenario (`scenarios/monitoring.rs`).
+//! Checks the alert rules, the dashboard and the runbook, as far as that is possible without a cluster. `scenarios/monitoring.rs` checks
+//! their queries against running daemons.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test program")]
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 const ALERTS: &str = include_str!("../../deploy/chart/files/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../deploy/chart/files/dashboard.json");
 const RUNBOOK: &str = include_str!("../../docs/runbook.md");
-const RUNBOOK_URL: &str = "https://github.com/label-storage/label-storage/blob/main/docs/runbook.md";
+const RUNBOOK_URL: &str = "https://github.com/OWNER/REPOSITORY/blob/main/docs/runbook.md";
 const OBSERVABILITY: &str = include_str!("../../docs/observability.md");
 
 #[derive(Deserialize)]

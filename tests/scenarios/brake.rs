@@ -56,7 +56,7 @@ pub async fn lists_that_lack_nodes_which_are_there_touch_no_record(s: &Scenario)
 pub async fn nodes_that_are_all_gone_are_departed_when_the_next_list_agrees(s: &Scenario) -> Result<()> {
     let (nodes, kept) = stored_nodes(s).await?;
     try_join_all(nodes.iter().map(|node| s.delete(node))).await?;
-    // Nobody was there to hear of it, so only lists tell.
+    // No storer ran at the deletion, so only lists show it.
     let proxy = s.proxy(
         |request: &Request| {
             if request.verb == Verb::Watch { Fault::ExpiredWatch } else { Fault::None }

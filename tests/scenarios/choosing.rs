@@ -110,7 +110,7 @@ pub async fn only_selected_nodes_get_a_record_and_it_follows_them(s: &Scenario) 
     s.delete(&gold).await?;
     s.create(&gold, Labels::new()).await?;
     s.eventually_labelled(&gold, labels([("pool", "gold"), ("team", "a")])).await?;
-    // What selects it is removed, and stays removed.
+    // The label that selects it is removed, and stays removed.
     s.label(&gold, [("pool", None)]).await?;
     s.eventually_stored(&gold, labels([("team", "a")])).await?;
     s.delete(&gold).await?;
@@ -133,7 +133,7 @@ pub async fn where_nodes_have_to_ask_only_those_that_do_get_a_record(s: &Scenari
     s.create(&asking, Labels::new()).await?;
     s.eventually_labelled(&asking, labels([("pool", "gold")])).await?;
     assert_eq!(s.annotations(&asking).await?, labels([(KEEP, "pool")]), "it still asks");
-    // Whoever asks later gets one then.
+    // A Node that is selected later gets a record then.
     s.annotate(&silent, [(KEEP, Some("*"))]).await?;
     s.eventually_stored(&silent, labels([("annotation:label-storage/keep", "*"), ("pool", "gold")])).await
 }
@@ -206,7 +206,7 @@ pub async fn narrowed_while_a_node_is_away_rules_lose_nothing_of_it(s: &Scenario
     s.eventually_labelled(&node, all).await
 }
 
-/// What a Node said last is stored as its own list has it, and not as that of the one which is there by then.
+/// The final labels of a Node are stored by its own keep list, not by that of the next incarnation.
 pub async fn the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_the_one_before(
     s: &Scenario,
 ) -> Result<()> {
@@ -228,7 +228,7 @@ pub async fn the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_
         .await
 }
 
-/// A node that is there is not gone, whoever sees to it.
+/// `departed-at` is removed from the record of an existing node, even if the node is ignored.
 pub async fn an_ignored_node_is_not_said_to_be_gone(s: &Scenario) -> Result<()> {
     let _storer = s.storer(&[])?;
     let node = s.node("a");

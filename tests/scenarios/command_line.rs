@@ -1,4 +1,4 @@
-//! What a person at a terminal sees.
+//! The command line of the daemons.
 
 use std::path::PathBuf;
 
@@ -130,8 +130,8 @@ pub async fn a_dry_run_tells_what_the_rules_do(s: &Scenario) -> Result<()> {
                 r#"left_out=["kubernetes.io/hostname"]"#,
             ],
         ),
-        (&storer, &[&ignored, "would leave the node alone", "ignored"]),
-        (&storer, &[&other, "would leave the node alone", "not-selected"]),
+        (&storer, &[&ignored, "would skip the node", "ignored"]),
+        (&storer, &[&other, "would skip the node", "not-selected"]),
         (&restorer, &[&back, "would restore", r#"labels={"pool": "gold", "zone": "a"}"#]),
         (&restorer, &[&back, r#"conflicts=["pool: record wins", "tier: node wins"]"#, &withheld]),
     ] {
@@ -182,7 +182,7 @@ pub async fn flags_come_from_the_environment_and_the_shard_from_the_pods_name(s:
         let flag = ["--replicas=2".to_owned()];
         let refused = s.run_with_env(kind, &flag, kubeconfig(), &environment)?;
         assert_eq!(refused.exit().await?.code(), 2);
-        assert!(refused.has_logged(&["pod label-storage-2 has index 2", "leave out --replicas"]));
+        assert!(refused.has_logged(&["pod label-storage-2 has index 2", "omit --replicas"]));
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ pub async fn a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1(s: &Scen
     std::fs::write(&garbage, "{ this is no kubeconfig")?;
     both_end(s, &[], Some(garbage), 1, &["error:", "KUBECONFIG"]).await?;
 
-    // A port that was free a moment ago, and on which nobody listens.
+    // A port that was free a moment ago, and has no listener.
     let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let down = s.file("down");
     std::fs::write(&down, kubeconfig_for(&format!("http://{address}")))?;
@@ -204,7 +204,7 @@ pub async fn a_cluster_that_can_not_be_used_is_one_line_and_exit_code_1(s: &Scen
         &[],
         Some(down),
         1,
-        &["error:", "can't reach the API server", &address.to_string(), "is it running"],
+        &["error:", "can't reach the API server", &address.to_string(), "check that it is running"],
     )
     .await?;
 

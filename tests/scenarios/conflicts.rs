@@ -1,4 +1,4 @@
-//! Whose value counts where a node that returns has another than its record.
+//! Conflicts between the values of a re-created node and its record.
 
 use anyhow::{Context, Result};
 use sandbox::process::Signal;
@@ -35,7 +35,7 @@ pub async fn the_record_counts_where_the_rules_say_so_and_what_was_before_is_kep
         let count = restorer.metric("restore_conflicts_total", &[&label]).await?;
         assert_eq!(count, 1.0, "{winner}");
     }
-    // What the node's values have replaced can still be found.
+    // The replaced values are in the history.
     let history = s.record(&node).await?.context("no record")?.more.history;
     assert_eq!(history.last().map(|version| version.labels.clone()), Some(gold));
     Ok(())
@@ -53,7 +53,7 @@ pub async fn a_record_that_counts_is_not_overwritten_by_a_node_that_left_unresto
     s.delete(&node).await?;
     s.eventually_departed(&node).await?;
     let before = s.record(&node).await?.context("no record")?.generation;
-    // Nobody restores it, so what it has are the values that it registered with.
+    // No restorer runs, so the node has the values that it registered with.
     s.create(&node, labels([("pool", "default"), ("tier", "2")])).await?;
     s.delete(&node).await?;
     let merged = labels([("pool", "gold"), ("tier", "2")]);

@@ -22,7 +22,7 @@ async fn restart(s: &Scenario, restart: fn(&Sandbox) -> Result<(), sandbox::Erro
     Ok(tokio::task::spawn_blocking(move || restart(&sandbox)).await??)
 }
 
-/// What people go on doing while the control plane comes and goes: each step is tried until it succeeds.
+/// Changes by people while the control plane is restarted: each step is repeated until it succeeds.
 async fn insist(mut step: impl AsyncFnMut() -> Result<()>) -> Result<()> {
     for _ in 0..600 {
         if step().await.is_ok() {
@@ -80,7 +80,7 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
         s.create(node, labels([("pool", "gold")])).await?;
     }
     let (storer, restorer) = s.pair()?;
-    // One that can't reach its server when it starts says so and ends.
+    // A daemon that can't reach its server at start logs an error and ends.
     for daemon in [&storer, &restorer] {
         s.eventually("a start", true, async || Ok(daemon.decisions(&nodes[0]) > 0)).await?;
     }
@@ -88,7 +88,7 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
         for part in [Sandbox::restart_api_server, Sandbox::restart_etcd] {
             restart(s, part).await?;
         }
-        // What the daemons have watched is forgotten: first by etcd, then by the API server too.
+        // The watched history is dropped: first by etcd, then by the API server, too.
         let etcd = s.sandbox.etcd_client()?;
         etcd.compact(etcd.revision().await?).await?;
         restart(s, Sandbox::restart_api_server).await?;
@@ -106,7 +106,7 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
     live(s, &nodes, 6..7).await
 }
 
-/// So many calls at a time.
+/// The number of concurrent calls.
 const AT_ONCE: usize = 16;
 
 async fn each(nodes: &[String], call: impl AsyncFn(&str) -> Result<()>) -> Result<()> {

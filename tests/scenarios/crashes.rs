@@ -34,7 +34,7 @@ async fn in_the_middle_of_a_write(s: &Scenario) -> Result<(SlowServer, Daemon)> 
 }
 
 async fn has_heard(s: &Scenario, daemon: &Daemon) -> Result<()> {
-    let words = ["INFO", "finishing what is in flight"];
+    let words = ["INFO", "finishing the attempts in flight"];
     s.eventually("the signal was heard", true, async || Ok(daemon.has_logged(&words))).await
 }
 

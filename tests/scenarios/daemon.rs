@@ -19,7 +19,7 @@ impl Daemon {
         std::fs::read_to_string(self.process.log()).unwrap_or_default()
     }
 
-    /// Whether one line of its log has all of these.
+    /// True if one line of its log has all of these.
     pub fn has_logged(&self, parts: &[&str]) -> bool {
         self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
     }
@@ -36,7 +36,7 @@ impl Daemon {
         get(self.admin_address()?, path).await
     }
 
-    /// What its metrics say of this: the sum of all samples that have these parts, as in `name{` and `label="value"`.
+    /// The sum of all samples of its metrics that have these parts, as in `name{` and `label="value"`.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
         let (code, text) = self.get("/metrics").await?;
         ensure!(code == 200, "{text}");

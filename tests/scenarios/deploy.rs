@@ -10,6 +10,7 @@
 //! - [`values`]: what Helm refuses.
 //! - [`rules`]: what the rules have the restorer do, the API server lets it.
 //! - [`hooks`]: `helm test`.
+//! - [`release`]: the script deploy/release.sh.
 //! - [`chart`]: installing, upgrading and uninstalling with the real helm.
 
 mod accounts;
@@ -21,6 +22,7 @@ pub mod manifests;
 mod neighbours;
 mod pods;
 mod policies;
+mod release;
 mod rules;
 mod values;
 
@@ -43,6 +45,10 @@ pub use pods::the_pods_pass_admission_and_know_their_place;
 pub use policies::{
     a_namespace_with_records_can_be_deleted, only_the_storer_and_those_who_may_write_records,
     the_restorer_adds_labels_and_its_marker_alone, the_restorer_may_do_what_the_rules_ask_for_and_no_more,
+};
+pub use release::{
+    a_release_is_the_same_to_the_byte, an_image_is_the_same_to_the_byte, versions_that_disagree_are_refused,
+    what_krew_would_refuse_is_refused,
 };
 pub use rules::what_the_rules_ask_for_passes_the_policies;
 pub use values::helm_refuses_the_rules_that_the_storer_refuses;

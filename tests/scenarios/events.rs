@@ -1,4 +1,4 @@
-//! What `kubectl describe node` shows.
+//! The Events that `kubectl describe node` shows.
 
 use std::collections::BTreeMap;
 
@@ -51,15 +51,15 @@ pub async fn a_restored_node_says_which_labels_it_was_given(s: &Scenario) -> Res
     }
     s.create(&node, labels([("same", "x")])).await?;
     s.create(&conflicting, labels([("pool", "default"), ("same", "x")])).await?;
-    let restored = "Given back from its record: ";
+    let restored = "Restored from its record: ";
     eventually_told(
         s,
         &node,
         &[("restorer", "LabelsRestored", &format!("{restored}example.com/rack, pool"))],
     )
     .await?;
-    let conflict = "The node has other values than its record, and keeps them: pool. Set what is wrong on the node: what it has is \
-                    what is stored from now on";
+    let conflict = "The values on the node differ from its record, and the node keeps its own: pool. Its own values are stored from \
+                    now on. To use other values, set them on the node";
     eventually_told(
         s,
         &conflicting,
@@ -88,17 +88,17 @@ pub async fn a_record_that_can_not_be_read_is_told_of_with_what_to_do(s: &Scenar
     for by in ["storer", "restorer"] {
         told(&node, by, "correct or remove that annotation").await?;
     }
-    // It is told of each incarnation, for that is how they are found.
+    // There is an Event for each incarnation, because `kubectl describe` looks for the uid.
     s.delete(&node).await?;
     s.create(&node, Labels::new()).await?;
     for by in ["storer", "restorer"] {
         told(&node, by, "correct or remove that annotation").await?;
     }
-    // Somebody else's in its place shows where it is to be written.
+    // A foreign ConfigMap of the same name is found when the record is written.
     s.occupy_record(&foreign).await?;
     s.create(&foreign, labels([("pool", "gold")])).await?;
     told(&foreign, "storer", "move it to another name").await?;
-    // It is tried again and again, and that is one event that says so.
+    // Every attempt fails, and there is one Event with a count.
     s.eventually("a series", true, async || {
         let events: Api<Event> = Api::namespaced(s.client.clone(), "default");
         let fields = ListParams::default().fields(&format!("involvedObject.name={foreign}"));

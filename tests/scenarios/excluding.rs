@@ -15,7 +15,7 @@ pub async fn machine_facts_are_not_stored(s: &Scenario) -> Result<()> {
     s.create(&bare, labels([(host, "bare"), (zone, "z1")])).await?;
     s.create(&node, labels([(host, "a"), (zone, "z1"), ("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    // That they change is no reason to write.
+    // A change of excluded labels causes no write.
     s.label(&node, [(zone, Some("z2"))]).await?;
     s.has_acted(&storer, &node).await?;
     s.has_acted(&storer, &bare).await?;
@@ -27,7 +27,7 @@ pub async fn machine_facts_are_not_stored(s: &Scenario) -> Result<()> {
     s.create(&node, labels([(host, "b")])).await?;
     s.eventually_labelled(&node, labels([(host, "b"), ("pool", "gold")])).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
-    // What a person removes is removed, as ever.
+    // A label that a person removes is removed from the record, too.
     s.label(&node, [("pool", None)]).await?;
     s.eventually_stored(&node, Labels::new()).await
 }
@@ -64,7 +64,7 @@ pub async fn what_was_stored_before_it_was_excluded_stays_and_comes_back(s: &Sce
     storer.process.signal(Signal::TERM)?;
     storer.exit().await?;
 
-    // Not excluded any more, so the node is right again.
+    // Not excluded any more, so the labels of the node are stored again.
     s.label(&node, [("example.com/a", Some("3")), ("example.com/b", None)]).await?;
     let _storer = s.storer(&[])?;
     s.eventually_stored(&node, labels([("example.com/a", "3"), ("pool", "silver")])).await
@@ -95,7 +95,7 @@ pub async fn storers_with_different_rules_lose_nothing_and_do_not_fight(s: &Scen
     Ok(())
 }
 
-/// A restorer waits for a node's last labels to be stored. Nobody is there who would store any, so what it waits for shows.
+/// A restorer waits for the final labels of a node to be stored. No storer runs, so the wait is visible.
 pub async fn what_is_excluded_is_not_waited_for(s: &Scenario) -> Result<()> {
     let (waiting, back) = (s.node("waiting"), s.node("back"));
     let restorer = s.restorer(&FACTS)?;

@@ -38,14 +38,14 @@ async fn lives(s: &Scenario, node: &str, step: impl Fn()) -> Result<()> {
     s.create(node, Labels::new()).await?;
     s.eventually_labelled(node, labels([("keep", "yes")])).await?;
     step();
-    // That this is stored shows that the storer believes the node again: whatever else came back would be stored too.
+    // Once this is stored, the storer stores the node's own labels again, so a resurrected label would be stored, too.
     s.label(node, [("late", Some("yes"))]).await?;
     s.eventually_stored(node, labels([("keep", "yes"), ("late", "yes")])).await?;
     assert_eq!(s.labels(node).await?, labels([("keep", "yes"), ("late", "yes")]), "{node}");
     Ok(())
 }
 
-/// What is written, and what is read for it.
+/// The writes, and the reads before them.
 const SINGLE: [(Verb, &str); 5] = [
     (Verb::Get, "nodes"),
     (Verb::Get, "configmaps"),
@@ -190,7 +190,7 @@ async fn each_with_its_own_daemons(
     futures::stream::iter(cases).buffer_unordered(4).try_collect().await
 }
 
-/// Nothing but lists tell of anything here.
+/// Only lists show changes here.
 pub async fn lists_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
     let mut faults = Fault::usual(Verb::List);
     // Lists may take long: that one is waited for for a minute.
@@ -239,7 +239,7 @@ pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// What is empty for good is deleted, once.
+/// An empty record is deleted after its time, once.
 pub async fn deletions_that_fail_are_made_again(s: &Scenario) -> Result<()> {
     let mut script = HashMap::new();
     let faults = Fault::usual(Verb::Delete);

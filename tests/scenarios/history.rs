@@ -1,4 +1,4 @@
-//! What the labels were before.
+//! Earlier versions of the labels.
 
 use anyhow::{Context, Result};
 

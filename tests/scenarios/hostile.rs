@@ -1,4 +1,4 @@
-//! Hundreds of ConfigMaps under our names that nobody in their right mind would write.
+//! Hundreds of malformed ConfigMaps with the names of records.
 //!
 //! Every label value names the node that it belongs to, so that one on the wrong node shows.
 
@@ -22,7 +22,7 @@ use crate::scenario::{Labels, SEED, Scenario, labels, seed};
 
 const COUNT: usize = 240;
 
-/// What is done with a record.
+/// An edit of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// It is as it should be.
@@ -31,7 +31,7 @@ enum Kind {
     Noise,
     /// As large as they get.
     Huge,
-    /// Somebody else's.
+    /// A ConfigMap that is not a record.
     Foreign,
     /// It claims to be another node's.
     Claim,

@@ -1,4 +1,4 @@
-//! What makes a returning node the same, and what it is trusted with.
+//! The identity of a re-created node, and its trust labels.
 
 use anyhow::{Context, Result};
 use label_storage::Record;
@@ -101,7 +101,7 @@ pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) 
     assert!(s.config_map(&node).await?.is_none());
     s.patch(&node, json!({"spec": {"providerID": instance}})).await?;
     eventually_filed(s, &identity, &node, labels([("pool", "gold")])).await?;
-    // The cloud's controller says who it is a while after it is back.
+    // The cloud's controller sets the identity a while after the node is back.
     s.delete(&node).await?;
     s.create(&node, Labels::new()).await?;
     s.patch(&node, json!({"spec": {"providerID": instance}})).await?;
@@ -190,7 +190,7 @@ pub async fn a_machine_is_not_trusted_with_what_another_had(s: &Scenario) -> Res
     s.create_as(&node, on("M1", json!({}))).await?;
     s.eventually_labelled(&node, trusted.clone()).await?;
     s.eventually_stored(&node, trusted.clone()).await?;
-    // Others, the second of them twice, and one of which nobody knows which it is.
+    // Other machines, the second of them twice, and one that is unknown.
     for (machine, why) in [("m2", "other-machine"), ("m2", "other-machine"), ("", "machine-unknown")] {
         s.delete(&node).await?;
         s.create_as(&node, on(machine, json!({}))).await?;

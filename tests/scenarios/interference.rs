@@ -30,7 +30,7 @@ struct State {
     seen: Vec<String>,
     fits: fn(&str) -> bool,
     event: Option<Event>,
-    /// Whether watches ask for what nobody remembers.
+    /// True if watches request versions that the API server has dropped.
     forgets: bool,
 }
 

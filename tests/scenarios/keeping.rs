@@ -62,7 +62,7 @@ pub async fn what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_no
     assert_eq!(s.annotations(&node).await?, labels([("example.com/owner", "me = you, {\"or\": 1}")]));
     assert_eq!(s.get(&node).await?.spec.context("no spec")?.unschedulable, Some(true));
 
-    // What a person removes stays removed.
+    // A label that a person removes stays removed.
     s.patch(&node, json!({"spec": {"unschedulable": null, "taints": [registered, bare]}})).await?;
     s.eventually_stored(&node, kept(&[plain])).await?;
     s.delete(&node).await?;
@@ -93,7 +93,7 @@ pub async fn unless_it_is_chosen_nothing_but_labels_is_kept(s: &Scenario) -> Res
     Ok(())
 }
 
-/// What a person writes into a record that no node is to have, and what was kept before it was not chosen any more.
+/// Items that a person writes into a record and that are never restored, and items that the rules keep no more.
 pub async fn a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself(
     s: &Scenario,
 ) -> Result<()> {

@@ -25,7 +25,7 @@ async fn more(s: &Scenario, proxy: &Proxy, class: Class, times: u64) -> Result<(
     s.eventually(&format!("{times} more: {class}"), true, async || Ok(count() >= enough)).await
 }
 
-/// Waits until a daemon has had so many more lists of nodes that it believes.
+/// Waits until a daemon has used this many more lists of nodes.
 async fn lists(s: &Scenario, daemon: &Daemon, times: usize) -> Result<()> {
     let count = || daemon.log().matches("listed kind=Nodes").count();
     let enough = count() + times;
@@ -51,7 +51,7 @@ async fn version(s: &Scenario, node: &str) -> Result<String> {
     Ok(s.config_map(node).await?.and_then(|record| record.metadata.resource_version).unwrap_or_default())
 }
 
-/// Whether the records are as they were, all of them.
+/// True if all records are unchanged.
 async fn assert_untouched(s: &Scenario, versions: &BTreeMap<String, String>) -> Result<()> {
     for (node, before) in versions {
         assert_eq!(version(s, node).await?, *before, "{node}");
@@ -84,7 +84,7 @@ async fn comes_to_rest(s: &Scenario, proxy: &Proxy, daemon: &Daemon) -> Result<(
     .await
 }
 
-/// Few nodes may well be gone all at once; each is asked for by name first. Of more it is not believed at all.
+/// A few nodes may be missing in a list; each is read by name first. A list that lacks more is not used.
 pub async fn an_empty_list_of_nodes_is_no_departure(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let storer = s.daemon_through(&proxy, "storer", &[])?;
@@ -92,7 +92,7 @@ pub async fn an_empty_list_of_nodes_is_no_departure(s: &Scenario) -> Result<()> 
         let versions = some_nodes(s, count).await?;
         proxy.set_script(lists_of("nodes", Fault::EmptyList));
         if count == 2 {
-            let looks = |node: &str| storer.has_logged(&["nothing to write after a second look", node]);
+            let looks = |node: &str| storer.has_logged(&["nothing to write after a fresh read", node]);
             let by_name = async || Ok(versions.keys().all(|node| looks(node)));
             s.eventually("each is asked for by name", true, by_name).await?;
         } else {
@@ -115,7 +115,7 @@ pub async fn a_list_without_a_third_of_the_nodes_is_no_departure(s: &Scenario) -
     let versions = some_nodes(s, 9).await?;
     proxy.set_script(lists_of("nodes", Fault::PartialList));
     // A third is not too many to be gone.
-    let looks = |node: &str| storer.has_logged(&["nothing to write after a second look", node]);
+    let looks = |node: &str| storer.has_logged(&["nothing to write after a fresh read", node]);
     let by_name = async || Ok(versions.keys().filter(|node| looks(node)).count() >= 3);
     s.eventually("those are asked for by name", true, by_name).await?;
     assert_untouched(s, &versions).await?;
@@ -172,7 +172,7 @@ pub async fn an_empty_list_of_records_changes_nothing(s: &Scenario) -> Result<()
     s.eventually_labelled(&away, labels([("pool", "silver")])).await
 }
 
-/// Lists that stay older than those before are those of another cluster, perhaps: all is forgotten, and nothing is lost.
+/// Lists that stay older than earlier ones may be of another cluster: the daemon starts over, and nothing is lost.
 pub async fn lists_that_stay_stale_lose_nothing(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let start =
@@ -190,7 +190,8 @@ pub async fn lists_that_stay_stale_lose_nothing(s: &Scenario) -> Result<()> {
     });
     s.label(&node, [("pool", None)]).await?;
     for daemon in &daemons {
-        let starts_over = async || Ok(daemon.has_logged(&["WARN", "the history of the cluster goes back"]));
+        let starts_over =
+            async || Ok(daemon.has_logged(&["WARN", "the cluster went back to an earlier version"]));
         s.eventually("it starts over", true, starts_over).await?;
     }
     s.eventually_stored(&node, labels([("keep", "yes")])).await?;
@@ -211,7 +212,7 @@ pub async fn lists_that_stay_stale_lose_nothing(s: &Scenario) -> Result<()> {
     s.eventually_stored(&node, labels([("keep", "yes"), ("late", "yes")])).await
 }
 
-/// The record as it was before the label was removed: the restorer has heard of a later one.
+/// The record as it was before the label was removed, although the restorer has seen a later version.
 pub async fn a_stale_record_brings_no_removed_label_back(s: &Scenario) -> Result<()> {
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let _storer = s.storer(&[])?;
@@ -236,7 +237,7 @@ pub async fn a_stale_record_brings_no_removed_label_back(s: &Scenario) -> Result
     s.create(&node, Labels::new()).await?;
     s.eventually_labelled(&node, labels([("keep", "yes")])).await?;
     assert!(proxy.counts().contains_key(&Class::Stale), "{:?}", proxy.counts());
-    // The storer believes the node again, and it has what it should have.
+    // The storer stores the node again, and the node has the expected labels.
     s.label(&node, [("late", Some("yes"))]).await?;
     s.eventually_stored(&node, labels([("keep", "yes"), ("late", "yes")])).await
 }
@@ -286,7 +287,7 @@ pub async fn a_node_that_is_said_to_be_absent_is_asked_for_again(s: &Scenario) -
     Ok(())
 }
 
-/// What a clock that jumped has written: a departure in the future, or long before anything was stored.
+/// Times from a clock that jumped: a departure in the future, or long before the first write.
 pub async fn a_departure_at_the_wrong_time_loses_nothing(s: &Scenario) -> Result<()> {
     let (_storer, _restorer) = s.pair()?;
     for (name, when) in [("future", "2999-01-01T00:00:00Z"), ("past", "1970-01-01T00:00:00Z")] {

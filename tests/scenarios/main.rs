@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// What the tests run on.
+/// The control plane of the tests.
 struct ControlPlanes {
     /// etcd and the API server.
     bare: Arc<ControlPlane>,
@@ -479,7 +479,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             kubectl_apply_installs_everything_or_nothing
             objects_of_others_are_left_alone
             two_installations_have_no_object_in_common
-            helm_refuses_the_rules_that_the_storer_refuses;
+            helm_refuses_the_rules_that_the_storer_refuses
+            versions_that_disagree_are_refused
+            a_release_is_the_same_to_the_byte
+            what_krew_would_refuse_is_refused
+            an_image_is_the_same_to_the_byte;
     }
     trials! {
         control_planes.bare, [Mode::Polling];
@@ -489,7 +493,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
     trials
 }
 
-/// How a scenario's daemons hear of changes.
+/// The way in which the daemons of a scenario find changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// As they happen.

@@ -1,5 +1,5 @@
-//! What Prometheus and Grafana make of the daemons' metrics: every query of the dashboard and of the alert rules finds something, and the
-//! documentation lists what there is.
+//! The daemons' metrics in Prometheus and Grafana: every query of the dashboard and of the alert rules finds something, and the
+//! documentation lists all metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn rules() -> Result<PathBuf> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart/files/alerts.yaml").canonicalize()?)
 }
 
-/// Whether there is a Prometheus. Where there is none, that is said aloud; in CI it is an error.
+/// True if there is a Prometheus. Without one, the test prints that it is skipped; in CI that is an error.
 fn has_prometheus() -> Result<bool> {
     match assets::find(Binary::Prometheus) {
         Ok(_) => Ok(true),
@@ -61,7 +61,7 @@ async fn daemons(s: &Scenario) -> Result<(Vec<Daemon>, Proxy)> {
 async fn make_history(s: &Scenario) -> Result<()> {
     let nodes: Vec<_> = (0..8).map(|number| s.node(&number.to_string())).collect();
     let kept = labels([("pool", "gold"), ("zone", "1")]);
-    // Somebody else's ConfigMap is where its record would be: it fails again and again.
+    // A foreign ConfigMap has the name of its record, so every attempt fails.
     s.occupy_record(&nodes[7]).await?;
     for node in &nodes {
         s.create(node, kept.clone()).await?;
@@ -69,7 +69,7 @@ async fn make_history(s: &Scenario) -> Result<()> {
     for node in &nodes[..7] {
         s.eventually_stored(node, kept.clone()).await?;
     }
-    // A record that nobody can read.
+    // A record that can't be read.
     let names_another = json!({"metadata": {"annotations": {"label-storage/node": "another"}}});
     s.patch_record(&nodes[4], names_another).await?;
     // Emptied, and cleaned up half a minute later.
@@ -146,7 +146,7 @@ pub async fn every_query_finds_what_the_daemons_tell_of(s: &Scenario) -> Result<
     .await
 }
 
-/// The families that a daemon tells of: name and type, as the documentation has them.
+/// The metric families of a daemon: name and type, as in the documentation.
 async fn told(daemon: &Daemon) -> Result<BTreeSet<(String, String)>> {
     let (code, text) = daemon.get("/metrics").await?;
     ensure!(code == 200, "{text}");
@@ -159,7 +159,7 @@ async fn told(daemon: &Daemon) -> Result<BTreeSet<(String, String)>> {
     Ok(named.collect())
 }
 
-/// What the documentation says that this daemon tells of.
+/// The documented metrics of this daemon.
 fn documented(kind: &str) -> BTreeSet<(String, String)> {
     let prefixes = ["| `label_storage_", "| `process_"];
     let rows = OBSERVABILITY.lines().filter(|line| prefixes.iter().any(|prefix| line.starts_with(prefix)));

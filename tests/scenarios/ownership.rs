@@ -1,4 +1,4 @@
-//! Several replicas: who works on which shard when some of them are gone, come back, or are of another number.
+//! Several replicas: the holders of the shards when replicas end, return, or change their number.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn replica(s: &Scenario, kind: &str, index: u32, replicas: u32) -> Result<Daemon
     s.daemon(kind, &["--replicas", &replicas.to_string(), "--replica-index", &index.to_string()])
 }
 
-/// Who holds which shard, as in `0-of-3`, by the index of the holder's home.
+/// The holders of the shards, as in `0-of-3`, by the index of the holder's home.
 pub async fn holders(s: &Scenario, kind: &str) -> Result<BTreeMap<String, Option<String>>> {
     let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
     let prefix = format!("label-storage.{kind}.");
@@ -137,7 +137,7 @@ pub async fn a_replica_that_is_asked_to_end_hands_its_shard_over(s: &Scenario) -
     second.process.signal(Signal::TERM)?;
     let exit = second.exit().await?;
     ensure!(exit.success(), "{exit:?}");
-    // It has ended only after the other one took over: nobody waited for a lease to run out.
+    // It has ended only after the other one took over, so no lease had to expire.
     eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
     relabel(s, &nodes, "silver").await?;
     eventually_all_stored(s, &nodes, "silver").await
@@ -147,7 +147,7 @@ pub async fn a_replica_that_is_asked_to_end_hands_its_shard_over(s: &Scenario) -
 struct Rolling<'a> {
     s: &'a Scenario,
     running: BTreeMap<(u32, u32), Daemon>,
-    /// Who last held each shard, as `(index, N)`: it works on until another has adopted it.
+    /// The last holder of each shard, as `(index, N)`. It keeps working until another replica has adopted the shard.
     last: BTreeMap<String, (u32, u32)>,
     looks: usize,
 }
@@ -158,7 +158,7 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// Whether every node is some running replica's: all shards of one of the numbers are worked on.
+    /// True if every node has a running replica: all shards of one of the numbers have a holder.
     async fn look(&mut self) -> Result<()> {
         let holders = holders(self.s, "storer").await?;
         self.running.retain(|_, daemon| daemon.process.try_wait().is_none());
@@ -323,7 +323,7 @@ pub async fn history_that_the_server_has_forgotten_is_missed_aloud(s: &Scenario)
     let proxy = proxy.await?;
     let storer = s.daemon_through(&proxy, "storer", &["--admin-address", "127.0.0.1:0"])?;
     s.eventually("a word about it", true, async || {
-        Ok(storer.has_logged(&["WARN", "can't go on where it was", "may be lost"]))
+        Ok(storer.has_logged(&["WARN", "can't be resumed", "may be lost"]))
     })
     .await?;
     storer.eventually_counted(s, "watch_history_lost_total", &[], 1.0).await?;
@@ -343,7 +343,7 @@ pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenar
     for daemon in [&two, &four] {
         daemon.process.signal(Signal::STOP)?;
     }
-    // What happens meanwhile is seen by the others.
+    // The others see the changes of this time.
     relabel(s, &nodes, "silver").await?;
     eventually_held(s, "storer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
     eventually_held(s, "restorer", [("0-of-2", "0"), ("1-of-2", "0")]).await?;
@@ -398,7 +398,7 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
     let early = at.iter().filter(|at| **at < middle).count();
     ensure!(early >= 2 * (ENOUGH - early), "{early} of {ENOUGH} calls in the first half of the time");
     s.eventually("the leases are kept again", true, async || {
-        Ok(storer.has_logged(&["leases can be kept again"]))
+        Ok(storer.has_logged(&["leases can be renewed again"]))
     })
     .await
 }
@@ -438,7 +438,7 @@ pub async fn idle_replicas_make_few_requests_beside_renewals(s: &Scenario) -> Re
     Ok(())
 }
 
-/// Anybody who may create leases can create many large ones, under names that a replica could have.
+/// An account that may create leases can create many large ones, with the names of shards.
 pub async fn many_large_leases_do_not_fill_the_memory(s: &Scenario) -> Result<()> {
     const MOST_KB: u64 = 120_000;
     let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);

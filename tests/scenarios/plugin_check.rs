@@ -1,4 +1,4 @@
-//! `kubectl label-storage check`: what is not well is found, and the command that it names mends it.
+//! `kubectl label-storage check` finds problems, and the commands that it prints fix them.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,10 @@ fn check(s: &Scenario, args: &[&str]) -> Result<(Told, Vec<Finding>)> {
         }
     }
     let is_sound = !findings.iter().any(|it| it.severity != "unknown" && it.severity != "note");
-    assert_eq!((report["sound"].as_bool(), told.code), (Some(is_sound), Some(if is_sound { 0 } else { 3 })));
+    assert_eq!(
+        (report["healthy"].as_bool(), told.code),
+        (Some(is_sound), Some(if is_sound { 0 } else { 3 }))
+    );
     Ok((told, findings))
 }
 
@@ -148,7 +151,7 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     run(s, &finding.fix)?;
     sound(s).await?;
 
-    // Rights.
+    // Permissions.
     let roles: Api<RoleBinding> = Api::namespaced(s.client.clone(), &s.namespace);
     roles.delete("label-storage-storer", &DeleteParams::default()).await?;
     let finding =
@@ -175,7 +178,7 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     assert!(finding.fix.ends_with("edit configmap label-storage-rules"), "{finding:?}");
     rules("{identity: {by: providerID}}").await?;
     found(s, "records", "warning", "1 record filed by another identity than the rules have").await?;
-    found(s, "records", "warning", "without the identity of the rules").await?;
+    found(s, "records", "warning", "without the identity that the rules require").await?;
     rules("{}").await?;
     sound(s).await?;
 
@@ -183,13 +186,13 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     s.patch_record(&node, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})).await?;
     run(s, &found(s, "records", "error", "has lost its label").await?.fix)?;
     s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "other"}}})).await?;
-    let finding = found(s, "records", "error", "belongs to node \"other\"").await?;
+    let finding = found(s, "records", "error", "names node \"other\"").await?;
     assert!(finding.fix.contains(" edit configmap label-storage."), "{finding:?}");
     s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": node}}})).await?;
     sound(s).await?;
     let absent = s.node("absent");
     s.occupy_record(&absent).await?;
-    let finding = found(s, "records", "error", "is no record").await?;
+    let finding = found(s, "records", "error", "is not a record").await?;
     run(s, &finding.fix)?;
     assert!(s.config_map(&absent).await?.is_none());
     sound(s).await?;
@@ -213,7 +216,7 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     sets.patch("label-storage-storer", &PatchParams::default(), &Patch::Merge(own)).await?;
     sound(s).await?;
 
-    // Told to do nothing, in either way, and stopped.
+    // Dry runs by flag and by variable, and a daemon that is scaled to 0.
     let container = |what: Value| {
         let mut container = json!({"name": "storer"});
         container
@@ -334,7 +337,7 @@ pub async fn where_nothing_is_installed_that_is_said(s: &Scenario) -> Result<()>
     let told = s.plugin(&["check", "--config", rules])?;
     assert!(told.code == Some(1) && told.err.starts_with(&format!("error: {rules}: line 1: ")), "{told:?}");
     let told = s.plugin(&["check", "-o", "yaml"])?;
-    assert!(told.out.contains("kind: Checks\nsound: false\n"), "{told:?}");
+    assert!(told.out.contains("kind: Checks\nhealthy: false\n"), "{told:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What `kubectl label-storage explain` says, and why.
+//! The output of `kubectl label-storage explain`.
 
 use anyhow::Result;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -36,7 +36,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     );
     says(&told, 0, &[&format!("Node {node} was created ")]);
     says(&told, 0, &["from this incarnation", &format!("kubectl label node {node} KEY=VALUE")]);
-    // What it says is what they do.
+    // The daemons do what it prints.
     s.has_decided(&storer, &node, "up-to-date").await?;
     s.has_decided(&restorer, &node, "same-incarnation").await?;
     s.annotate(&node, [("label-storage/ignore", Some("true"))]).await?;
@@ -56,7 +56,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
     );
     let here = format!("{node} -n {}", s.namespace);
     says(&told, 0, &[&format!("kubectl label-storage forget {here}"), &format!("set {node} KEY=VALUE KEY-")]);
-    // Who may not see leases is told so, and all else.
+    // A user without permission for leases gets that message, and everything else.
     ends(restorer).await?;
     s.create(&node, labels([("zone", "b")])).await?;
     s.has_decided(&storer, &node, "awaiting-restore").await?;
@@ -115,10 +115,14 @@ retention: forever
         0,
         &[
             "\n  +pool=gold\n  -zone=b\n  +zone=a\n",
-            "zone: node and record have a value, and that of the record wins (wins: record)",
+            "zone: the values of node and record differ, and the value of the record wins (wins: record)",
         ],
     );
-    says(&told, 0, &["tier: node and record have a value, and that of the node wins (wins: node)"]);
+    says(
+        &told,
+        0,
+        &["tier: the values of node and record differ, and the value of the node wins (wins: node)"],
+    );
     says(
         &told,
         0,
@@ -185,10 +189,10 @@ pub async fn explain_does_not_go_by_clocks_that_disagree(s: &Scenario) -> Result
     let said = String::from_utf8(output.stdout)?;
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(said.contains("held by storer-0") && !said.contains("no holder"), "{said}");
-    // Nobody does any more.
+    // No daemon holds the shard any more.
     let told = s.plugin(&["explain", &node])?;
-    says(&told, 0, &["has no holder: storer-0 last renewed its lease ", "looking for up to 6 s"]);
-    // Nor does anybody delete anything at once.
+    says(&told, 0, &["has no holder: storer-0 last renewed its lease ", "waiting for up to 6 s"]);
+    // An empty record is not deleted at once.
     let empty = s.node("empty");
     made_by_hand(s, &empty, json!({})).await?;
     let told = s.plugin(&["explain", &empty])?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::scenario::{Labels, Scenario, Told, labels};
 
-/// What a command said for machines.
+/// The JSON output of a command.
 pub fn parsed(told: &Told) -> Result<Value> {
     serde_json::from_str(&told.out).with_context(|| format!("{told:?}"))
 }
@@ -83,7 +83,7 @@ pub async fn get_shows_what_is_stored_and_how_it_stands(s: &Scenario) -> Result<
     assert_eq!(path.out, "1");
     let rows = s.plugin(&["get", "--no-headers"])?;
     assert!(rows.out.starts_with(&gold) && rows.out.lines().count() == 1, "{rows:?}");
-    // What there is is shown, whatever is asked for beside it.
+    // Existing records are shown, even if others are missing.
     let told = s.plugin(&["get", &gold, "no-such-node", &bare])?;
     says(
         &told,
@@ -101,7 +101,7 @@ pub async fn get_shows_what_is_stored_and_how_it_stands(s: &Scenario) -> Result<
     let selected = |selector: &str| names(&s.plugin(&["get", "-l", selector, "-o", "json"])?);
     assert_eq!(selected("pool=gold,example.com/tier")?, std::slice::from_ref(&gold));
     assert_eq!(selected("pool!=gold")?, Vec::<String>::new());
-    // Nobody restores it.
+    // No restorer runs.
     s.create(&gold, Labels::new()).await?;
     assert_eq!(names(&s.plugin(&["get", "--pending", "-o", "json"])?)?, std::slice::from_ref(&gold));
     let table = s.plugin(&["get"])?;
@@ -165,7 +165,7 @@ pub async fn the_installation_is_found(s: &Scenario) -> Result<()> {
     let is_one_of_several = told.err.contains("several installations") && told.err.contains(&s.namespace);
     assert!(told.code == Some(0) || is_one_of_several, "{told:?}");
     let told = find(s.sandbox.kubeconfig(), &["get", "--as", "nobody"])?;
-    says(&told, 1, &["others can't be searched", "give the namespace with -n"]);
+    says(&told, 1, &["other namespaces can't be searched", "give the namespace with -n"]);
     says(&s.plugin(&["get", "-n", "no-such-namespace"])?, 1, &["namespace no-such-namespace does not exist"]);
     says(&s.plugin(&["get", "-n", "kube-public"])?, 1, &["has no record and no lease of Label Storage"]);
     drop(storer);
@@ -218,8 +218,8 @@ pub async fn get_says_what_can_not_be_shown(s: &Scenario) -> Result<()> {
         (&["get", "--all", &good][..], 2, "cannot be used with"),
         (&["get", "-l", "a=(", "-o", "json"], 2, "a=("),
         (&["get", "no-such-node"], 1, "there is no node \"no-such-node\""),
-        (&["get", "../secrets"], 1, "not the name of a node"),
-        (&["get", ""], 1, "not the name of a node"),
+        (&["get", "../secrets"], 1, "not a valid node name"),
+        (&["get", ""], 1, "not a valid node name"),
         (&["history", "no-such-node"], 1, "there is no node \"no-such-node\""),
         (&["history", &broken], 1, "can't be used"),
         (&["explain"], 2, "NODE"),
@@ -289,7 +289,7 @@ pub async fn several_records_of_one_name_are_told_apart(s: &Scenario) -> Result<
     let told = s.plugin(&["--config", &config, "get", &format!("providerID={second}")])?;
     says(&told, 0, &["pending"]);
     s.delete(&other).await?;
-    // One of that name that does not say who it is: nobody knows that the record is its own.
+    // A node of that name without an identity: the record can't be assigned to it.
     let third = s.node("c");
     let config_map = s.config_maps.get(&record_name(&format!("providerID={second}"))).await?;
     let renamed = json!({"metadata": {"annotations": {NODE: third}}});
@@ -385,7 +385,7 @@ pub async fn history_shows_each_version_against_the_next(s: &Scenario) -> Result
     assert_eq!((&versions[2]["generation"], &generation), (&json!(4), &json!(4)), "as `get` has it");
     for to in ["3", "4"] {
         let told = s.plugin(&["rollback", &node, "--to", to, "--yes"])?;
-        refuses(&told, 1, &[&format!("generation {to} of node {node} is stored now")]);
+        refuses(&told, 1, &[&format!("generation {to} of node {node} is the present one")]);
     }
     drop(storer);
     let config = rules(s, "history: 0\n")?;
@@ -451,7 +451,7 @@ pub async fn who_reads_slowly_or_not_at_all_holds_up_no_list(s: &Scenario) -> Re
     let all: Value = serde_json::from_slice(&text)?;
     assert_eq!(all["items"].as_array().map(Vec::len), Some(RECORDS));
 
-    // Who has seen enough is no failure to speak of.
+    // A reader that closes the pipe causes no error message.
     for format in ["table", "wide", "json", "yaml"] {
         let mut child = started(s, s.sandbox.kubeconfig(), &["get", "--all", "-o", format])?;
         drop(child.stdout.take());

@@ -49,7 +49,7 @@ async fn all_records(config_maps: &Api<ConfigMap>) -> Result<Vec<Record>> {
     records.collect()
 }
 
-/// What of a record matters to the Node that it is for.
+/// The parts of a record that matter to its Node.
 fn what_matters(record: Record) -> Record {
     let (config_map, uid) = (None, None);
     Record { config_map, uid, node_version: None, departed_at: None, labels_generation: None, ..record }
@@ -168,7 +168,7 @@ pub async fn labels_of_nodes_that_do_not_exist_yet_can_be_prepared(s: &Scenario)
     let file = file_of([document(&node, "pool: gold, tier: one")].into_iter().chain(others));
     let told = s.plugin_reading(&file, &["import", "--yes"])?;
     well(&told)?;
-    assert_eq!(told.err, "6 created, 0 replaced, 0 unchanged, 0 left alone\n");
+    assert_eq!(told.err, "6 created, 0 replaced, 0 unchanged, 0 not written\n");
     s.has_acted(&storer, &s.node("b")).await?;
     // It is no loss of nodes, and nothing is wrong with what was written.
     assert!(!storer.has_logged(&["a large share"]), "{}", storer.log());
@@ -224,7 +224,7 @@ pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Sc
     well(&s.plugin_reading(&file, &include)?)?;
     s.eventually_labelled(&node, all.clone()).await?;
     s.eventually_stored(&node, all).await?;
-    // What was removed after that stays removed.
+    // A label that is removed after that stays removed.
     s.label(&node, [("lost", None)]).await?;
     s.eventually_stored(&node, own).await
 }
@@ -273,19 +273,19 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
         &file_of([good.clone(), document(&bad, "a b: c")]),
         &[
             "stdin: line 10: ",
-            "data key \"a b\" is no label key",
+            "data key \"a b\" is not a label key",
             "stdin has 1 problem: nothing was changed\n",
         ],
     )?;
     refused(&file_of([good.clone(), document(&bad, "pool: a b")]), &["line 10: ", "\"pool\"", "\"a b\""])?;
-    refused(&file_of([good.clone(), good.clone()]), &["line 10: ", "is on line 2, too"])?;
+    refused(&file_of([good.clone(), good.clone()]), &["line 10: ", "also on line 2"])?;
     refused(&good.replace("ConfigMap", "Secret"), &["line 2: ", "\"Secret\", expected ConfigMap"])?;
-    refused("", &["the file has no record"])?;
+    refused("", &["the file has no records"])?;
     let hundred = (0..100).map(|number| document(&format!("n{number}"), "a: b c"));
     refused(&file_of(hundred), &["stdin: line 154: ", "stdin has 100 problems"])?;
     assert_eq!(all_records(&s.config_maps).await?, []);
 
-    // Nobody to ask, nothing to read, no such namespace, no rights.
+    // No terminal, no input, no such namespace, no permissions.
     let told = s.plugin_reading(&whole, &["import"])?;
     assert!(told.code == Some(1) && told.err.contains("--yes"), "{told:?}");
     let told = s.plugin(&["import", "-f", "/nowhere/at-all"])?;
@@ -321,17 +321,14 @@ pub async fn an_import_with_anything_wrong_changes_nothing(s: &Scenario) -> Resu
     s.patch_record(&s.node("good"), json!({"metadata": {"annotations": {"label-storage/node": "another"}}}))
         .await?;
     let told = s.plugin_reading(&whole, &["import", "--replace", "--yes"])?;
-    assert!(told.code == Some(1) && told.err.contains("belongs to node \"another\""), "{told:?}");
+    assert!(told.code == Some(1) && told.err.contains("names node \"another\""), "{told:?}");
     let told = s.plugin(&["export"])?;
     assert_eq!(told.code, Some(3), "{told:?}");
     assert!(
         told.err.contains("1 record can't be imported\n") && told.out.contains(&s.node("other")),
         "{told:?}"
     );
-    assert!(
-        told.err.contains("belongs to node \"another\"") && !told.out.contains(&s.node("good")),
-        "{told:?}"
-    );
+    assert!(told.err.contains("names node \"another\"") && !told.out.contains(&s.node("good")), "{told:?}");
     Ok(())
 }
 
@@ -358,7 +355,7 @@ fn import(s: &Scenario, kubeconfig: &Path, file: &Path) -> Result<crate::daemon:
 pub async fn an_interrupted_import_says_how_far_it_came_and_goes_on(s: &Scenario) -> Result<()> {
     const ALL: usize = 200;
     let file = many(s, ALL)?;
-    // So many get through, and the others take until after the signal.
+    // This many writes succeed, and the others take until after the signal.
     let created = AtomicUsize::new(0);
     let proxy = s.proxy(move |request: &Request| {
         let is_late = request.is(Verb::Create, "configmaps") && created.fetch_add(1, Ordering::Relaxed) >= 50;
@@ -372,9 +369,9 @@ pub async fn an_interrupted_import_says_how_far_it_came_and_goes_on(s: &Scenario
     let there = count(s).await?;
     assert!((50..ALL).contains(&there), "{there}");
     let (log, left) = (process.log(), ALL - there);
-    // What was in flight was finished, and counted.
+    // The writes in flight were finished, and counted.
     assert!(
-        log.contains(&format!("{there} created, 0 replaced, 0 unchanged, 0 left alone\n")),
+        log.contains(&format!("{there} created, 0 replaced, 0 unchanged, 0 not written\n")),
         "{there}: {log}"
     );
     assert!(
@@ -387,7 +384,7 @@ pub async fn an_interrupted_import_says_how_far_it_came_and_goes_on(s: &Scenario
         told.out.ends_with(&format!("{left} new, 0 changed, {there} unchanged, 0 skipped\n")),
         "{told:?}"
     );
-    let all = format!("{left} created, 0 replaced, {there} unchanged, 0 left alone\n");
+    let all = format!("{left} created, 0 replaced, {there} unchanged, 0 not written\n");
     assert!(told.err.ends_with(&all), "those that the plan found unchanged are counted: {told:?}");
     assert_eq!(count(s).await?, ALL);
     Ok(())
@@ -415,7 +412,7 @@ pub async fn an_import_survives_bad_weather(s: &Scenario) -> Result<()> {
     let process = import(s, proxy.kubeconfig(), &file)?;
     assert_eq!(process.exit().await?.code(), 0, "{}", process.log());
     assert!(
-        process.log().contains(&format!("{ALL} created, 0 replaced, 0 unchanged, 0 left alone\n")),
+        process.log().contains(&format!("{ALL} created, 0 replaced, 0 unchanged, 0 not written\n")),
         "{}",
         process.log()
     );
@@ -437,8 +434,8 @@ pub async fn an_import_that_loses_the_server_goes_on_later(s: &Scenario) -> Resu
     drop(proxy);
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     let log = process.log();
-    // Of those that are there it may not have heard of all: answers that were under way were lost, too.
-    assert!(log.contains(" created, 0 replaced, 0 unchanged, 0 left alone"), "{log}");
+    // It may not know of all written records, because answers were lost, too.
+    assert!(log.contains(" created, 0 replaced, 0 unchanged, 0 not written"), "{log}");
     assert!(log.contains(" records not written; run the same import again"), "{log}");
     let told = s.plugin(&["import", "--yes", "-f", file.to_str().context("a path")?])?;
     well(&told)?;
@@ -451,13 +448,13 @@ pub async fn what_changes_meanwhile_is_not_overwritten(s: &Scenario) -> Result<(
     well(&s.plugin_reading(&file_of([document(&changed, "a: old")]), &["import", "--yes"])?)?;
     let file = s.file("file.yaml");
     std::fs::write(&file, file_of([&changed, &made, &foreign].map(|node| document(node, "a: new"))))?;
-    // Just before its first write, somebody else writes.
+    // Just before its first write, another client writes.
     let (reached, is_reached) = std::sync::mpsc::channel();
     let (go, may_go) = std::sync::mpsc::channel::<()>();
     let proxy = s.proxy(move |request: &Request| {
         let is_of_a_record = request.name.as_ref().is_some_and(|name| name.starts_with("label-storage."));
         if request.resource == "configmaps" && is_of_a_record && reached.send(()).is_ok() {
-            // Only the first waits: later there is nobody to send anything.
+            // Only the first request waits: later there is no sender.
             _ = may_go.recv();
         }
         Fault::None
@@ -472,12 +469,12 @@ pub async fn what_changes_meanwhile_is_not_overwritten(s: &Scenario) -> Result<(
     drop(go);
     assert_eq!(process.exit().await?.code(), 1, "{}", process.log());
     let log = process.log();
-    assert!(log.contains("0 created, 0 replaced, 0 unchanged, 3 left alone\n"), "{log}");
+    assert!(log.contains("0 created, 0 replaced, 0 unchanged, 3 not written\n"), "{log}");
     for (node, why) in
         [(&changed, "has changed meanwhile"), (&made, "has changed meanwhile"), (&foreign, "managed-by")]
     {
         assert!(
-            log.lines().any(|line| line.starts_with(&format!("left alone: {node}: ")) && line.contains(why)),
+            log.lines().any(|line| line.starts_with(&format!("not written: {node}: ")) && line.contains(why)),
             "{log}"
         );
     }

@@ -189,7 +189,7 @@ pub async fn a_right_that_is_missing_is_named_and_the_rest_is_shown(s: &Scenario
     Ok(())
 }
 
-/// Lets somebody list Nodes and ConfigMaps, and nothing else.
+/// Grants the permission to list Nodes and ConfigMaps, and no other.
 async fn grant(s: &Scenario, name: &str, user: &str) -> Result<()> {
     let meta = json!({"name": name});
     let subjects = json!([{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]);
@@ -243,7 +243,10 @@ pub async fn nodes_are_judged_by_the_rules(s: &Scenario) -> Result<()> {
     let contested = [&one, &other].map(|node| format!("{node} (label:example.com/serial=s1)"));
     assert_eq!(states["contested"], json!({"count": 2, "names": contested}));
     let messages = data["findings"].to_string();
-    assert!(messages.contains("2 nodes with the identity of another, left alone: "), "{messages}");
+    assert!(
+        messages.contains("2 nodes with the identity of another node, not stored or restored: "),
+        "{messages}"
+    );
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What `kubectl label-storage` changes: with the daemons beside it, and without.
+//! The changes of `kubectl label-storage`, with and without running daemons.
 
 mod asking;
 mod dry_running;
@@ -75,12 +75,12 @@ fn refuses(s: &Scenario, args: &[&str], words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What it says on stderr, but that it waits for a storer: on a busy machine it may have to.
+/// Its stderr without the line about waiting for a storer, which may appear on a busy machine.
 fn complaints(told: &Told) -> Vec<&str> {
     told.err.lines().filter(|line| !line.starts_with("waiting for up to")).collect()
 }
 
-/// Whether all of these are lines of a text.
+/// Checks that all of these are lines of a text.
 fn has_lines(text: &str, lines: &[&str]) -> Result<()> {
     for line in lines {
         ensure!(text.lines().any(|its| its == *line), "{line:?} is no line of {text}");

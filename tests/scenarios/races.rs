@@ -1,4 +1,4 @@
-//! The world moves between a read and a write.
+//! Changes between a read and a write.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub async fn a_stale_write_of_a_record_is_refused_and_planned_anew(s: &Scenario)
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     let (records, name): (Api<ConfigMap>, _) = (s.config_maps.clone(), record_name(&node));
-    // Somebody else writes the record after it was read for a replace.
+    // Another writer changes the record after it was read for a replace.
     let interference = Interference::before(replaces_a_record, move || async move {
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         records.patch(&name, &PatchParams::default(), &touch).await.expect("a patch by somebody else");
@@ -105,7 +105,7 @@ pub async fn labels_stored_after_the_restorer_has_read_the_record_come_back_too(
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold")])).await?;
     let record = s.record(&node).await?.context("no record")?;
-    // What a storer writes that confirmed the node's last change just before the node was deleted.
+    // The write of a storer that read the node's last change just before the deletion.
     let generation = (record.generation + 1).to_string();
     let annotations =
         json!({"label-storage/generation": generation, "label-storage/labels-generation": generation});

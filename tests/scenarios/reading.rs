@@ -94,7 +94,7 @@ pub async fn a_whole_node_is_read_as_it_is(s: &Scenario) -> Result<()> {
     assert_eq!(unremarkable.node, Some(NodePart { taints, ..NodePart::default() }));
     assert_eq!(list(&source, &plain).await?, unremarkable);
 
-    // What happens to it after something else.
+    // Changes of the Node after a change of another object.
     let before = s.node("before");
     s.create(&before, labels([])).await?;
     let from = source.get(&before).await?.context("no node")?.resource_version.parse()?;
@@ -103,7 +103,7 @@ pub async fn a_whole_node_is_read_as_it_is(s: &Scenario) -> Result<()> {
     assert_eq!(changed.node, got.node);
     assert_eq!(next_of(&source, from, &name).await?, Event::Changed(changed.clone()));
 
-    // Who wants no more than metadata has no more, but for a single one.
+    // A client that requests only metadata gets no more, except for a single Node.
     let modest = ApiSource::nodes(s.client.clone())
         .seen_by(Projection { detail: Detail::WhatIsKept, ..Projection::default() });
     let metadata = list(&modest, &name).await?;

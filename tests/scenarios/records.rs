@@ -1,4 +1,4 @@
-//! Records that somebody else had a hand in.
+//! Records that other clients have changed.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -35,7 +35,7 @@ pub async fn of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_
         s.eventually("the damage is told", true, async || Ok(daemon.has_logged(&["WARN", &node, "damaged"])))
             .await?;
     }
-    // What is no label was not restored, and is still there for whoever put it there.
+    // The entry that is not a label was not restored, and is still in the record.
     let config_map = s.config_map(&node).await?.context("no record")?;
     let data = config_map.data.context("no data")?;
     assert_eq!(data.get("value").map(String::as_str), Some("no value!"));
@@ -57,7 +57,8 @@ pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario)
         s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "somebody"}}}))
             .await?;
         let before = s.config_map(&node).await?;
-        s.eventually("told", true, async || Ok(storer.has_logged(&["WARN", &node, "left alone"]))).await?;
+        s.eventually("told", true, async || Ok(storer.has_logged(&["WARN", &node, "is not changed"])))
+            .await?;
         tampered = s.config_map(&node).await? == before;
     }
     let before = s.config_map(&node).await?;
@@ -66,7 +67,7 @@ pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario)
     s.has_acted(&restorer, &node).await?;
     assert_eq!(s.config_map(&node).await?, before);
     assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
-    // A person puts it right, and all goes on from there.
+    // A person fixes the record, and the daemons use it again.
     s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": node}}})).await?;
     s.eventually_labelled(&node, labels([("new", "1"), ("pool", "gold")])).await
 }

@@ -22,7 +22,7 @@ const SEVERAL: &str = "object.metadata.?labels.orValue({}).all(key, !key.startsW
 /// A Node has not more than three labels.
 const FEW: &str = "size(object.metadata.?labels.orValue({})) <= 3";
 
-/// Somebody's policy for the Nodes of a test.
+/// A third-party policy for the Nodes of a test.
 pub struct Policy {
     client: Client,
     name: String,

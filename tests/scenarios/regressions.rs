@@ -127,7 +127,7 @@ pub async fn a_node_that_can_not_be_stored_undoes_nothing_that_was_done_to_other
     for node in [&deleted, &forgotten] {
         assert!(s.config_map(node).await?.is_none(), "{node} is back");
     }
-    // And what was stuck is not forgotten.
+    // The stuck node is handled in the end.
     s.delete_record(&stuck).await?;
     eventually_recorded(s, &stuck, pool("silver")).await
 }

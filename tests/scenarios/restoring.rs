@@ -104,7 +104,7 @@ pub async fn a_node_recreated_from_its_own_saved_yaml_is_restored(s: &Scenario) 
     assert!(
         saved.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(RESTORED))
     );
-    // What came after it was saved must come back, though the saved marker says that all is done.
+    // Labels that were set after the YAML was saved must be restored, although the saved marker is complete.
     s.label(&node, [("rack", Some("7")), ("pool", Some("silver"))]).await?;
     s.eventually_stored(&node, labels([("pool", "silver"), ("rack", "7")])).await?;
     s.delete(&node).await?;
@@ -186,7 +186,7 @@ pub async fn what_a_person_edits_while_the_node_is_away_comes_back(s: &Scenario)
     Ok(())
 }
 
-/// Where nobody watches records, and none is listed for an hour, a node that returns is reason enough to read its own.
+/// Without a watch of records, and with a list only once an hour, the record is read when its node returns.
 pub async fn records_made_since_the_last_audit_are_found(s: &Scenario) -> Result<()> {
     let rarely = ["--audit-interval", "1h"];
     let (_storer, restorer) = (s.storer(&rarely)?, s.restorer(&rarely)?);

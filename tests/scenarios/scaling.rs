@@ -19,7 +19,7 @@ fn at_home(replicas: u32) -> BTreeMap<String, String> {
     (0..replicas).map(|index| (format!("{index}-of-{replicas}"), index.to_string())).collect()
 }
 
-/// The shards that somebody holds, of every number.
+/// The shards with a holder, of every number of replicas.
 async fn held(s: &Scenario, kind: &str) -> Result<BTreeMap<String, String>> {
     Ok(holders(s, kind).await?.into_iter().filter_map(|(shard, holder)| Some((shard, holder?))).collect())
 }
@@ -148,7 +148,7 @@ pub async fn while_the_stateful_set_is_scaled_every_node_is_some_replicas(s: &Sc
     }
     covered_until(s, "five shards at home", |held| *held == at_home(5)).await?;
 
-    // A pod without a shard lives until somebody ends it.
+    // A pod without a shard runs until it is stopped.
     s.scale("storer", 1).await?;
     covered_until(s, "one shard at home", |held| *held == at_home(1)).await?;
     relabel(s, &nodes, "bronze").await?;

@@ -1,4 +1,4 @@
-//! What a test is given: nodes and records of its own, daemons, and waiting for things to become true.
+//! The tools of a test: its own nodes and records, daemons, and waiting for conditions.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -39,7 +39,7 @@ pub fn seed() -> u64 {
 /// How long anything may take to become true. Far more than it ever should: only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Flags for a daemon that nothing tells of anything but its first list and its watches.
+/// Flags for a daemon that has only its first list and its watches.
 pub const NO_LISTS: [&str; 4] = ["--interval", "1h", "--audit-interval", "1h"];
 
 pub type Labels = BTreeMap<String, String>;
@@ -49,7 +49,7 @@ pub fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// What a command has said.
+/// The output of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
     pub code: Option<i32>,
@@ -57,7 +57,7 @@ pub struct Told {
     pub err: String,
 }
 
-/// Names the terminal that a person sits at who uses the plugin.
+/// The environment variable with the terminal of the plugin's user.
 pub const TERMINAL: &str = "LABEL_STORAGE_TEST_TERMINAL";
 
 /// Has this process, which is the plugin, ask at no other terminal than the one that the test is at, if it is at one: a person who runs the
@@ -77,7 +77,7 @@ pub struct Scenario {
     pub nodes: Api<Node>,
     pub config_maps: Api<ConfigMap>,
     pub sandbox: Arc<Sandbox>,
-    /// Whether its daemons hear of changes as they happen, or list alone.
+    /// True if its daemons watch; otherwise they only list.
     pub watch: bool,
     folder: TempDir,
     started: AtomicUsize,
@@ -223,7 +223,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Puts somebody else's ConfigMap where the record of this node would be.
+    /// Creates a foreign ConfigMap with the name of this node's record.
     pub async fn occupy_record(&self, node: &str) -> Result<()> {
         let foreign = json!({"metadata": {"name": record_name(node)}, "data": {"pool": "theirs"}});
         self.config_maps.create(&PostParams::default(), &serde_json::from_value(foreign)?).await?;
@@ -282,7 +282,7 @@ impl Scenario {
 
     pub async fn annotations(&self, node: &str) -> Result<Labels> {
         let mut annotations = self.get(node).await?.metadata.annotations.unwrap_or_default();
-        // What says that it was restored says nothing about it.
+        // The marker is not an item.
         annotations.remove(RESTORED);
         Ok(annotations)
     }
@@ -326,7 +326,7 @@ impl Scenario {
     pub async fn has_acted_again(&self, daemon: &Daemon, node: &str) -> Result<()> {
         let ends = |line: &&str| {
             let is_end =
-                ["nothing to write after a second look", "INFO stored"].iter().any(|end| line.contains(end));
+                ["nothing to write after a fresh read", "INFO stored"].iter().any(|end| line.contains(end));
             is_end && line.contains(node)
         };
         let has_ended = async || {
@@ -411,7 +411,7 @@ impl Scenario {
         place.into_iter().chain(pace).map(str::to_owned).collect()
     }
 
-    /// A StatefulSet in this test's namespace. Nobody makes pods of it: see [`Self::pod`].
+    /// A StatefulSet in this test's namespace. No controller creates its pods: see [`Self::pod`].
     pub async fn create_set(&self, name: &str, replicas: u32) -> Result<()> {
         let labels = json!({"app": name});
         let container = json!({"name": name, "image": name});
@@ -465,7 +465,7 @@ impl Scenario {
         Ok(Daemon { process: Guarded::spawn(kind, &command, &log)? })
     }
 
-    /// Runs `kubectl label-storage` with these arguments, in this test's namespace, and with nobody at a terminal.
+    /// Runs `kubectl label-storage` with these arguments, in this test's namespace, without a terminal.
     pub fn plugin(&self, args: &[&str]) -> Result<Told> {
         self.plugin_reading("", args)
     }
@@ -500,7 +500,7 @@ impl Scenario {
         Ok(nodes)
     }
 
-    /// What there is, for a failure's report.
+    /// The state of the cluster, for the report of a failure.
     pub async fn describe(&self) -> String {
         let mut text = String::new();
         for node in self.own_nodes().await.unwrap_or_default().into_iter().take(5) {

@@ -1,4 +1,4 @@
-//! What people and machines see who watch over the daemons: health, metrics, the log.
+//! The health, the metrics and the log of the daemons.
 
 use std::net::SocketAddr;
 
@@ -30,11 +30,11 @@ pub async fn a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease(s: &Sc
     is_open.store(true, std::sync::atomic::Ordering::Relaxed);
     let ok = (200, "ok\n".to_owned());
     s.eventually("ready", ok.clone(), async || storer.get("/readyz").await).await?;
-    // Nobody answers any more: it can't do its work, and to start it again would not help.
+    // The API server does not answer any more: the storer can't work, and a restart would not help.
     proxy.set_script(|_: &Request| Fault::ResetBefore);
     s.eventually("why it is not ready", true, async || {
         let (code, why) = storer.get("/readyz").await?;
-        Ok(code == 503 && why.starts_with("leases can't be kept"))
+        Ok(code == 503 && why.starts_with("leases have not been renewed for"))
     })
     .await?;
     assert_eq!(storer.get("/livez").await?, ok);
@@ -79,7 +79,7 @@ pub async fn what_happens_is_counted(s: &Scenario) -> Result<()> {
     ] {
         restorer.eventually_counted(s, name, &[], value).await?;
     }
-    // And one loses a label for good.
+    // And a label is removed from one.
     s.label(&nodes[1], [("zone", None)]).await?;
     storer.eventually_counted(s, "labels_removed_total", &[], 1.0).await?;
     storer.eventually_counted(s, "nodes_stored", &[], 3.0).await

@@ -40,7 +40,7 @@ pub async fn three_shards_cover_every_node_exactly_once(s: &Scenario) -> Result<
             let home = shard(node, NonZeroU32::new(3).context("not zero")?);
             for (index, daemon) in (0..).zip(&daemons) {
                 let decides = daemon.decisions(node) > 0;
-                // One that starts first may stand in for the others until they are there, and says so.
+                // The first one to start may adopt the shards of the others until they run, and logs that.
                 let may = || daemon.has_logged(&["adopted a shard", &format!("shard={home} ")]);
                 assert!(if index == home { decides } else { !decides || may() }, "{node}: {index}, {home}");
             }

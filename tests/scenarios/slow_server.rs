@@ -15,7 +15,7 @@ pub struct SlowServer {
     pub url: String,
     /// How many writes wait for an answer.
     writes: Arc<watch::Sender<usize>>,
-    /// Whether writes are answered.
+    /// True if writes are answered.
     answers: watch::Sender<bool>,
 }
 

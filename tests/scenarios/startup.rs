@@ -16,7 +16,7 @@ const ON: [&str; 2] = ["--rules", "startupTaint: {enabled: true}"];
 
 const BRIEF: &str = "startupTaint: {enabled: true, atMost: 2s}";
 
-/// As a kubelet registers that is told to keep pods away.
+/// A Node as registered by a kubelet with the start-up taint.
 fn registered() -> Value {
     json!({"spec": {"taints": [
         {"key": "label-storage/restoring", "effect": "NoSchedule"},
@@ -136,7 +136,7 @@ pub async fn nodes_that_nobody_can_tell_apart_wait_for_as_long(s: &Scenario) -> 
     s.create_as(&one, same.clone()).await?;
     s.create_as(&other, same).await?;
     s.create_as(&nobody, registered()).await?;
-    // Before anybody can restore or store any of them.
+    // Before any of them can be restored or stored.
     let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     for (node, why) in [(&nobody, "no-identity"), (&one, "contested"), (&other, "contested")] {
         eventually_lifted(s, node).await?;

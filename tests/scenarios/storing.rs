@@ -1,4 +1,4 @@
-//! What is stored, when, and for how long.
+//! Storing: the labels, the time, and the retention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! What a watch is for, and what becomes of it. Lists are out of the way here: they come once an hour.
+//! Watches. Lists come only once an hour here.
 
 use anyhow::Result;
 use faults::{Fault, Proxy};
@@ -26,13 +26,13 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
     }
     for node in &nodes {
         s.eventually_departed(node).await?;
-        // That it is gone may have been found out before its last labels were heard of.
+        // The deletion may have been found before its event with the final labels arrived.
         s.eventually(&format!("last labels of {node}"), Some(labels([("pool", "platinum")])), async || {
             Ok(s.record(node).await?.map(|record| record.labels))
         })
         .await?;
     }
-    // And of a node that nobody had time to store at all.
+    // And of a node that was deleted before it could be stored.
     let brief = s.node("brief");
     s.create(&brief, labels([("pool", "gold")])).await?;
     s.delete(&brief).await?;
@@ -42,7 +42,7 @@ pub async fn a_label_changed_just_before_the_deletion_is_kept(s: &Scenario) -> R
     s.eventually_labelled(&brief, labels([("pool", "gold")])).await
 }
 
-/// Nobody else has them: neither lists nor failures may make the storer forget.
+/// Only the storer has them, so neither lists nor failures may make it drop them.
 pub async fn what_is_changed_and_replaced_at_once_is_kept(s: &Scenario) -> Result<()> {
     let _daemons = s.pair()?;
     let nodes: Vec<_> = (0..20).map(|number| s.node(&number.to_string())).collect();
@@ -52,7 +52,7 @@ pub async fn what_is_changed_and_replaced_at_once_is_kept(s: &Scenario) -> Resul
     for node in &nodes {
         s.eventually_stored(node, labels([("pool", "gold"), ("own", "yes")])).await?;
     }
-    // One value is changed, one label is added, one removed; and the node is back before anybody could have stored that.
+    // One value is changed, one label is added, one removed; and the node is re-created before that could be stored.
     for node in &nodes {
         s.label(node, [("pool", Some("silver")), ("new", Some("yes")), ("own", None)]).await?;
         s.delete(node).await?;
@@ -133,7 +133,7 @@ pub async fn a_watch_that_is_cut_goes_on_where_it_was(s: &Scenario) -> Result<()
     let node = s.node("a");
     for round in 0..5 {
         let value = round.to_string();
-        // What happens while nobody hears of it is heard of later: the deletion, too, and the labels before it.
+        // Changes during the outage are received later, including the deletion and the labels before it.
         proxy.cut();
         s.create(&node, labels([("round", &value)])).await?;
         s.delete(&node).await?;
@@ -154,7 +154,7 @@ pub async fn a_watch_that_goes_silent_is_noticed(s: &Scenario) -> Result<()> {
     proxy.silence();
     comes_and_goes(s, "a").await?;
     assert!(
-        storer.has_logged(&["WARN", "a watch broke", "nothing was heard for too long"]),
+        storer.has_logged(&["WARN", "a watch broke", "no event within the time limit"]),
         "{}",
         storer.log()
     );
@@ -162,7 +162,7 @@ pub async fn a_watch_that_goes_silent_is_noticed(s: &Scenario) -> Result<()> {
 }
 
 pub async fn a_watch_that_has_expired_is_followed_by_a_list(s: &Scenario) -> Result<()> {
-    // Asks the real server for what it has long forgotten.
+    // Requests a version that the real server has dropped long ago.
     let interference = Interference::with_forgotten_watches();
     let flags = ["--interval", "150ms", "--audit-interval", "1h"];
     alongside_with::<storer::Args>(s, &flags, &interference, async || {

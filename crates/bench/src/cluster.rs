@@ -1,4 +1,4 @@
-//! What the bench itself reads from and writes to the API server, with answers as small as it gives them.
+//! The bench's own calls to the API server, with the smallest answers that it gives.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,15 +11,14 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use label_storage::Labels;
 use sandbox::progress::Progress;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::machine::{Dress, Machine, heartbeat};
+use crate::meta::Meta;
 
-/// How many requests are in flight when many objects are made or removed: fewer than a daemon's, because all share one
+/// The requests in flight when many objects are made or removed: fewer than a daemon's, because all share one
 /// server, and thousands of kubelets that register do not ask for all of it.
 pub(crate) const AT_ONCE: usize = 16;
 /// The requests in flight where the bench does by hand what a daemon does.
@@ -39,24 +38,6 @@ const METADATA_LIST: &str =
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// What the bench needs to know of an object.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Meta {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) uid: String,
-    #[serde(rename = "resourceVersion", deserialize_with = "number")]
-    pub(crate) version: u64,
-    #[serde(default)]
-    pub(crate) labels: Labels,
-    #[serde(default)]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-fn number<'de, D: Deserializer<'de>>(text: D) -> Result<u64, D::Error> {
-    String::deserialize(text)?.parse().map_err(D::Error::custom)
-}
 
 /// An object of any kind.
 #[derive(Debug, Clone, Deserialize)]

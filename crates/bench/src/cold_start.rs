@@ -1,8 +1,11 @@
 //! A storer that finds no records at all: how long until each Node has one.
 
+use std::time::Instant;
+
 use crate::cluster::{AS_A_DAEMON, each};
 use crate::machine::Machine;
-use crate::report::ColdStart;
+use crate::report::{ColdStart, ServerCost};
+use crate::requests::Meter;
 use crate::stage::{STORER, Stage};
 use crate::watch::Watch;
 
@@ -14,7 +17,7 @@ const BY_HAND: &str = "by-hand";
 /// Makes the records of all Nodes, once with a storer and once by hand.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<ColdStart> {
     let nodes = stage.nodes.len();
-    let storing = store_all(stage).await?;
+    let (storing, first, storing_cost) = store_all(stage).await?;
 
     eprintln!("the same records of {nodes} nodes, by hand");
     stage.cluster.create_namespace(BY_HAND).await?;
@@ -25,9 +28,11 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<ColdStart> {
         None => Ok(()),
     };
     let machines = Machine::first(u32::try_from(nodes)?);
+    let meter = Meter::start(stage).await?;
     each("creating records", &machines, AS_A_DAEMON, create).await?;
     let created = stage.see_all("records of nodes", nodes, &mut records, &[], |_| true).await?;
-    Ok(ColdStart { nodes, storing, creating: created.seconds() })
+    let creating_cost = meter.stop(stage).await?;
+    Ok(ColdStart { nodes, storing, creating: created.seconds(), first, storing_cost, creating_cost })
 }
 
 /// Has a storer make the records of all Nodes, unless one has.
@@ -35,15 +40,18 @@ pub(crate) async fn ensure_records(stage: &mut Stage) -> anyhow::Result<()> {
     if stage.stored { Ok(()) } else { store_all(stage).await.map(drop) }
 }
 
-/// Has a storer make all records. Returns the seconds from the first to the last.
-async fn store_all(stage: &mut Stage) -> anyhow::Result<f64> {
+/// Has a storer make all records. Returns the seconds from the first to the last, those from its start to the first, and the cost.
+async fn store_all(stage: &mut Stage) -> anyhow::Result<(f64, f64, ServerCost)> {
     let nodes = stage.nodes.len();
     eprintln!("cold start of a storer at {nodes} nodes");
     stage.cluster.create_namespace(NAMESPACE).await?;
     stage.calm().await?;
     let mut records = Watch::records(&stage.cluster, NAMESPACE).await?;
+    let meter = Meter::start(stage).await?;
+    let began = Instant::now();
     let storer = stage.daemon(STORER, NAMESPACE, 0, 1)?;
     let stored = stage.see_all("storing nodes", nodes, &mut records, &[&storer], |_| true).await?;
+    let cost = meter.stop(stage).await?;
     stage.stored = true;
-    Ok(stored.seconds())
+    Ok((stored.seconds(), stored.first.saturating_duration_since(began).as_secs_f64(), cost))
 }

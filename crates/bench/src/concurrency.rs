@@ -1,4 +1,4 @@
-//! How long one restorer takes for many Nodes, with the limit that it finds by itself and with fixed ones.
+//! The time that one restorer takes for many Nodes, with the limit that it finds by itself and with fixed ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::watch::Watch;
 const DELAY: Duration = Duration::from_millis(100);
 /// `None`: the restorer finds its limit.
 const LIMITS: [Option<u32>; 6] = [None, Some(8), Some(16), Some(32), Some(64), Some(128)];
-/// How many times each limit is measured with each server.
+/// Each limit is measured this many times with each server.
 const ROUNDS: usize = 3;
 
 /// Needs Nodes with all their labels, and leaves them so.

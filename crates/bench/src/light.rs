@@ -6,9 +6,10 @@ use anyhow::Context;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::Arguments;
-use crate::cluster::{Meta, each};
+use crate::cluster::each;
 use crate::load::{Daemons, Meter, SETTLE, pass_time};
 use crate::machine::Machine;
+use crate::meta::Meta;
 use crate::poll;
 use crate::probe::Way;
 use crate::process::available_memory;

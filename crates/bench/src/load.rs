@@ -1,4 +1,4 @@
-//! What the daemons cost while they run, idle and under status updates, and how fast they are meanwhile.
+//! The cost of running daemons, idle and under status updates, and their latency meanwhile.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use label_storage::node::RESTORED;
 use label_storage::{Labels, Node, Record, ResourceVersion, Uid};
 use serde_json::{Value, json};
 
-use crate::cluster::Meta;
+use crate::meta::Meta;
 
 /// Half of what a kubelet reports at most, by default.
 const IMAGES: u32 = 25;
@@ -15,7 +15,7 @@ const IMAGES: u32 = 25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Machine(pub(crate) u32);
 
-/// How much of its labels a Node carries.
+/// The labels that a Node carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dress {
     /// As the kubelet registers it, with the labels that the machine knows by itself.
@@ -52,7 +52,7 @@ impl Machine {
         .into()
     }
 
-    /// What people and controllers gave it: these are lost with the Node, and come back with the restorer.
+    /// The labels that people and controllers gave it: they are lost with the Node, and come back with the restorer.
     pub(crate) fn given_labels(self) -> Labels {
         let number = self.0 as usize;
         [
@@ -72,7 +72,7 @@ impl Machine {
         labels
     }
 
-    /// Whether a Node with these labels has all that people gave it.
+    /// True if a Node with these labels has all that people gave it.
     pub(crate) fn is_whole(self, labels: &Labels) -> bool {
         self.given_labels().iter().all(|(key, value)| labels.get(key) == Some(value))
     }
@@ -192,7 +192,7 @@ impl Machine {
         jiff::Timestamp::from_second(BEGAN + seconds).map(|time| time.to_string()).unwrap_or_default()
     }
 
-    /// Who set what. On a create the API server hands every field of `metadata` and `spec` that the object has to the
+    /// The managed fields. On a create the API server hands every field of `metadata` and `spec` that the object has to the
     /// creator; what others are said to own stays only if it is of the status, or if the object does not have it. So what
     /// people own are labels that the node had once: the same bytes, and none that anyone reads. A Node that was just
     /// registered has none of theirs yet.
@@ -291,7 +291,7 @@ impl Machine {
     }
 }
 
-/// What a kubelet sends every now and then: that all is as it was.
+/// The status update that a kubelet sends every now and then, without a change.
 pub(crate) fn heartbeat(now: jiff::Timestamp) -> Value {
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
     // The first is the route controller's.

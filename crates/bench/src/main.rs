@@ -1,4 +1,4 @@
-//! `bench`: what Label Storage costs, beside what it could cost at best, on a private control plane.
+//! `bench`: the cost of Label Storage, beside the least that it could cost, on a private control plane.
 //!
 //! ```text
 //!   main ── run: from the smallest size to the largest, on one control plane
@@ -24,6 +24,7 @@ mod limits;
 mod load;
 mod machine;
 mod mass_return;
+mod meta;
 mod ours;
 mod picture;
 mod plots;
@@ -32,6 +33,7 @@ mod port;
 mod probe;
 mod process;
 mod report;
+mod requests;
 mod run;
 mod stage;
 mod stats;
@@ -48,7 +50,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use sandbox::itself;
 
-/// Measures what Label Storage costs, beside what it could cost at best.
+/// Measures the cost of Label Storage, beside the least that it could cost.
 ///
 /// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) with nodes as they
 /// are in life, and the real daemons, all as processes on this machine that end with this one. No other cluster is
@@ -74,11 +76,11 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_LIGHT", conflicts_with = "only")]
     light: bool,
 
-    /// How many times each latency is measured
+    /// Measure each latency this many times
     #[arg(long, env = "BENCH_TRIALS", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trials: u32,
 
-    /// How many node status updates a second there are while latencies are measured
+    /// Send this many node status updates a second while latencies are measured
     #[arg(long, env = "BENCH_UPDATES", value_name = "RATE", default_value_t = 333, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     updates: u32,
 
@@ -99,7 +101,6 @@ pub(crate) struct Arguments {
     plots: Option<PathBuf>,
 }
 
-/// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
     /// One list of all nodes, beside other ways to list them

@@ -8,12 +8,15 @@ use crate::cluster::{AS_A_DAEMON, each};
 use crate::load::SETTLE;
 use crate::machine::{Dress, Machine};
 use crate::process::Process;
-use crate::report::{Growth, MassReturn};
+use crate::report::{Compared, Growth, MassReturn, Part};
+use crate::requests::Meter;
 use crate::stage::{LISTED, RESTORER, STORER, Stage};
 use crate::watch::{Sight, Watch};
 
-/// How often a record that is a few writes old was written. Only its number of digits matters.
+/// The generation of a record that is a few writes old. Only its number of digits matters.
 const GENERATION: u64 = 3;
+/// More Nodes are not compared with bare calls: that would take an hour.
+const MOST_COMPARED: usize = 20_000;
 
 /// Needs Nodes with all their labels, and leaves them so.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
@@ -40,9 +43,11 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     eprintln!("mass return of {nodes} nodes, with both daemons at work");
     stage.delete(&machines).await?;
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let meter = Meter::start(stage).await?;
     let first_create = Instant::now();
     let last_create = stage.create(&machines, Dress::Bare).await?;
     let back = stage.see_all("labels back on nodes", nodes, &mut whole, &daemons, |_| true).await?;
+    let cost = meter.stop(stage).await?;
     let last_label = back.last.saturating_duration_since(last_create).as_secs_f64();
 
     // Each record is to be of the Node that is there now: otherwise what follows would restore something else.
@@ -52,40 +57,45 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     let after = peaks(daemons)?;
     let [of_storer, of_restorer] = [0, 1].map(|at| Growth { before: before[at], after: after[at] });
     drop((storer, restorer, records));
+    let compared =
+        if nodes <= MOST_COMPARED { Some(compare(stage, &namespace, &machines).await?) } else { None };
+    let creating = (last_create - first_create).as_secs_f64();
+    Ok(MassReturn { nodes, creating, last_label, cost, storer: of_storer, restorer: of_restorer, compared })
+}
 
+async fn compare(stage: &mut Stage, namespace: &str, machines: &[Machine]) -> anyhow::Result<Compared> {
+    let nodes = machines.len();
     eprintln!("mass return of {nodes} nodes, held back until all are there");
-    stage.delete(&machines).await?;
-    stage.create(&machines, Dress::Bare).await?;
+    stage.delete(machines).await?;
+    stage.create(machines, Dress::Bare).await?;
     stage.calm().await?;
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
-    let restorer = stage.daemon(RESTORER, &namespace, 0, 1)?;
+    let meter = Meter::start(stage).await?;
+    let restorer = stage.daemon(RESTORER, namespace, 0, 1)?;
     let restored = stage.see_all("labels back on nodes", nodes, &mut whole, &[&restorer], |_| true).await?;
+    let held_back = Part { seconds: restored.seconds(), cost: meter.stop(stage).await? };
     drop(restorer);
 
     eprintln!("the same patches of {nodes} nodes, by hand");
-    stage.delete(&machines).await?;
+    stage.delete(machines).await?;
     // The bench watches during the creates here as well: the watch costs the API server something.
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
+    let meter = Meter::start(stage).await?;
     let first_bare = Instant::now();
-    let last_bare = stage.create(&machines, Dress::Bare).await?;
+    let last_bare = stage.create(machines, Dress::Bare).await?;
+    let seconds = (last_bare - first_bare).as_secs_f64();
+    let bare_creates = Part { seconds, cost: meter.stop(stage).await? };
     stage.calm().await?;
     let patch = async |machine: Machine| {
         let patch = stage.nodes.get(&machine).map(|node| machine.restoring_patch(node, GENERATION));
         stage.cluster.patch_node(machine, "label-storage-restorer", &patch.unwrap_or_default()).await
     };
-    each("patching nodes", &machines, AS_A_DAEMON, patch).await?;
+    let meter = Meter::start(stage).await?;
+    each("patching nodes", machines, AS_A_DAEMON, patch).await?;
     let patched = stage.see_all("labels back on nodes", nodes, &mut whole, &[], |_| true).await?;
+    let bare_patches = Part { seconds: patched.seconds(), cost: meter.stop(stage).await? };
 
-    Ok(MassReturn {
-        nodes,
-        bare_creates: (last_bare - first_bare).as_secs_f64(),
-        bare_patches: patched.seconds(),
-        creating: (last_create - first_create).as_secs_f64(),
-        last_label,
-        restoring: restored.seconds(),
-        storer: of_storer,
-        restorer: of_restorer,
-    })
+    Ok(Compared { bare_creates, bare_patches, held_back })
 }
 
 /// The peak memory of each, in bytes.

@@ -7,24 +7,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use sandbox::dashboard::{Dashboard, Panel};
+use sandbox::dashboard::Dashboard;
 use sandbox::process::Guarded;
-use sandbox::prometheus::{Prometheus, Series, Target};
-use serde::Serialize;
+use sandbox::prometheus::{Prometheus, Target};
 
 use crate::Arguments;
 use crate::load::{Daemons, Meter, SETTLE, pass_time};
 use crate::machine::{Dress, Machine};
-use crate::report::Window;
+use crate::report::{Drawn, Evaluated, Line, Picture};
 use crate::stage::{RESTORER, STORER, Stage};
 use crate::watch::{Sight, Watch};
 
 const DASHBOARD: &str = include_str!("../../../deploy/chart/files/dashboard.json");
 /// As in the manifests.
 const REPLICAS: u32 = 2;
-/// How long a daemon may take until it serves its metrics.
+/// The time that a daemon may take until it serves its metrics.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is shown from before the mass return, and after it, in seconds.
+/// The seconds before and after the mass return that are shown.
 const MARGIN: u64 = 20;
 /// Lines that stay below this share of their panel's highest are left out: who looks at a picture can't tell them apart.
 const FAINT: f64 = 0.02;
@@ -42,50 +41,6 @@ const PANELS: [(&str, &str); 8] = [
     ("Queue", "nodes"),
     ("Requests", "per second"),
 ];
-
-/// What was seen.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Picture {
-    pub(crate) nodes: usize,
-    /// Of each daemon.
-    pub(crate) replicas: u32,
-    /// Before the mass return.
-    pub(crate) idle: Window,
-    /// From the first delete until every record is of the Node that is there now.
-    pub(crate) busy: Window,
-    pub(crate) panels: Vec<Drawn>,
-    #[serde(skip)]
-    pub(crate) dashboard: Vec<Evaluated>,
-}
-
-/// A panel of the dashboard, and the answer to each of its queries: of the whole run, or of its end for a table.
-#[derive(Debug, Clone)]
-pub(crate) struct Evaluated {
-    pub(crate) panel: Panel,
-    pub(crate) answers: Vec<Vec<Series>>,
-}
-
-/// One panel.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Drawn {
-    pub(crate) title: String,
-    pub(crate) unit: &'static str,
-    pub(crate) lines: Vec<Line>,
-}
-
-/// One series: seconds since the picture begins, and how much.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
-}
-
-impl Line {
-    /// The most that it comes to.
-    pub(crate) fn top(&self) -> f64 {
-        self.points.iter().map(|point| point.1).filter(|value| value.is_finite()).fold(0.0, f64::max)
-    }
-}
 
 /// Needs Nodes with all their labels, and leaves them so.
 pub(crate) async fn measure(stage: &mut Stage, arguments: &Arguments) -> anyhow::Result<Picture> {

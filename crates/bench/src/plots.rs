@@ -12,8 +12,11 @@ use plotters::prelude::*;
 
 use crate::probe::{Cost, Way};
 use crate::report::{Light, Report};
+use crate::table::thousands;
 
-const SIZE: (u32, u32) = (800, 500);
+const SIZE: (u32, u32) = (920, 460);
+/// The strip on the right has the legend, so that it covers no data.
+const LEGEND: u32 = 210;
 /// Whatever the viewer has.
 const FONT: &str = "sans-serif";
 
@@ -21,20 +24,20 @@ const FONT: &str = "sans-serif";
 type Plot = (&'static str, &'static str, fn(&Cost) -> f64);
 
 const PLOTS: [Plot; 5] = [
-    ("poll-wall.svg", "one list of all nodes: wall time, s", |cost| cost.wall),
-    ("poll-client-cpu.svg", "one list of all nodes: client CPU, s", |cost| cost.client_cpu),
-    ("poll-server-cpu.svg", "one list of all nodes: API-server CPU, s", |cost| cost.server_cpu),
-    ("poll-wire.svg", "one list of all nodes: on the wire, MB", |cost| cost.wire / 1e6),
-    ("poll-memory.svg", "one list of all nodes: client memory at its peak, MB", |cost| cost.peak / 1e6),
+    ("poll-wall.svg", "One list of all nodes: wall time (s)", |cost| cost.wall),
+    ("poll-client-cpu.svg", "One list of all nodes: client CPU time (s)", |cost| cost.client_cpu),
+    ("poll-server-cpu.svg", "One list of all nodes: API server CPU time (s)", |cost| cost.server_cpu),
+    ("poll-wire.svg", "One list of all nodes: bytes on the wire (MB)", |cost| cost.wire / 1e6),
+    ("poll-memory.svg", "One list of all nodes: peak memory of the client (MB)", |cost| cost.peak / 1e6),
 ];
 
 /// One line of a plot of light nodes: its name, and the figure that it shows.
 type LightLine = (&'static str, fn(&Light) -> f64);
 
 const LIGHT_TIMES: [LightLine; 3] = [
-    ("wall", |light| light.poll.wall),
-    ("client CPU", |light| light.poll.client_cpu),
-    ("API-server CPU", |light| light.poll.server_cpu),
+    ("wall time", |light| light.poll.wall),
+    ("client CPU time", |light| light.poll.client_cpu),
+    ("API server CPU time", |light| light.poll.server_cpu),
 ];
 const LIGHT_PEAKS: [LightLine; 3] = [
     ("one list", |light| light.poll.peak / 1e6),
@@ -54,9 +57,9 @@ pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
         keep("dashboard.svg", dashboard::draw(&taken.dashboard)?)?;
     }
     if !report.light.is_empty() {
-        let title = "light nodes, one list: seconds";
+        let title = "One list of nodes with metadata only: time (s)";
         keep("light-time.svg", draw(title, &lights(report, LIGHT_TIMES))?)?;
-        let title = "light nodes: memory at its peak, MB";
+        let title = "Nodes with metadata only: peak memory (MB)";
         keep("light-memory.svg", draw(title, &lights(report, LIGHT_PEAKS))?)?;
     }
     if report.poll.is_empty() {
@@ -100,35 +103,30 @@ fn paint(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn st
 
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
+    let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND);
+    let mut chart = ChartBuilder::on(&plot)
         .caption(title, (FONT, 20))
         .margin(15)
         .x_label_area_size(40)
         .y_label_area_size(70)
         .build_cartesian_2d(across.log_scale(), up.log_scale())?;
-    let nodes = |nodes: &f64| format!("{nodes:.0}");
+    let nodes = |nodes: &f64| thousands(*nodes as u64);
     chart
         .configure_mesh()
         .x_desc("nodes")
         .x_label_formatter(&nodes)
+        .y_label_formatter(&|value| format!("{value}"))
         .label_style((FONT, 13))
         .light_line_style(WHITE)
         .draw()?;
     for (index, (name, points)) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
         let line = LineSeries::new(points.iter().copied(), color.stroke_width(2)).point_size(4);
-        chart
-            .draw_series(line)?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
+        chart.draw_series(line)?;
+        let y = 60 + 24 * i32::try_from(index)?;
+        legend.draw(&PathElement::new([(0, y), (20, y)], color.stroke_width(2)))?;
+        legend.draw(&Text::new(*name, (28, y - 7), (FONT, 14)))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font((FONT, 13))
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
     root.present()?;
     Ok(())
 }

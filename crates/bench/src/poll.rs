@@ -7,7 +7,7 @@ use crate::report::Polled;
 use crate::stage::Stage;
 use crate::stats::median;
 
-/// How many times each way is measured.
+/// Each way is measured this many times.
 const ROUNDS: usize = 5;
 /// From this size on...
 const LARGE: u32 = 50_000;

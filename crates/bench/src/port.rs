@@ -1,4 +1,4 @@
-//! What `kubectl label-storage export` and `import` cost: each a process, from its start to its end.
+//! The cost of `kubectl label-storage export` and `import`: each a process, from its start to its end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -16,7 +16,7 @@ use crate::status::{self, PLUGIN};
 
 /// Where records are imported to.
 const ELSEWHERE: &str = "bench-elsewhere";
-/// How many times each is measured, but for the import itself, which is there to be made once.
+/// Each is measured this many times, except for the import, which can be made once.
 const ROUNDS: usize = 3;
 
 /// Measures them at the size that the stage has, with a record for each Node.
@@ -71,7 +71,7 @@ fn command(what: Ported, kubeconfig: &Path, exported: &Path, file: &Path) -> any
 }
 
 impl Ported {
-    /// Whether it was about all records.
+    /// True if it was about all records.
     fn check(self, told: &str, records: u32) -> anyhow::Result<()> {
         let expected = match self {
             Self::Export => return Ok(()),

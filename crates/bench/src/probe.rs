@@ -23,7 +23,7 @@ use crate::machine::Machine;
 use crate::ours;
 use crate::process::{Process, own_cpu, own_memory};
 
-/// What this binary is started as, to take one measurement.
+/// The name under which this binary takes one measurement.
 pub(crate) const PROBE: &str = "probe";
 
 /// A way to list all Nodes.
@@ -48,11 +48,11 @@ impl Way {
     /// As tables and plots call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Ours => "ours",
-            Self::Whole => "ours, whole nodes",
-            Self::List => "Api::list",
-            Self::ListMetadata => "Api::list_metadata",
-            Self::Limit => "limit",
+            Self::Ours => "Label Storage",
+            Self::Whole => "Label Storage, whole nodes",
+            Self::List => "kube Api::list",
+            Self::ListMetadata => "kube Api::list_metadata",
+            Self::Limit => "same bytes discarded",
         }
     }
 
@@ -71,7 +71,7 @@ impl Way {
     }
 }
 
-/// What one list costs.
+/// The cost of one list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// Seconds from the request to the last object.
@@ -88,15 +88,15 @@ pub(crate) struct Cost {
     pub(crate) growth: f64,
 }
 
-/// What a measuring process is told.
+/// The task of a measuring process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task<'a> {
     pub(crate) way: Way,
     pub(crate) kubeconfig: &'a Path,
     pub(crate) api_server: Process,
-    /// How many Nodes there are.
+    /// The number of Nodes.
     pub(crate) nodes: u32,
-    /// How many times to list: the server's CPU time is told in hundredths of a second, and a small list takes less.
+    /// The number of lists: the server's CPU time is counted in hundredths of a second, and a small list takes less.
     pub(crate) repeats: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What a process has used so far, as the kernel counts it under `/proc`.
+//! CPU time and memory of a process, as the kernel counts them under `/proc`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process(pub(crate) u32);
 
-/// How much memory a process holds, in bytes.
+/// The memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Now.
@@ -30,7 +30,7 @@ impl Process {
         ))
     }
 
-    /// What it holds, and what it held at most.
+    /// The memory now, and its peak.
     pub(crate) fn memory(self) -> anyhow::Result<Memory> {
         memory_in(&format!("/proc/{}/status", self.0))
     }

@@ -1,8 +1,14 @@
-//! What was measured, as data: the JSON file is this, and the tables and plots are made from it.
+//! The figures of a run: the JSON file has these, and the tables and plots are made from them.
+
+mod limit;
+mod picture;
 
 use serde::Serialize;
 
-use crate::picture::Picture;
+#[cfg(test)]
+pub(crate) use self::limit::Verdict;
+pub(crate) use self::limit::{Limit, Unit};
+pub(crate) use self::picture::{Drawn, Evaluated, Line, Picture};
 use crate::probe::{Cost, Way};
 use crate::process::total_memory;
 use crate::stats::{Latencies, ratio};
@@ -25,12 +31,12 @@ pub(crate) struct Report {
     pub(crate) picture: Option<Picture>,
     pub(crate) status: Vec<StatusCost>,
     pub(crate) port: Vec<PortCost>,
-    pub(crate) must_reach: Vec<crate::limits::Limit>,
-    /// What could not be measured, and why.
+    pub(crate) must_reach: Vec<Limit>,
+    /// The measurements that failed, each with the reason.
     pub(crate) failures: Vec<String>,
 }
 
-/// What it was measured on. The control plane, the daemons and the bench share it.
+/// The machine that the control plane, the daemons and the bench share.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Computer {
     pub(crate) cores: usize,
@@ -65,21 +71,44 @@ pub(crate) struct Light {
 }
 
 /// All Nodes gone and back. Seconds.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
-    /// The creates alone, without daemons.
-    pub(crate) bare_creates: f64,
-    /// The patches that restore all Nodes, sent by the bench without daemons: from the first Node patched to the last.
-    pub(crate) bare_patches: f64,
     /// The creates, with both daemons at work.
     pub(crate) creating: f64,
     /// From the answer to the last create to the last label, with both daemons at work.
     pub(crate) last_label: f64,
-    /// From the first Node restored to the last, by a restorer that started after the last create.
-    pub(crate) restoring: f64,
+    pub(crate) cost: ServerCost,
     pub(crate) storer: Growth,
     pub(crate) restorer: Growth,
+    /// `None` for a size at which this would take too long.
+    pub(crate) compared: Option<Compared>,
+}
+
+/// The parts of a mass return, one by one.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Compared {
+    /// The creates alone, without daemons.
+    pub(crate) bare_creates: Part,
+    /// The patches that restore all Nodes, sent by the bench without daemons: from the first Node patched to the last.
+    pub(crate) bare_patches: Part,
+    /// From the first Node restored to the last, by a restorer that started after the last create.
+    pub(crate) held_back: Part,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Part {
+    pub(crate) seconds: f64,
+    pub(crate) cost: ServerCost,
+}
+
+/// The CPU time of the API server, in seconds, and the requests that it answered.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct ServerCost {
+    pub(crate) cpu: f64,
+    pub(crate) gets: f64,
+    pub(crate) lists: f64,
+    pub(crate) writes: f64,
 }
 
 impl MassReturn {
@@ -90,11 +119,13 @@ impl MassReturn {
 
     /// The same, as a ratio to the creates and the patches without daemons.
     pub(crate) fn full_speed_ratio(&self) -> Option<f64> {
-        ratio(self.full_speed(), self.bare_creates + self.bare_patches)
+        let Compared { bare_creates, bare_patches, .. } = self.compared?;
+        ratio(self.full_speed(), bare_creates.seconds + bare_patches.seconds)
     }
 
     pub(crate) fn held_back_ratio(&self) -> Option<f64> {
-        ratio(self.restoring, self.bare_patches)
+        let Compared { bare_patches, held_back, .. } = self.compared?;
+        ratio(held_back.seconds, bare_patches.seconds)
     }
 }
 
@@ -147,12 +178,16 @@ pub(crate) struct Restoring {
 }
 
 /// The first records of all Nodes. Seconds from the first to the last.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct ColdStart {
     pub(crate) nodes: usize,
     pub(crate) storing: f64,
     /// The same for the same records by hand.
     pub(crate) creating: f64,
+    /// From the start of the storer to the first record.
+    pub(crate) first: f64,
+    pub(crate) storing_cost: ServerCost,
+    pub(crate) creating_cost: ServerCost,
 }
 
 /// So many storers and restorers, idle and under status updates.
@@ -233,7 +268,7 @@ impl Program {
     }
 }
 
-/// What one of them costs, from its start to its end.
+/// The cost of one of them, from its start to its end.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct StatusCost {
     pub(crate) nodes: u32,
@@ -244,7 +279,7 @@ pub(crate) struct StatusCost {
     pub(crate) cost: ProgramCost,
 }
 
-/// What is done with all records and a file.
+/// A command that reads or writes a file of all records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ported {
@@ -271,7 +306,7 @@ impl Ported {
     }
 }
 
-/// What that costs, from its start to its end.
+/// The cost of that, from its start to its end.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct PortCost {
     pub(crate) records: u32,
@@ -282,7 +317,7 @@ pub(crate) struct PortCost {
     pub(crate) cost: ProgramCost,
 }
 
-/// What one run of a program costs.
+/// The cost of one run of a program.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct ProgramCost {
     /// Seconds.
@@ -295,7 +330,7 @@ pub(crate) struct ProgramCost {
     pub(crate) peak: f64,
 }
 
-/// What processes used over some time.
+/// The use of the machine by all processes over some time.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Window {
     pub(crate) seconds: f64,
@@ -309,7 +344,7 @@ pub(crate) struct Window {
     pub(crate) bench: Usage,
 }
 
-/// What processes of one kind used.
+/// The use of the machine by processes of one kind.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Usage {
     /// CPU as a share of one core, all of them together.

@@ -28,7 +28,7 @@ const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
 const CONCURRENCY: [u32; 1] = [2_000];
 /// Where the picture is taken.
 const PICTURE: [u32; 1] = [2_000];
-/// How many replicas share the nodes. Without any, what the API server does anyway is measured.
+/// The numbers of replicas that share the nodes. Without any, the API server is measured alone.
 const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
 /// Measures what was asked for, and shows it.
@@ -70,7 +70,7 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
                 eprintln!("error: {scenario:?} at {nodes} nodes: {error:#}");
                 report.failures.push(format!("{scenario:?} at {nodes} nodes: {error:#}"));
                 stage.sandbox.keep_data();
-                // What comes next needs a control plane, and all Nodes.
+                // The next measurement needs a control plane, and all Nodes.
                 stage.check(&[])?;
                 stage.repair(nodes).await?;
             }
@@ -139,7 +139,7 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     add(Scenario::Picture, &at(&PICTURE));
     use Scenario::{ColdStart, Idle, Latency, Port, Replicas, Status, TakeOver};
     // With the records that the storer makes in a cold start, while each Node is as it was then.
-    // What is imported stays, so that comes last.
+    // Imported records stay, so that comes last.
     for scenario in [ColdStart, Status, Latency, Replicas, Idle, TakeOver, Port] {
         add(scenario, &[largest]);
     }

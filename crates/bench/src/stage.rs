@@ -1,4 +1,4 @@
-//! What is measured on: the control plane, the Nodes on it, and the daemons, each a process of its own.
+//! The control plane, the Nodes on it, and the daemons, each a process of its own.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,15 @@ use sandbox::process::Guarded;
 use sandbox::progress::Progress;
 use sandbox::{Options, Sandbox, itself};
 
-use crate::cluster::{AT_ONCE, Cluster, Meta, each};
+use crate::cluster::{AT_ONCE, Cluster, each};
 use crate::machine::{Dress, Machine};
+use crate::meta::Meta;
 use crate::process::Process;
 use crate::watch::{Sight, Watch};
 
-/// What this binary is started as, to be a storer.
+/// The name under which this binary is a storer.
 pub(crate) const STORER: &str = "storer";
-/// What this binary is started as, to be a restorer.
+/// The name under which this binary is a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 
 /// A daemon logs this when it knows all Nodes and records.
@@ -24,9 +25,9 @@ pub(crate) const LISTED: &str = "listed all nodes and records";
 
 /// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
 const SILENCE: Duration = Duration::from_secs(180);
-/// How often to read a log.
+/// The pause between two looks at a log.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often to look whether all processes still run.
+/// The pause between two checks that all processes still run.
 const CHECK: Duration = Duration::from_secs(1);
 /// The API server is left alone between two measurements until it is as idle as this, in shares of a core...
 const CALM: f64 = 0.15;
@@ -38,13 +39,13 @@ const CALM_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) sandbox: Sandbox,
-    /// What is known of the Nodes, by machine: the first so many machines have one.
+    /// The Nodes by machine: the first machines have one.
     pub(crate) nodes: HashMap<Machine, Meta>,
-    /// Whether each Node has a record where [`NAMESPACE`](crate::cold_start::NAMESPACE) says.
+    /// True if each Node has a record.
     pub(crate) stored: bool,
-    /// How many Nodes of metadata alone there are.
+    /// The number of Nodes of metadata alone.
     pub(crate) light: u32,
-    /// How many daemons were started: each has a log of its own.
+    /// The number of daemons that were started: each has a log of its own.
     started: u32,
     /// The folder of the storer and the restorer; `None` for those in this program.
     daemons: Option<PathBuf>,

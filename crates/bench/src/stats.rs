@@ -13,7 +13,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[middle - 1], upper) })
 }
 
-/// How long things took, in seconds. Percentiles are by nearest rank: each is a time that was really measured.
+/// Durations in seconds. Percentiles are by nearest rank: each is a time that was really measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Latencies {
     pub(crate) trials: usize,

@@ -1,4 +1,4 @@
-//! What `kubectl label-storage status` costs, beside `kubectl get nodes`: each a process, from its start to its end.
+//! The cost of `kubectl label-storage status`, beside `kubectl get nodes`: each a process, from its start to its end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::report::{Program, ProgramCost, StatusCost};
 use crate::stage::Stage;
 use crate::stats::median;
 
-/// What this binary is started as, to be the plugin.
+/// The name under which this binary is the plugin.
 pub(crate) const PLUGIN: &str = "plugin";
 
-/// How many times each is measured.
+/// Each is measured this many times.
 const ROUNDS: usize = 5;
-/// How often a process is looked at: what it held at its peak is known until the last of these.
+/// The pause between two looks at a process: its peak is known up to the last of these.
 const LOOK: Duration = Duration::from_millis(2);
 /// The plugin ends with this where something is not well: here, that no daemons run.
 const UNWELL: i32 = 3;
@@ -109,7 +109,7 @@ impl Task {
         Ok(command)
     }
 
-    /// Whether it told of all nodes.
+    /// True if its output has all nodes.
     fn check(&self, output: &Path) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(output)?;
         let told = match self.program {
@@ -126,7 +126,7 @@ impl Task {
     }
 }
 
-/// What a program costs, from its start to its end. What it says goes into a file.
+/// The cost of a program, from its start to its end. Its output goes into a file.
 pub(crate) fn cost_of(
     command: &mut Command,
     name: &str,

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use crate::concurrency::limit_name;
-use crate::limits::Limit;
 use crate::probe::{Cost, Way};
 use crate::report::{
-    Computer, Light, Load, PortCost, Program, ProgramCost, Report, Requests, StatusCost, Usage, Window,
+    Compared, Computer, Light, Limit, Load, MassReturn, Part, PortCost, Program, ProgramCost, Report,
+    Requests, ServerCost, StatusCost, Usage, Window,
 };
 use crate::stats::{Latencies, ratio, ratio_text};
 
@@ -27,6 +27,7 @@ pub(crate) fn render(report: &Report) -> String {
         light_slopes(report),
         mass_returns(report),
         growths(report),
+        server_costs(report),
         concurrency(report),
         cold_start(report),
     ];
@@ -117,7 +118,7 @@ fn polls(report: &Report) -> Table {
 
 fn poll_ratios(report: &Report) -> Table {
     let mut table = Table::new(
-        "Poll: ours against the others",
+        "Poll: Label Storage against the others",
         ["against", "nodes", "wall", "client CPU", "API-server CPU", "wire", "peak"],
     );
     for nodes in report.poll_sizes() {
@@ -220,16 +221,19 @@ fn mass_returns(report: &Report) -> Table {
         ],
     );
     for returned in &report.mass_return {
+        let part = |part: fn(Compared) -> Part| {
+            returned.compared.map_or_else(|| "-".to_owned(), |compared| seconds(part(compared).seconds))
+        };
         table.row([
             "mass return".to_owned(),
             thousands(returned.nodes as u64),
-            seconds(returned.bare_creates),
-            seconds(returned.bare_patches),
+            part(|compared| compared.bare_creates),
+            part(|compared| compared.bare_patches),
             seconds(returned.full_speed()),
             ratio_or_dash(returned.full_speed_ratio()),
             seconds(returned.creating),
             seconds(returned.last_label),
-            seconds(returned.restoring),
+            part(|compared| compared.held_back),
             ratio_or_dash(returned.held_back_ratio()),
         ]);
     }
@@ -255,6 +259,37 @@ fn growths(report: &Report) -> Table {
     table
 }
 
+fn server_costs(report: &Report) -> Table {
+    let mut table = Table::new(
+        "Cost for the API server, for each node",
+        ["", "nodes", "CPU ms", "GETs", "writes", "lists in all"],
+    );
+    let mut row = |part: &str, nodes: usize, cost: ServerCost| {
+        let of_a_node = |total: f64| format!("{:.2}", total / nodes as f64);
+        table.row([
+            part.to_owned(),
+            thousands(nodes as u64),
+            of_a_node(cost.cpu * 1e3),
+            of_a_node(cost.gets),
+            of_a_node(cost.writes),
+            format!("{:.0}", cost.lists),
+        ]);
+    };
+    for MassReturn { nodes, cost, compared, .. } in &report.mass_return {
+        row("mass return, full speed", *nodes, *cost);
+        if let Some(Compared { bare_creates, bare_patches, held_back }) = compared {
+            row("mass return, bare creates", *nodes, bare_creates.cost);
+            row("mass return, bare patches", *nodes, bare_patches.cost);
+            row("mass return, held back", *nodes, held_back.cost);
+        }
+    }
+    if let Some(cold) = report.cold_start {
+        row("cold start", cold.nodes, cold.storing_cost);
+        row("cold start, by hand", cold.nodes, cold.creating_cost);
+    }
+    table
+}
+
 fn concurrency(report: &Report) -> Table {
     let mut table = Table::new(
         "Concurrency: one restorer, from the first node restored to the last (medians)",
@@ -276,7 +311,7 @@ fn concurrency(report: &Report) -> Table {
 fn cold_start(report: &Report) -> Table {
     let mut table = Table::new(
         "Cold start: no records, from the first to the last",
-        ["", "nodes", "storing s", "by hand s", "ratio"],
+        ["", "nodes", "storing s", "by hand s", "ratio", "first record after s"],
     );
     if let Some(cold) = report.cold_start {
         table.row([
@@ -285,6 +320,7 @@ fn cold_start(report: &Report) -> Table {
             seconds(cold.storing),
             seconds(cold.creating),
             ratio_or_dash(ratio(cold.storing, cold.creating)),
+            seconds(cold.first),
         ]);
     }
     table
@@ -501,7 +537,7 @@ fn picture(report: &Report) -> Table {
     table
 }
 
-/// What the API server needs more than without any daemon, for each pair of a storer and a restorer: idle, and under
+/// The API server's extra cost compared with no daemons, for each pair of a storer and a restorer: idle, and under
 /// updates. The rate that is reached differs from one to the other, so what the updates cost by themselves is taken off.
 fn extra(load: &Load, none: &Load) -> [f64; 2] {
     let cpu = |window: &Window| window.api_server.cpu;
@@ -556,7 +592,7 @@ fn megabytes(bytes: f64) -> String {
     format!("{:.1}", bytes / 1e6)
 }
 
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -571,7 +607,7 @@ fn thousands(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Growth, MassReturn, Polled};
+    use crate::report::{Growth, Polled};
 
     #[test]
     fn numbers_are_grouped() {
@@ -621,18 +657,22 @@ mod tests {
         let lights = vec![light(10_000, 20e6), light(30_000, 25e6)];
         let text = render(&Report { light: lights, ..Report::default() });
         assert!(text.contains("30,000") && text.contains("250.00 bytes"), "{text}");
+        let part = |seconds| Part { seconds, ..Part::default() };
         let returned = MassReturn {
             nodes: 5_000,
-            bare_creates: 3.0,
-            bare_patches: 2.0,
             creating: 4.0,
             last_label: 2.0,
-            restoring: 3.0,
+            cost: ServerCost { cpu: 25.0, gets: 5_500.0, lists: 3.0, writes: 10_000.0 },
             storer: Growth { before: 30_000_000, after: 42_000_000 },
-            restorer: Growth::default(),
+            compared: Some(Compared {
+                bare_creates: part(3.0),
+                bare_patches: part(2.0),
+                held_back: part(3.0),
+            }),
+            ..MassReturn::default()
         };
         let text = render(&Report { mass_return: vec![returned], ..Report::default() });
-        for figure in ["1.20 x", "1.50 x", "42.0", "12.0"] {
+        for figure in ["1.20 x", "1.50 x", "42.0", "12.0", "5.00", "1.10", "2.00"] {
             assert!(text.contains(figure), "{figure}: {text}");
         }
     }

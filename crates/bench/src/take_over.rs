@@ -17,9 +17,9 @@ use crate::watch::{Sight, Watch};
 
 /// Replicas of each daemon.
 const REPLICAS: NonZeroU32 = NonZeroU32::new(3).expect("three is not zero");
-/// How often each is ended in each way: ten kills in all.
+/// Each is ended this many times in each way: ten kills in all.
 const TIMES: u32 = 5;
-/// What a replica says once it has its own shard.
+/// A replica logs this once it has its own shard.
 const AT_HOME: &str = "holding the lease of this shard";
 /// Longer than this nothing takes.
 const LIMIT: Duration = Duration::from_secs(120);

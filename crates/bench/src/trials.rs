@@ -20,7 +20,7 @@ use crate::watch::{Sight, Watch};
 const APART: Duration = Duration::from_millis(100);
 /// For how long a Node of a trial is away. Deleting and creating in the same instant is not what clouds do.
 const AWAY: Duration = Duration::from_secs(2);
-/// What has had no effect after this time has none.
+/// A change without an effect after this time has none.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A change that was made, and what shows that it had its effect.
@@ -34,7 +34,7 @@ struct Change {
 }
 
 impl Change {
-    /// Whether this sight shows its effect: of this incarnation, and made from this version or a later one.
+    /// True if this sight shows its effect: of this incarnation, and made from this version or a later one.
     fn shows_in(&self, sight: &Sight) -> bool {
         sight.machine == self.machine && sight.uid == self.uid && sight.version >= self.version
     }

@@ -29,7 +29,7 @@ impl Updates {
         Self { done, task }
     }
 
-    /// How many the API server has taken so far.
+    /// The number that the API server has accepted so far.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

@@ -11,8 +11,9 @@ use label_storage::record::{NODE_RESOURCE_VERSION, NODE_UID};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::cluster::{Cluster, Meta, NODES, Object, config_maps};
+use crate::cluster::{Cluster, NODES, Object, config_maps};
 use crate::machine::Machine;
+use crate::meta::Meta;
 
 /// Between the end of a watch and the next.
 const PAUSE: Duration = Duration::from_millis(10);

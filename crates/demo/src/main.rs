@@ -1,12 +1,11 @@
-//! `demo`: the story of Nodes that lose their labels and get them back, with the real daemons on a private control
-//! plane.
+//! `demo`: deletes and re-creates Nodes on a private control plane, and shows how the daemons restore their labels.
 //!
 //! ```text
-//!   main ──► stage: etcd, kube-apiserver, 2 storers, 2 restorers (this binary again, as processes of their own)
-//!     ├────► story: what is done to the Nodes, and what comes of it
-//!     │        ├─ nodes: Nodes, their records, and which labels are missing
+//!   main ──► stage: etcd, kube-apiserver, 2 storers, 2 restorers (each is this binary in a process of its own)
+//!     ├────► story: the changes to the Nodes, and their effect
+//!     │        ├─ nodes: Nodes, their records, and the labels that they lack
 //!     │        └─ narrator: lines on stdout, with the time
-//!     └────► session: commands of the kubectl plugin, and what they say; svg: the same, drawn
+//!     └────► session: commands of the kubectl plugin, and their output; svg: the same as a drawing
 //! ```
 
 mod narrator;
@@ -27,29 +26,36 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::narrator::Narrator;
 use crate::stage::Stage;
 
-/// Shows what Label Storage does: nodes are deleted and re-created, and their labels come back.
+/// Demonstrate how the labels of deleted nodes are restored
 ///
-/// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from), two storers and
-/// two restorers, all as processes on this machine that end with this one. No other cluster is touched. Exits with 0
-/// only if every label of every node came back.
+/// Starts a private Kubernetes control plane (`sandbox --help` explains where its binaries come from), two storers and two restorers on
+/// this machine. Deletes and re-creates nodes, and waits until their labels are restored. All processes end with this one. No other
+/// cluster is used. The exit code is 0 only if every label of every node was restored.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  cargo run --bin demo
+  cargo run --bin demo -- --nodes 1000 --keep"
+)]
 struct Arguments {
-    /// Leave everything up afterwards, to play with, until Ctrl-C
+    /// Keep the cluster running afterwards, until Ctrl-C
     #[arg(long, env = "DEMO_KEEP", value_parser = FalseyValueParser::new())]
     keep: bool,
 
-    /// How many nodes to delete and re-create at once
+    /// Number of nodes to delete and re-create at once
     #[arg(long, env = "DEMO_NODES", value_name = "N", default_value_t = 200)]
     nodes: u32,
 
-    /// Instead of the story, have a session with `kubectl label-storage`, and draw it into this file, as an SVG
+    /// Record a session with `kubectl label-storage` instead, and write it to this SVG file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    // The daemons are this same binary, so that `cargo run --bin demo` is all it takes to build and find them.
+    // The daemons are this same binary, so `cargo run --bin demo` builds everything that is needed.
     match itself::role().as_deref() {
         Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),
@@ -82,18 +88,18 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// Leaves the stage to the audience.
+/// Keeps the cluster running until a signal arrives.
 async fn keep(stage: &Stage, narrator: &Narrator) -> anyhow::Result<()> {
-    // Before the first line that someone may act on.
+    // Listen for signals before the first line is printed: a reader may react to it at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    narrator.heading("Over to you");
-    narrator.say("everything stays up until Ctrl-C; in another shell:");
+    narrator.heading("Try it yourself");
+    narrator.say("the cluster runs until Ctrl-C; in another shell, run:");
     narrator.block(&shell::export("KUBECONFIG", stage.kubeconfig()));
-    narrator.say("then, for example:");
+    narrator.say("then try, for example:");
     narrator.block(&story::suggestions());
     narrator.say(format!("the logs are in {}", stage.data_folder().display()));
-    narrator.say("no kubectl? `cargo run --bin sandbox -- --build-only` builds one and says where it is");
+    narrator.say("`cargo run --bin sandbox -- --build-only` builds kubectl, and prints its folder");
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}

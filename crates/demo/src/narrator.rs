@@ -1,4 +1,4 @@
-//! Tells the story: lines on stdout with the elapsed time at the left, in colour where that is a terminal.
+//! Prints lines on stdout with the elapsed time at the left, in colour if stdout is a terminal.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use console::style;
 
-/// As wide as the time at the left of a line.
+/// The width of the time at the left of a line.
 const MARGIN: &str = "          ";
 
 pub(crate) struct Narrator {
@@ -18,22 +18,20 @@ impl Narrator {
         Self { start: Instant::now() }
     }
 
-    /// A new part of the story.
     pub(crate) fn heading(&self, text: &str) {
         line(format_args!("\n{MARGIN}{}", style(text).bold().cyan()));
     }
 
-    /// Something happened.
     pub(crate) fn say(&self, text: impl Display) {
         line(format_args!("{} {text}", self.time()));
     }
 
-    /// What everyone waited for has happened.
+    /// Prints the success of a part.
     pub(crate) fn succeed(&self, text: impl Display) {
         line(format_args!("{} {}", self.time(), style(text).bold().green()));
     }
 
-    /// Something to look at, several lines of it.
+    /// Prints several indented lines.
     pub(crate) fn block(&self, text: &str) {
         for text in text.lines() {
             line(format_args!("{MARGIN}  {}", style(text).yellow()));
@@ -45,7 +43,7 @@ impl Narrator {
     }
 }
 
-/// A reader that has gone away, as in `demo | head`, is no reason to fail.
+/// Ignores a closed stdout, as in `demo | head`.
 fn line(text: impl Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Nodes, their records, and which labels are missing where.
+//! Nodes, their records, and the labels that they lack.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use crate::stage::NAMESPACE;
 
-/// How many requests are in flight when many nodes are changed at once.
+/// The number of requests in flight while many nodes are changed.
 const AT_ONCE: usize = 50;
 
-/// A machine: the labels that someone gave it are what its Node should carry, whenever there is one.
+/// A machine, and the labels that its Node should have.
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) labels: Labels,
@@ -28,7 +28,7 @@ impl Machine {
         Self { name: name.into(), labels }
     }
 
-    /// The Node as a kubelet registers it: with what the machine knows of itself and nothing else.
+    /// The Node as a kubelet registers it: without the labels that a person sets.
     fn bare_node(&self) -> Node {
         let own = [("hostname", self.name.as_str()), ("os", "linux"), ("arch", "amd64")];
         let labels = own.map(|(key, value)| (format!("kubernetes.io/{key}"), value.to_owned()));
@@ -37,13 +37,13 @@ impl Machine {
             labels: Some(labels.into_iter().collect()),
             ..ObjectMeta::default()
         };
-        // The machine's own number: a label such as node-role.kubernetes.io/database comes back to the same machine alone.
+        // A label such as node-role.kubernetes.io/database is restored only to the same machine, which its systemUUID identifies.
         let machine = NodeSystemInfo { system_uuid: self.name.clone(), ..NodeSystemInfo::default() };
         let status = NodeStatus { node_info: Some(machine), ..NodeStatus::default() };
         Node { metadata, status: Some(status), ..Node::default() }
     }
 
-    /// The labels that `found` lacks or has otherwise, one a line.
+    /// Adds a line for each label that `found` lacks, or has with another value.
     fn missing_from(&self, found: &Labels, lines: &mut Vec<String>) {
         for (key, value) in &self.labels {
             match found.get(key) {
@@ -55,13 +55,13 @@ impl Machine {
     }
 }
 
-/// How many of the machines have all their labels, and what the others lack.
+/// The number of machines with all their labels, and the labels that the others lack.
 pub(crate) struct Comparison {
     pub(crate) complete: u64,
     pub(crate) missing: Vec<String>,
 }
 
-/// What the story does to the cluster, and what it sees there.
+/// Changes Nodes, and reads Nodes and records.
 pub(crate) struct Cluster {
     nodes: Api<Node>,
     records: Api<ConfigMap>,
@@ -72,7 +72,7 @@ impl Cluster {
         Self { nodes: Api::all(client.clone()), records: Api::namespaced(client.clone(), NAMESPACE) }
     }
 
-    /// Registers the Nodes, without the labels that someone gave the machines.
+    /// Creates the Nodes without the labels of their machines.
     pub(crate) async fn create_bare(&self, machines: &[Machine]) -> anyhow::Result<()> {
         each(machines, async |machine| {
             self.nodes.create(&PostParams::default(), &machine.bare_node()).await.map(drop)
@@ -96,13 +96,12 @@ impl Cluster {
         .await
     }
 
-    /// The record of one machine.
     pub(crate) async fn record(&self, machine: &Machine) -> anyhow::Result<ConfigMap> {
         let name = record_name(&machine.name);
         self.records.get(&name).await.with_context(|| format!("reading ConfigMap {name}"))
     }
 
-    /// Compares every label of every machine with what is on its Node.
+    /// Compares every label of every machine with its Node.
     pub(crate) async fn on_nodes(&self, machines: &[Machine]) -> anyhow::Result<Comparison> {
         let nodes = self.nodes.list_metadata(&ListParams::default()).await.context("listing nodes")?;
         let found =
@@ -110,10 +109,10 @@ impl Cluster {
         Ok(compare(machines, &found.collect()))
     }
 
-    /// Compares every label of every machine with what is in its record.
+    /// Compares every label of every machine with its record.
     pub(crate) async fn in_records(&self, machines: &[Machine]) -> anyhow::Result<Comparison> {
         let records = self.records.list(&ListParams::default()).await.context("listing ConfigMaps")?;
-        // Others' ConfigMaps are in the namespace too, e.g. the cluster's root certificate: they are no records.
+        // The namespace also has ConfigMaps that are not records, such as the cluster's root certificate.
         let decoded = records.items.iter().filter_map(|record| Record::decode(record).ok());
         let found = decoded.map(|decoded| (decoded.record.node, decoded.record.labels));
         Ok(compare(machines, &found.collect()))

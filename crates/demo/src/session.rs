@@ -1,4 +1,4 @@
-//! A session with `kubectl label-storage`, on the demo's own cluster: real commands, and what they really say.
+//! Records a session with `kubectl label-storage` on the cluster of the demo: real commands and their real output.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::stage::{PLUGIN, Stage};
 use crate::story::whole;
 use crate::svg::{self, SCREEN, Scene};
 
-/// Plays the session, and draws it.
+/// Runs the session, and draws it.
 pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> anyhow::Result<()> {
     narrator.heading("A session with kubectl label-storage");
     let cluster = Cluster::new(&stage.client);
@@ -25,7 +25,7 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
     let scenes = RefCell::new(Vec::new());
     let add =
         |typed: &str, output: String| scenes.borrow_mut().push(Scene { typed: typed.to_owned(), output });
-    // What else happens to the cluster, for who reads along.
+    // A comment in the session about a change in the cluster.
     let note = |what: &str| {
         narrator.say(what);
         add(&format!("# {what}"), String::new());
@@ -48,17 +48,17 @@ pub(crate) async fn record(stage: &Stage, narrator: &Narrator, file: &Path) -> a
         anyhow::Ok(annotations.contains_key(DEPARTED_AT))
     };
     let expect = |is_so: bool| is_so.then_some(()).ok_or_else(|| DEPARTED_AT.to_owned());
-    stage.until("noticing that it is gone", async || Ok(expect(is_gone().await?))).await?;
-    note("somebody sets pool=batch on gpu-1; a moment later the cloud takes the node away");
+    stage.until("storing the deletion", async || Ok(expect(is_gone().await?))).await?;
+    note("pool=batch was set on gpu-1, and then the node was deleted");
     run("kubectl label-storage explain gpu-1")?;
 
     cluster.create_bare(&changed).await?;
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(&changed).await?))).await?;
-    stage.until("noticing that it is back", async || Ok(expect(!is_gone().await?))).await?;
-    note("gpu-1 is back, registered by its kubelet without any of that");
+    stage.until("storing the return", async || Ok(expect(!is_gone().await?))).await?;
+    note("the kubelet has registered gpu-1 again, without these labels");
     run("kubectl label-storage get gpu-1")?;
 
-    let title = "A session with kubectl label-storage: a node is gone, and comes back";
+    let title = "A session with kubectl label-storage: a node is deleted and re-created";
     std::fs::write(file, svg::draw(title, &scenes.borrow()))
         .with_context(|| format!("can't write {}", file.display()))?;
     narrator.succeed(format!("drawn in {}", file.display()));

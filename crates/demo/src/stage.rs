@@ -1,4 +1,4 @@
-//! What the story is played on: the control plane and the four daemons, each a process of its own.
+//! The control plane and the four daemons, each in a process of its own.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,25 +13,24 @@ use tokio::runtime::Runtime;
 
 use crate::narrator::Narrator;
 
-/// What this binary is started as, to be a storer.
+// The roles in which this binary starts itself.
 pub(crate) const STORER: &str = "storer";
-/// What this binary is started as, to be a restorer.
 pub(crate) const RESTORER: &str = "restorer";
-/// What this binary is started as, to be the kubectl plugin.
 pub(crate) const PLUGIN: &str = "plugin";
-/// Where the records are.
+
+/// The namespace of the records.
 pub(crate) const NAMESPACE: &str = "label-storage";
 
-/// How many storers and how many restorers share the nodes.
+/// The number of storers, and of restorers.
 const REPLICAS: u32 = 2;
-/// For anything that the daemons should do by themselves, and do within a second or two.
+/// The time limit for a step of the daemons, which normally takes a second or two.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often to look. Well below the daemons' own interval, so that the times told are theirs.
+/// Much shorter than the daemons' interval, so that the printed times are those of the daemons.
 const POLL: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {
     pub(crate) client: Client,
-    // Above the control plane, because fields are dropped in order: daemons without an API server would complain.
+    // Fields are dropped in order: the daemons must end before the control plane, or they would log errors.
     daemons: Vec<Guarded>,
     sandbox: Sandbox,
 }
@@ -39,9 +38,9 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn set_up(narrator: &Narrator, runtime: &Runtime) -> anyhow::Result<Self> {
         narrator.heading("A cluster");
-        narrator.say("starting etcd and kube-apiserver, the real ones, on this machine only");
+        narrator.say("starting a real etcd and kube-apiserver on this machine");
         let sandbox = Sandbox::start(Options::default())?;
-        narrator.say(format!("they serve at {}", sandbox.server()));
+        narrator.say(format!("the API server is at {}", sandbox.server()));
 
         let client = runtime.block_on(async {
             let client = Client::try_from(sandbox::client_config(sandbox.kubeconfig()).await?)?;
@@ -58,11 +57,11 @@ impl Stage {
             }
         }
         narrator
-            .say(format!("started {REPLICAS} storers: they copy the labels of each node into a ConfigMap"));
+            .say(format!("started {REPLICAS} storers, which copy the labels of each node into a ConfigMap"));
         narrator.say(format!(
-            "started {REPLICAS} restorers: they put the labels back on a node that has returned"
+            "started {REPLICAS} restorers, which add the labels again when a node is re-created"
         ));
-        narrator.say("each of them looks after its share of the nodes");
+        narrator.say("each replica handles its own share of the nodes");
         Ok(Self { client, daemons, sandbox })
     }
 
@@ -74,12 +73,12 @@ impl Stage {
         self.sandbox.data_folder()
     }
 
-    /// Leaves the logs behind: after a failure, they tell why.
+    /// Keeps the logs, which show the cause of a failure.
     pub(crate) fn keep_data(&mut self) {
         self.sandbox.keep_data();
     }
 
-    /// Looks with `attempt` until it has the answer. `Err` in its result says what is still missing.
+    /// Repeats `attempt` until it has the answer. The inner `Err` lists what is still missing.
     pub(crate) async fn until<T>(
         &self,
         what: &str,
@@ -93,13 +92,13 @@ impl Stage {
             };
             self.check()?;
             if Instant::now() >= deadline {
-                anyhow::bail!("{what}: not within {} s; missing:\n{missing}", LIMIT.as_secs());
+                anyhow::bail!("{what} took longer than {} s; still missing:\n{missing}", LIMIT.as_secs());
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Returns when a process has ended by itself.
+    /// Returns when a process has ended unexpectedly.
     pub(crate) async fn failure(&self) -> anyhow::Error {
         loop {
             if let Err(error) = self.check() {
@@ -109,20 +108,19 @@ impl Stage {
         }
     }
 
-    /// An error if a process has ended by itself: then there is nothing to wait for.
+    /// An error if a process has ended unexpectedly.
     fn check(&self) -> anyhow::Result<()> {
         self.sandbox.check()?;
         for daemon in &self.daemons {
             if let Some(exit) = daemon.try_wait() {
                 let (name, tail) = (daemon.name(), daemon.log_tail(5));
-                anyhow::bail!("{name} ended by itself ({exit}); the last lines of its log:\n{tail}");
+                anyhow::bail!("{name} ended unexpectedly ({exit}); the last lines of its log:\n{tail}");
             }
         }
         Ok(())
     }
 }
 
-/// Starts one daemon, as it would be started on any machine.
 fn daemon(kind: &str, index: u32, sandbox: &Sandbox) -> anyhow::Result<Guarded> {
     let mut command =
         itself::command(kind, Some(sandbox.kubeconfig())).context("can't find this program's own file")?;

@@ -1,4 +1,4 @@
-//! What is done to the Nodes, and what comes of it.
+//! Deletes and re-creates Nodes, and waits for their labels.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use crate::narrator::Narrator;
 use crate::nodes::{Cluster, Comparison, Machine};
 use crate::stage::{NAMESPACE, Stage};
 
-/// How many missing labels an error names before it only counts.
+/// The most missing labels that an error lists.
 const NAMED: usize = 20;
 
-/// One node goes and returns, step by step.
+/// Deletes and re-creates one node, step by step.
 pub(crate) async fn one_node(stage: &Stage, narrator: &Narrator) -> anyhow::Result<()> {
     let cluster = Cluster::new(&stage.client);
     let machine = Machine::new(
@@ -34,25 +34,25 @@ pub(crate) async fn one_node(stage: &Stage, narrator: &Narrator) -> anyhow::Resu
     narrator.block(&labels.join("\n"));
 
     stage.until("storing the labels", async || Ok(whole(&cluster.in_records(machines).await?))).await?;
-    narrator.say("a storer has copied the labels");
+    narrator.say("a storer has stored the labels");
 
     cluster.delete(machines).await?;
-    narrator.say(format!(
-        "deleted node {}: its labels are gone with it, but this ConfigMap remains:",
-        machine.name
-    ));
+    narrator.say(format!("deleted node {} with its labels; this ConfigMap still has them:", machine.name));
     narrator.block(&yaml(&cluster.record(&machine).await?)?);
 
     cluster.create_bare(machines).await?;
     let returned = Instant::now();
-    narrator.say(format!("created node {} again, without the labels", machine.name));
+    narrator.say(format!("re-created node {}, without the labels", machine.name));
     stage.until("restoring the labels", async || Ok(whole(&cluster.on_nodes(machines).await?))).await?;
     let seconds = returned.elapsed().as_secs_f64();
-    narrator.succeed(format!("all {} labels are back, {seconds:.1} s after the node", machine.labels.len()));
+    narrator.succeed(format!(
+        "all {} labels are restored, {seconds:.1} s after the node was created",
+        machine.labels.len()
+    ));
     Ok(())
 }
 
-/// Many nodes go and return at the same time.
+/// Deletes and re-creates many nodes at the same time.
 pub(crate) async fn many_nodes(stage: &Stage, narrator: &Narrator, count: u32) -> anyhow::Result<()> {
     let cluster = Cluster::new(&stage.client);
     let machines: Vec<_> = (0..count).map(pool_machine).collect();
@@ -61,31 +61,29 @@ pub(crate) async fn many_nodes(stage: &Stage, narrator: &Narrator, count: u32) -
     narrator.heading(&format!("{count} nodes at once"));
     cluster.create_bare(&machines).await?;
     cluster.label(&machines).await?;
-    narrator.say(format!("created {count} nodes with {labels} labels, no two nodes alike"));
-    follow(stage, "storing the labels, nodes", &machines, async || cluster.in_records(&machines).await)
-        .await?;
-    narrator.say("the storers have copied them all");
+    narrator.say(format!("created {count} nodes with {labels} labels, different for each node"));
+    follow(stage, "storing labels of nodes", &machines, async || cluster.in_records(&machines).await).await?;
+    narrator.say("the storers have stored all labels");
 
     cluster.delete(&machines).await?;
     narrator.say(format!("deleted all {count} nodes"));
     let returning = Instant::now();
     cluster.create_bare(&machines).await?;
-    narrator.say("created them all again, without the labels");
-    follow(stage, "restoring the labels, nodes", &machines, async || cluster.on_nodes(&machines).await)
-        .await?;
+    narrator.say("re-created all of them, without the labels");
+    follow(stage, "restoring labels of nodes", &machines, async || cluster.on_nodes(&machines).await).await?;
     let seconds = returning.elapsed().as_secs_f64();
     narrator.succeed(format!(
-        "all {labels} labels of all {count} nodes are back: the last one {seconds:.1} s after the first node returned"
+        "all {labels} labels of all {count} nodes are restored, {seconds:.1} s after the first node was re-created"
     ));
     Ok(())
 }
 
-/// Things to try on a stage that is left up.
+/// Commands to try while the cluster is kept running.
 pub(crate) fn suggestions() -> String {
     [
         "kubectl get nodes --show-labels",
         &format!("kubectl get configmaps -n {NAMESPACE}"),
-        "kubectl label node worker-1 mood=good",
+        "kubectl label node worker-1 tier=gold",
         &format!("kubectl get configmap label-storage.worker-1 -n {NAMESPACE} -o yaml --watch"),
         "kubectl delete node worker-1",
         r#"echo '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}}' | kubectl create -f -"#,
@@ -94,7 +92,7 @@ pub(crate) fn suggestions() -> String {
     .join("\n")
 }
 
-/// A machine of a large pool, told from all others by its labels too, so that no mix-up goes unseen.
+/// A machine of a large pool. Its labels differ from those of all others, so a mix-up is detected.
 fn pool_machine(index: u32) -> Machine {
     Machine::new(
         format!("pool-{index:03}"),
@@ -107,7 +105,7 @@ fn pool_machine(index: u32) -> Machine {
     )
 }
 
-/// Waits until a comparison finds nothing missing, and shows how far it is.
+/// Waits until a comparison finds nothing missing, and shows the progress.
 async fn follow(
     stage: &Stage,
     what: &str,
@@ -126,7 +124,7 @@ async fn follow(
     reached
 }
 
-/// Nothing missing, or what is.
+/// An error with the missing labels, if there are any.
 pub(crate) fn whole(comparison: &Comparison) -> Result<(), String> {
     let missing = &comparison.missing;
     if missing.is_empty() {
@@ -139,7 +137,7 @@ pub(crate) fn whole(comparison: &Comparison) -> Result<(), String> {
     Err(lines.join("\n"))
 }
 
-/// As `kubectl get -o yaml` shows it: sorted, and without the managed fields.
+/// The same as `kubectl get -o yaml`: sorted, and without the managed fields.
 fn yaml(config_map: &ConfigMap) -> anyhow::Result<String> {
     let mut config_map = config_map.clone();
     config_map.metadata.managed_fields = None;

@@ -1,28 +1,28 @@
-//! A terminal session, drawn: lines of text with colours, which appear one command after the other, and scroll.
+//! Draws a terminal session: lines of text with colours, which appear one command after the other, and scroll.
 //!
-//! All in one SVG that needs no script, so that it also plays where it is only an image. Who wants nothing to move sees the first screen
-//! and can open the file; a viewer that can't animate shows the same.
+//! The SVG needs no script, so it also plays where it is embedded as an image. Readers who prefer reduced motion, and viewers without
+//! animation, get the first screen.
 
 use std::fmt::Write;
 
 /// Width and height of a character, in pixels.
 const CELL: (f64, f64) = (8.4, 18.0);
-/// Around the text.
+/// The space around the text, in pixels.
 const MARGIN: f64 = 16.0;
-/// What a terminal of this width and height shows.
+/// Width and height of the terminal, in characters.
 pub(crate) const SCREEN: (usize, usize) = (110, 30);
-/// The eight colours, dim and bright, and what is neither.
+/// The eight colours of a terminal.
 const COLOURS: [&str; 8] =
     ["#7f848e", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#dcdfe4"];
 
-/// What was typed, and what came of it.
+/// A command and its output.
 pub(crate) struct Scene {
     pub(crate) typed: String,
-    /// With the escapes that colour it.
+    /// With escape codes for colours.
     pub(crate) output: String,
 }
 
-/// A piece of a line that looks the same all over.
+/// A piece of a line in one style.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Span {
     text: String,
@@ -37,7 +37,7 @@ struct Style {
 }
 
 impl Style {
-    /// After an escape such as `1;31`.
+    /// The style after an escape code such as `1;31`.
     fn after(mut self, codes: &str) -> Self {
         for code in codes.split(';') {
             match code.parse().unwrap_or(0) {
@@ -103,7 +103,7 @@ pub(crate) fn draw(title: &str, scenes: &[Scene]) -> String {
             text += "</g>\n";
             steps.push((time, row.saturating_sub(rows)));
             time += pause;
-            // Time to read what came: the more, the longer.
+            // Time to read the output, by its length.
             if pause == 0.0 {
                 time += 1.5 + 0.2 * count as f64;
             }
@@ -146,7 +146,7 @@ fn draw_line(row: usize, spans: &[Span]) -> String {
         return String::new();
     }
     let (y, length) = ((row as f64 + 0.75) * CELL.1, characters as f64 * CELL.0);
-    // As wide as it is meant to be, whichever font there is.
+    // Sets the width, whatever font is used.
     let mut line = format!("<text y=\"{y:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\">");
     for Span { text, style } in spans.iter().filter(|span| !span.text.is_empty()) {
         let class = match (style.bold, style.dim) {

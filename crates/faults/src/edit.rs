@@ -1,4 +1,4 @@
-//! Answers that are not the server's, in the server's own formats.
+//! Fake answers, in the formats of the API server.
 
 mod frames;
 mod list;
@@ -18,21 +18,21 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What every answer in protobuf begins with.
+/// The first bytes of every answer in protobuf.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// An answer that is not what its headers say.
+/// The body of an answer does not match its headers.
 #[derive(Debug, thiserror::Error)]
 #[error("an answer of the API server can't be edited: {0}")]
 pub(crate) struct Malformed(pub(crate) String);
 
 impl Format {
-    /// What is asked for first.
+    /// The first format in `Accept`.
     pub(crate) fn asked_for(headers: &HeaderMap) -> Self {
         Self::named(headers, ACCEPT)
     }
 
-    /// What it is.
+    /// The format in `Content-Type`.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self::named(headers, CONTENT_TYPE)
     }

@@ -1,4 +1,4 @@
-//! One request and its answer, and what happens to them on their way.
+//! One request and its answer, and the fault that is applied to them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use crate::recordings::{Answer, Question, Recordings};
 use crate::request::{Request, Verb};
 use crate::script::Script;
 
-/// Why a connection to a daemon is to be reset.
+/// The reason to reset a connection to a daemon.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Reset(String);
@@ -37,21 +37,21 @@ impl Reset {
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Reset>;
 
-/// An event in the life of a watch.
+/// An event about a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watched {
-    /// It is asked for.
+    /// The client has requested it.
     Asked,
-    /// It is answered 410, by the server or in its place, and the client is about to read that.
+    /// The server or the proxy has answered 410, and the client is about to read that.
     Expired,
 }
 
-/// Is told what happens to watches.
+/// Called for each event about a watch.
 pub(crate) type Witness = Arc<dyn Fn(&Request, Watched) + Send + Sync>;
 
-/// What all connections have in common.
+/// The state that all connections share.
 pub(crate) struct Exchange {
-    /// Speaks to the real server, as nobody in particular.
+    /// The client for the real server, without credentials: daemons send their own.
     client: Client,
     script: Mutex<Box<dyn Script>>,
     counts: Mutex<BTreeMap<Class, u64>>,
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     pub(crate) witness: OnceLock<Witness>,
 }
 
-/// A panic elsewhere does not make what is in there wrong.
+/// A panic elsewhere does not leave this state inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,7 +114,7 @@ impl Exchange {
         let fault = if fault.applies_to(request.verb) { fault } else { Fault::None };
         let question = Question::new(&head);
         let recorded = lock(&self.recordings).oldest(&question).filter(|_| fault == Fault::Stale);
-        // There may be nothing to be stale with.
+        // There may be no earlier answer.
         if fault != Fault::Stale || recorded.is_some() {
             self.count(fault);
         }
@@ -178,7 +178,7 @@ impl Exchange {
             }
             Fault::SilentWatch => {
                 let (head, body) = self.send(head, body).await?.into_parts();
-                // The server goes on to think that somebody listens.
+                // The connection to the server stays open.
                 let nothing = stream::pending().map(move |never: Infallible| {
                     let _ = &body;
                     match never {}
@@ -188,7 +188,7 @@ impl Exchange {
         }
     }
 
-    /// Passes a request on to the server, and its answer back. It may be needed again.
+    /// Passes a request on to the server, and its answer back. The answer may be recorded.
     async fn pass(
         &self,
         head: Parts,
@@ -210,7 +210,7 @@ impl Exchange {
         Ok(response(answer.status, answer.headers, full(answer.body)))
     }
 
-    /// Passes a watch on as it comes in, or every event of it twice.
+    /// Passes the events of a watch on, once or twice.
     fn watch(
         &self,
         answer: Response<kube::client::Body>,
@@ -228,7 +228,7 @@ impl Exchange {
         let mut frames = Frames::default();
         let chunks = chunks(body).map_ok(move |chunk| {
             let events = frames.push(&chunk);
-            // A server that has forgotten a version says so in an event.
+            // A server that has dropped a version sends an event with that error.
             if let Some(witness) = &witness
                 && events.iter().any(|event| edit::is_expired(event))
             {
@@ -249,7 +249,7 @@ impl Exchange {
     }
 }
 
-/// A request as the server is to see it.
+/// The request that the server gets.
 fn passed_on(mut head: Parts, body: Bytes) -> http::Request<kube::client::Body> {
     for of_this_connection in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
         head.headers.remove(of_this_connection);
@@ -258,10 +258,10 @@ fn passed_on(mut head: Parts, body: Bytes) -> http::Request<kube::client::Body> 
     http::Request::from_parts(head, kube::client::Body::from(body))
 }
 
-/// The prefix of the path of a client with a kubeconfig of its own; its name follows.
+/// The prefix of the path for a client with its own kubeconfig; the name of the client follows.
 pub(crate) const CLIENT: &str = "/as/";
 
-/// Takes the client's name out of the path.
+/// Removes the client's name from the path, and returns it.
 fn take_client(uri: &mut Uri) -> String {
     let named = uri.path_and_query().and_then(|path| path.as_str().strip_prefix(CLIENT)?.split_once('/'));
     let Some((client, Ok(path))) =
@@ -291,13 +291,13 @@ fn chunks(body: kube::client::Body) -> impl Stream<Item = Result<Bytes, Reset>> 
     body.into_data_stream().map_err(Reset::because)
 }
 
-/// As it comes in.
+/// Streams the body as it arrives.
 fn streamed(answer: Response<kube::client::Body>) -> Response<Body> {
     let (head, body) = answer.into_parts();
     response(head.status, head.headers, stream_body(chunks(body)))
 }
 
-/// All of it.
+/// Reads the whole body.
 async fn collected(answer: Response<kube::client::Body>) -> Result<Answer, Reset> {
     let (head, body) = answer.into_parts();
     let body = body.collect().await.map_err(Reset::because)?.to_bytes();
@@ -318,7 +318,7 @@ fn refusal(format: Format, code: u16, retry_after: Option<u32>) -> Result<Respon
     Ok(refusal)
 }
 
-/// The first half of an answer, or of the first events of a watch. Then the connection breaks, or says that this is all.
+/// The first half of an answer, or of the first events of a watch. Then the connection is reset, or ends as if the answer were complete.
 async fn halved(
     answer: Response<kube::client::Body>,
     is_watch: bool,
@@ -335,7 +335,7 @@ async fn halved(
     }
     let half = whole.into_data_stream().map_ok(|chunk| chunk.slice(..chunk.len() / 2));
     let end = stream::once(async move {
-        // What came before is to be sent first.
+        // The bytes before the reset must be sent first.
         tokio::task::yield_now().await;
         Err(Reset::because("in the middle of the answer"))
     });
@@ -343,7 +343,7 @@ async fn halved(
     Ok(response(status, headers, stream_body(half.chain(end))))
 }
 
-/// The same question, but for objects that there are none of.
+/// The same request with a selector that matches no object.
 fn without_items(uri: &Uri) -> Result<Uri, Reset> {
     let separator = if uri.query().is_some() { '&' } else { '?' };
     let nobody = "fieldSelector=metadata.name%3Dthere-is-none-of-this-name";

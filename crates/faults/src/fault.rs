@@ -1,56 +1,55 @@
-//! What can happen to a request.
+//! The faults that can be applied to a request.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::request::Verb;
 
-/// What happens to a request. One that makes no sense for it (an empty list in answer to a write) does not happen.
+/// A fault of one request. A fault that does not fit the request, such as an empty list for a write, is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is passed on, and so is the answer.
+    /// No fault: the request and the answer are passed on.
     None,
-    /// It is passed on after this long.
+    /// The request is passed on after this delay.
     Latency(Duration),
-    /// The connection is reset, and the server never sees it.
+    /// The connection is reset, and the server never gets the request.
     ResetBefore,
-    /// The server does as it is asked, and the connection is reset before the answer.
+    /// The server carries the request out, and the connection is reset before the answer.
     ResetAfter,
     /// The connection is reset in the middle of the answer; of a watch, in the middle of an event.
     Truncated,
-    /// The answer ends in the middle, and the connection says that this is all.
+    /// The answer ends in the middle, as if it were complete.
     Shortened,
-    /// Nothing is ever answered, and the server never sees it.
+    /// There is no answer, and the server never gets the request.
     BlackHole,
-    /// Nothing is ever answered, and the server sees it after this long, whatever became of who sent it.
+    /// There is no answer, and the server gets the request after this delay, even if the client has gone.
     Late(Duration),
-    /// This is answered instead of the server, which never sees it.
+    /// The proxy answers with this status, and the server never gets the request.
     Status {
         /// The HTTP status.
         code: u16,
-        /// The pause that is asked for, in seconds.
+        /// The value of `Retry-After`, in seconds.
         retry_after: Option<u32>,
     },
-    /// The server does as it is asked, and this HTTP status is answered.
+    /// The server carries the request out, and the proxy answers with this HTTP status.
     StatusAfter(u16),
-    /// To a list: that there is nothing, with success, and at the present version.
+    /// A list is answered with an empty list at the present version.
     EmptyList,
-    /// To a list: that there is no more than two thirds of it (every third item is missing).
+    /// A list is answered without every third item.
     PartialList,
-    /// To a list, or to one by name: what was answered to the very same request some time ago. If there is nothing, the
-    /// request is passed on.
+    /// A list or a read by name is answered with an earlier answer to the same request. Without one, the request is passed on.
     Stale,
-    /// To a watch: every event twice.
+    /// Every event of a watch is sent twice.
     DuplicateEvents,
-    /// To a watch: it is there, and nothing ever comes.
+    /// A watch is opened, and has no events.
     SilentWatch,
-    /// To a watch: success, and then an event that says that its version is too old (410). A server that says so at once
-    /// is [`Status`](Self::Status).
+    /// A watch is opened, and its first event is the error 410: the version is too old. For a server that answers 410 at once, use
+    /// [`Status`](Self::Status).
     ExpiredWatch,
 }
 
 impl Fault {
-    /// What it is counted as; `None` for none.
+    /// The class in which it is counted; `None` for no fault.
     pub fn class(self) -> Option<Class> {
         Some(match self {
             Self::None => return None,
@@ -72,7 +71,7 @@ impl Fault {
         })
     }
 
-    /// Whether it can happen to such a request.
+    /// True if it can be applied to this request.
     pub fn applies_to(self, verb: Verb) -> bool {
         match self {
             Self::EmptyList | Self::PartialList => verb == Verb::List,
@@ -82,7 +81,7 @@ impl Fault {
         }
     }
 
-    /// One of each that can happen to such a request, as real servers do it.
+    /// All faults that can be applied to this request, with realistic values.
     pub fn usual(verb: Verb) -> Vec<Self> {
         let status = |code| Self::Status { code, retry_after: None };
         let mut all = vec![
@@ -117,7 +116,6 @@ impl Fault {
 
 /// Kinds of faults, for counting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "each is the fault of that name")]
 pub enum Class {
     Latency,
     ResetBefore,

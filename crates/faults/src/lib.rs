@@ -1,5 +1,5 @@
-//! A proxy between a daemon and a real API server that fails on demand, in the ways that API servers, and what lies
-//! between them and their clients, really do.
+//! A proxy between a daemon and a real API server. It fails on demand, in the ways in which API servers, networks and load
+//! balancers really fail.
 //!
 //! ```text
 //!   daemon ── http ──► Proxy ── https ──► kube-apiserver
@@ -7,12 +7,11 @@
 //!                        └─ Script: Request ─► Fault      (None: the request is passed on as it is)
 //! ```
 //!
-//! A daemon is sent through it by the kubeconfig that it writes; who the daemon is, is between the daemon and the real
-//! server. What the proxy makes up looks like the real thing, in the format that was asked for: a list that lacks a third
-//! of its items is a right list, a refusal has a `Status`.
+//! The proxy writes a kubeconfig for its clients. Credentials are passed on to the real server. Fake answers have the format that was
+//! requested: a list that lacks a third of its items is a valid list, and an error has a `Status`.
 //!
-//! - [`Fault`] is what can happen, [`Class`] what it is counted as.
-//! - [`Script`] decides, request by request. A closure is one; [`Seeded`] is one that draws at random.
+//! - [`Fault`] is the fault of one request, [`Class`] the class in which it is counted.
+//! - [`Script`] decides for each request. A closure is a script; [`Seeded`] draws faults at random.
 
 mod edit;
 mod exchange;

@@ -1,4 +1,4 @@
-//! Where daemons connect to.
+//! The server that daemons connect to.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::fault::Class;
 use crate::request::Request;
 use crate::script::Script;
 
-/// Stands before an API server. Dropped, it ends, and all connections through it.
+/// A proxy for an API server. Dropping it ends all its connections.
 pub struct Proxy {
     kubeconfig: PathBuf,
     upstream: Kubeconfig,
@@ -34,7 +34,7 @@ pub struct Proxy {
     serving: AbortHandle,
 }
 
-/// What becomes of the connections that are there.
+/// An order to all open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Pass,
@@ -43,9 +43,9 @@ enum Order {
 }
 
 impl Proxy {
-    /// Serves on the current runtime, before the server of `upstream_kubeconfig`'s current context. Writes `kubeconfig`,
-    /// which is the same but for the address, so whoever uses it is who he was. (A client certificate does not come
-    /// through here: where there is one, the proxy shows it for everybody.)
+    /// Serves on the current runtime, for the server of `upstream_kubeconfig`'s current context. Writes `kubeconfig`, which differs only
+    /// in the address, so its users keep their credentials. Client certificates can't be passed on: if there is one, the proxy uses it
+    /// for all clients.
     pub async fn start(upstream_kubeconfig: &Path, kubeconfig: &Path, script: impl Script) -> Result<Self> {
         let upstream = Kubeconfig::read_from(upstream_kubeconfig)
             .with_context(|| format!("can't read {}", upstream_kubeconfig.display()))?;
@@ -56,7 +56,7 @@ impl Proxy {
 
         let mut config =
             Config::from_custom_kubeconfig(upstream.clone(), &KubeConfigOptions::default()).await?;
-        // Each daemon says itself who it is.
+        // Each daemon sends its own credentials.
         config.auth_info = AuthInfo {
             client_certificate: config.auth_info.client_certificate,
             client_certificate_data: config.auth_info.client_certificate_data,
@@ -72,12 +72,12 @@ impl Proxy {
         Ok(Self { kubeconfig: kubeconfig.to_owned(), upstream, server, exchange, orders, serving })
     }
 
-    /// For a daemon that is to go through here.
+    /// The kubeconfig for daemons.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Writes a kubeconfig by which the requests of this client can be told from those of the others.
+    /// Writes a kubeconfig for one client, so that the script can tell its requests from those of others.
     pub fn kubeconfig_of(&self, client: &str) -> Result<PathBuf> {
         let mut file = self.kubeconfig.clone().into_os_string();
         file.push(format!("-{client}"));
@@ -87,32 +87,32 @@ impl Proxy {
         Ok(file.into())
     }
 
-    /// Has this told of every watch from now on. There can be only one, and it must not block.
+    /// Sets the callback for events about watches. There can be only one, and it must not block.
     pub fn set_witness(&self, witness: impl Fn(&Request, Watched) + Send + Sync + 'static) {
         let _ = self.exchange.witness.set(Arc::new(witness));
     }
 
-    /// Has another script decide from now on.
+    /// Replaces the script.
     pub fn set_script(&self, script: impl Script) {
         self.exchange.set_script(script);
     }
 
-    /// How many faults there were so far, of each class.
+    /// The number of faults so far, by class.
     pub fn counts(&self) -> BTreeMap<Class, u64> {
         self.exchange.counts()
     }
 
-    /// How many requests have come to the server late so far.
+    /// The number of requests so far that the server got late.
     pub fn late_arrivals(&self) -> usize {
         self.exchange.late_arrivals()
     }
 
-    /// Resets all connections that there are.
+    /// Resets all open connections.
     pub fn cut(&self) {
         self.orders.send_replace(Order::Cut);
     }
 
-    /// Lets nothing through any more on the connections that there are, without a word to either side.
+    /// Silently stops all traffic on the open connections.
     pub fn silence(&self) {
         self.orders.send_replace(Order::Silence);
     }
@@ -129,13 +129,13 @@ async fn accept(listener: TcpListener, exchange: Arc<Exchange>, orders: Arc<watc
     loop {
         tokio::select! {
             Ok((connection, _)) = listener.accept() => {
-                // Only what is ordered from now on concerns this one.
+                // Earlier orders do not apply to this connection.
                 let mut orders = orders.subscribe();
                 orders.mark_unchanged();
                 connections.spawn(serve(connection, Arc::clone(&exchange), orders));
             }
             Some(_) = connections.join_next() => (),
-            // No more files can be opened, perhaps. The others go on.
+            // The limit of open files may be reached. Other connections go on.
             else => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -146,7 +146,7 @@ async fn serve(connection: TcpStream, exchange: Arc<Exchange>, mut orders: watch
         let exchange = Arc::clone(&exchange);
         Box::pin(async move { exchange.answer(request).await })
     });
-    // Small pieces are not to wait for an acknowledgement. Without, it only takes longer.
+    // Small packets should not wait for an acknowledgement. If this fails, it is only slower.
     let _ = connection.set_nodelay(true);
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
     tokio::select! {
@@ -161,7 +161,7 @@ async fn serve(connection: TcpStream, exchange: Arc<Exchange>, mut orders: watch
             }
         }
     }
-    // Closed with this it is reset, rather than ended in good order.
+    // With this, closing the connection resets it.
     let _ = connection.into_parts().io.into_inner().set_zero_linger();
 }
 
@@ -176,7 +176,7 @@ fn redirected(kubeconfig: &Kubeconfig, server: &str) -> Kubeconfig {
     kubeconfig
 }
 
-/// Only its owner can read it: it says who somebody is.
+/// Only its owner can read it, because it has credentials.
 fn write(path: &Path, kubeconfig: &Kubeconfig) -> Result<()> {
     // JSON is YAML.
     let text = serde_json::to_vec_pretty(kubeconfig)?;

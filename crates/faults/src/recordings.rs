@@ -1,4 +1,4 @@
-//! What was answered some time ago: what a server that lags would still answer.
+//! Earlier answers, which a server that lags would still send.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use http::{HeaderMap, StatusCode};
 
 use crate::request::Verb;
 
-/// So many answers to one request are kept, the latest ones.
+/// The number of latest answers to one request that are kept.
 const MOST: usize = 8;
 
-/// Answers to a list may be large: one is kept only so long after the one before.
+/// The least time between two lists that are kept, because lists may be large.
 const APART: Duration = Duration::from_secs(1);
 
-/// An answer, as it was given.
+/// An earlier answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// What must be the same for an answer to be the right one: what is asked for, and in which format.
+/// The parts of a request that must be equal: the URL and the format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     uri: String,
@@ -40,12 +40,12 @@ impl Question {
     }
 }
 
-/// The latest answers to each question.
+/// The latest answers to each request.
 #[derive(Debug, Default)]
 pub(crate) struct Recordings(HashMap<Question, VecDeque<(Instant, Answer)>>);
 
 impl Recordings {
-    /// Whether an answer to this is worth keeping now.
+    /// True if an answer to this request should be kept now.
     pub(crate) fn wants(&self, question: &Question, verb: Verb) -> bool {
         let last = self.0.get(question).and_then(|answers| answers.back());
         match verb {
@@ -63,7 +63,7 @@ impl Recordings {
         }
     }
 
-    /// The oldest answer there is.
+    /// The oldest answer that is kept.
     pub(crate) fn oldest(&self, question: &Question) -> Option<Answer> {
         self.0.get(question)?.front().map(|(_, answer)| answer.clone())
     }

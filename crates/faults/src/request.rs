@@ -1,16 +1,16 @@
-//! What is asked of the API server, in its own words.
+//! A request in the terms of the API server: verb, resource and name.
 
 use http::{Method, Uri};
 use serde_json::Value;
 
-/// What is to be done, as RBAC calls it.
+/// A verb of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// One object by name.
+    /// Reads one object by name.
     Get,
-    /// All of them.
+    /// Lists all objects.
     List,
-    /// What changes.
+    /// Watches for changes.
     Watch,
     /// `POST`
     Create,
@@ -23,7 +23,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it changes anything.
+    /// True if the verb changes an object.
     pub fn is_write(self) -> bool {
         matches!(self, Self::Create | Self::Update | Self::Patch | Self::Delete)
     }
@@ -32,24 +32,22 @@ impl Verb {
 /// A request, as a [`Script`](crate::Script) sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The client that asks, if it uses a [kubeconfig of its own](crate::Proxy::kubeconfig_of); empty otherwise.
+    /// The name of the client, if it uses [its own kubeconfig](crate::Proxy::kubeconfig_of); empty otherwise.
     pub client: String,
-    /// What is to be done.
     pub verb: Verb,
-    /// With what, as in `nodes` or `configmaps`; empty where the path names no resource, as `/version` does.
+    /// Such as `nodes` or `configmaps`; empty if the path names no resource, as in `/version`.
     pub resource: String,
-    /// In which namespace, if in one.
     pub namespace: Option<String>,
-    /// With which one, if with one. What is to be created is named in the body alone; that is read where it is JSON.
+    /// The name of the object. For a create, it is read from the body if that is JSON.
     pub name: Option<String>,
-    /// With which part of it, as in `status`.
+    /// The subresource, such as `status`.
     pub subresource: Option<String>,
-    /// What stands behind the question mark.
+    /// The query string.
     pub query: String,
 }
 
 impl Request {
-    /// Reads it from what comes over the wire.
+    /// Reads it from an HTTP request.
     pub fn new(method: &Method, uri: &Uri, body: &[u8]) -> Self {
         let segments: Vec<_> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let rest = match segments.as_slice() {
@@ -57,7 +55,7 @@ impl Request {
             _ => &[],
         };
         let (namespace, rest) = match rest {
-            // These are parts of the namespace itself.
+            // These are subresources of the namespace itself.
             ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
             rest => (None, rest),
@@ -86,12 +84,12 @@ impl Request {
         }
     }
 
-    /// The version that a watch is to go on from.
+    /// The version from which a watch starts.
     pub fn resource_version(&self) -> Option<u64> {
         self.query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="))?.parse().ok()
     }
 
-    /// Whether it is this, done with one of those.
+    /// True if the request has this verb and this resource.
     pub fn is(&self, verb: Verb, resource: &str) -> bool {
         self.verb == verb && self.resource == resource
     }

@@ -1,4 +1,4 @@
-//! Who decides what happens to a request.
+//! Chooses the fault of each request.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -7,9 +7,9 @@ use rand::{RngExt, SeedableRng};
 use crate::fault::Fault;
 use crate::request::Request;
 
-/// Decides what happens to a request. Requests are asked about one after the other, as they come in.
+/// Chooses the fault of each request, in the order in which they arrive.
 pub trait Script: Send + 'static {
-    /// What happens to this one.
+    /// The fault of this request.
     fn fault(&mut self, request: &Request) -> Fault;
 }
 
@@ -19,7 +19,7 @@ impl<F: FnMut(&Request) -> Fault + Send + 'static> Script for F {
     }
 }
 
-/// Lets faults happen at random: to the same requests in the same order, the same ones.
+/// Draws faults at random. The same seed gives the same faults for the same sequence of requests.
 #[derive(Debug)]
 pub struct Seeded {
     random: StdRng,
@@ -29,7 +29,7 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// Of the requests for Nodes and ConfigMaps, this share has one of all the faults that can happen to it.
+    /// This share of the requests for Nodes and ConfigMaps gets a fault, drawn from all that fit.
     pub fn new(seed: u64, rate: f64) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
@@ -39,12 +39,12 @@ impl Seeded {
         }
     }
 
-    /// Of the requests for these resources instead. An empty one stands for all that is none, as `/version`.
+    /// Applies to the requests for these resources instead. An empty name stands for paths without a resource, such as `/version`.
     pub fn resources<const N: usize>(self, resources: [&str; N]) -> Self {
         Self { resources: resources.map(str::to_owned).into(), ..self }
     }
 
-    /// Without those of which this says so.
+    /// Leaves out the faults for which this returns true.
     pub fn excluding(self, excluded: fn(&Request, Fault) -> bool) -> Self {
         Self { excluded, ..self }
     }
@@ -52,7 +52,7 @@ impl Seeded {
 
 impl Script for Seeded {
     fn fault(&mut self, request: &Request) -> Fault {
-        // Drawn for every request, so that one more of other resources changes nothing but the order.
+        // Drawn for every request, so that additional requests for other resources only change the order.
         let is_hit = self.random.random_bool(self.rate);
         if !is_hit || !self.resources.contains(&request.resource) {
             return Fault::None;

@@ -46,7 +46,11 @@ pub(crate) fn man(folder: &Path) -> std::io::Result<()> {
 /// The command that makes the page.
 pub(crate) const MADE_BY: &str = "cargo run --package kubectl-plugin --example manual";
 
-/// The page: the options of all commands, and a section for each command.
+/// Options that mean the same in kubectl, whose documentation describes them.
+const KUBECTL: [&str; 9] =
+    ["kubeconfig", "context", "cluster", "user", "server", "token", "request-timeout", "as", "as-group"];
+
+/// The page: the options of several commands, and a section for each command.
 pub(crate) fn markdown(mut command: Command) -> String {
     command.build();
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
@@ -54,43 +58,90 @@ pub(crate) fn markdown(mut command: Command) -> String {
         "<!-- Made by `{MADE_BY}` from the definitions in crates/kubectl-plugin: change those. -->\n\n"
     );
     // Writing to a String can't fail.
-    let _ = write!(page, "# `{name}`\n\n{}\n\n", text(command.get_long_about().or(command.get_about())));
-    let shown = || command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
-    page += "| command | |\n|---|---|\n";
-    for sub in shown() {
-        let (sub, about) = (sub.get_name(), cell(sub.get_about()));
-        let _ = writeln!(page, "| [`{sub}`](#{sub}) | {about} |");
+    let _ = write!(
+        page,
+        "# `{name}`\n\n{}\n\n",
+        wrapped(&text(command.get_long_about().or(command.get_about())))
+    );
+    let commands: Vec<_> =
+        command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help").collect();
+    let items: Vec<Vec<_>> = commands
+        .iter()
+        .map(|sub| sub.get_arguments().filter(|arg| !arg.is_global_set()).filter_map(item).collect())
+        .collect();
+    let users = |item: &String| -> Vec<&str> {
+        let users = commands.iter().zip(&items).filter(|(_, items)| items.contains(item));
+        users.map(|(sub, _)| sub.get_name()).collect()
+    };
+    let (kubectl, global): (Vec<_>, Vec<_>) = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .partition(|arg| arg.get_long().is_some_and(|long| KUBECTL.contains(&long)));
+    let kubectl: Vec<_> = kubectl.iter().filter_map(|arg| Some(format!("`--{}`", arg.get_long()?))).collect();
+    let _ =
+        write!(page, "## Options of all commands\n\nAs in kubectl:\n{}.\n\n", wrapped(&kubectl.join(", ")));
+    global.into_iter().filter_map(item).for_each(|item| page += &listed(&item));
+    page += "\n## Options of several commands\n\n";
+    let mut shared: Vec<&String> = Vec::new();
+    for item in items.iter().flatten().filter(|item| users(item).len() > 1) {
+        if !shared.contains(&item) {
+            shared.push(item);
+            page += &listed(&format!("{} ({})", item.trim_end_matches('.'), users(item).join(", ")));
+        }
     }
-    page += "\n## Options of all commands\n\n";
-    page += &table(command.get_arguments().filter(|arg| arg.is_global_set()));
-    for sub in shown() {
-        let usage = sub.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ");
-        let _ = write!(
-            page,
-            "\n## {}\n\n{}\n\n    {usage}\n",
-            sub.get_name(),
-            text(sub.get_long_about().or(sub.get_about()))
-        );
-        let after = text(sub.get_after_long_help().or(sub.get_after_help()));
-        let own = table(sub.get_arguments().filter(|arg| !arg.is_global_set()));
+    for (sub, items) in commands.iter().zip(&items) {
+        let about = text(sub.get_long_about().or(sub.get_about()));
+        let _ = write!(page, "\n## {}\n\n{}\n", sub.get_name(), wrapped(&about));
+        let own: String =
+            items.iter().filter(|item| users(item).len() == 1).map(|item| listed(item)).collect();
         if !own.is_empty() {
             let _ = write!(page, "\n{own}");
         }
+        let after = text(sub.get_after_long_help().or(sub.get_after_help()));
         if !after.is_empty() {
-            let _ = write!(page, "\n{}\n", paragraphs(&after));
+            let _ = write!(page, "\n{}\n", wrapped(&paragraphs(&after)));
         }
     }
     page
 }
 
-/// Flags and arguments, one a row; nothing where there are none.
-fn table<'a>(args: impl Iterator<Item = &'a Arg>) -> String {
-    let mut rows = String::new();
-    for arg in args.filter(|arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")) {
-        let _ = writeln!(rows, "| `{}` | {} |", spelled(arg), described(arg));
+/// A flag or an argument, and its meaning.
+fn item(arg: &Arg) -> Option<String> {
+    let is_shown = !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
+    is_shown.then(|| format!("`{}`: {}", spelled(arg), described(arg)))
+}
+
+fn listed(item: &str) -> String {
+    wrapped(&format!("- {item}")) + "\n"
+}
+
+/// The text in lines of at most 120 characters. Blocks of code stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let (mut line, mut indent) = (String::new(), "");
+    for source in text.lines() {
+        let is_code = source.starts_with("    ");
+        if !line.is_empty() && (is_code || source.trim().is_empty()) {
+            lines.push(std::mem::take(&mut line));
+        }
+        if is_code || source.trim().is_empty() {
+            lines.push(source.trim_end().to_owned());
+            continue;
+        }
+        if line.is_empty() {
+            indent = if source.starts_with("- ") { "  " } else { "" };
+        }
+        for word in source.split_whitespace() {
+            if line.chars().count() + word.chars().count() >= 120 {
+                lines.push(std::mem::replace(&mut line, indent.to_owned()));
+            } else if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
     }
-    if rows.is_empty() { rows } else { format!("| option | |\n|---|---|\n{rows}") }
+    lines.extend((!line.is_empty()).then_some(line));
+    lines.join("\n")
 }
 
 /// As a user writes it.
@@ -112,7 +163,7 @@ fn spelled(arg: &Arg) -> String {
 
 /// Its meaning, possible values, default and environment variable.
 fn described(arg: &Arg) -> String {
-    let mut parts = vec![cell(arg.get_long_help().or(arg.get_help()))];
+    let mut parts = vec![one_line(arg.get_long_help().or(arg.get_help()))];
     // A flag that takes no value has two of them nonetheless.
     if arg.get_action().takes_values() {
         let values = arg.get_possible_values();
@@ -163,7 +214,7 @@ fn paragraphs(text: &str) -> String {
     page.trim_end().to_owned()
 }
 
-/// In one line, without characters that end the cell.
-fn cell(styled: Option<&StyledStr>) -> String {
-    text(styled).split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+/// In one line.
+fn one_line(styled: Option<&StyledStr>) -> String {
+    text(styled).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -18,7 +18,7 @@ pub(crate) struct Difference {
     pub(crate) after: Option<String>,
 }
 
-/// One line for each value, whatever it contains.
+/// One line for each value. Line breaks and control characters are escaped.
 pub(crate) fn diff_lines(differences: &[Difference]) -> Vec<String> {
     let lines = differences.iter().flat_map(|Difference { name, before, after }| {
         let line = |sign: char, value: &String| plain(&format!("{sign}{name}={value}"));
@@ -45,7 +45,7 @@ pub(crate) fn differences(before: &Labels, after: &Labels) -> Vec<Difference> {
     all.filter(|difference| difference.before != difference.after).collect()
 }
 
-/// A person sees it before the change is made.
+/// Shown before a change is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Preview {
     text: String,
@@ -70,7 +70,7 @@ impl Preview {
         self.text += &format!("  * {}\n", plain(what));
     }
 
-    /// Adds something that the person should know.
+    /// Adds a note.
     pub(crate) fn note(&mut self, what: &str) {
         self.notes += &format!("  {} {}\n", style("!").yellow(), plain(what));
     }

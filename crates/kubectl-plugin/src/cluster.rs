@@ -44,7 +44,7 @@ impl Cluster {
     pub(crate) async fn connect(global: &Global) -> Result<Self> {
         let cluster = Self::connect_without_rules(global).await?;
         if let Some(RulesUnknown::Forbidden(why) | RulesUnknown::Refused(why)) = &cluster.rules_unknown {
-            bail!("the rules can't be read: {why}; give them with --config FILE");
+            bail!("the rules can't be read: {why}; give a file with --config FILE");
         }
         Ok(cluster)
     }
@@ -80,7 +80,9 @@ impl Cluster {
         self.require_namespace().await?;
         let namespace = &self.namespace;
         if !is_installed(&self.client, namespace).await? {
-            bail!("namespace {namespace} has no record and no lease of Label Storage: give another with -n");
+            bail!(
+                "namespace {namespace} has no record and no lease of Label Storage: choose another with -n"
+            );
         }
         Ok(())
     }
@@ -101,14 +103,14 @@ impl Cluster {
 
 pub(crate) fn kubeconfig(global: &Global) -> Result<Kubeconfig> {
     let read = global.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-    read.context("no cluster to talk to")
+    read.context("no cluster to connect to")
 }
 
 pub(crate) async fn config(global: &Global) -> Result<Config> {
     let Global { context, cluster, user, .. } = global.clone();
     let server = global.server.as_ref().map(|url| url.parse().with_context(|| format!("--server {url}")));
     let mut config = match (kubeconfig(global), server.transpose()?) {
-        // An address is all that is needed, as for kubectl.
+        // An address is enough, as for kubectl.
         (Err(_), Some(server)) if global.kubeconfig.is_none() => Config::new(server),
         (kubeconfig, server) => {
             let kubeconfig = kubeconfig?;
@@ -119,7 +121,7 @@ pub(crate) async fn config(global: &Global) -> Result<Config> {
             }
             let options = KubeConfigOptions { context, cluster, user };
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            let mut config = config.context("no cluster to talk to")?;
+            let mut config = config.context("no cluster to connect to")?;
             config.cluster_url = server.unwrap_or(config.cluster_url);
             config
         }
@@ -162,16 +164,18 @@ async fn find_namespace(client: &Client, of_context: &str) -> Result<String> {
             return Ok(namespace.to_owned());
         }
     }
-    let nowhere = format!("there is no Label Storage in namespace {of_context} or {NAMESPACE}");
+    let nowhere = format!("Label Storage is not installed in namespace {of_context} or {NAMESPACE}");
     let found: BTreeSet<_> = match Api::<Lease>::all(client.clone()).list_metadata(&ours()).await {
         Ok(leases) => leases.items.into_iter().filter_map(|lease| lease.metadata.namespace).collect(),
         Err(error) => {
             let error = in_one_line(&error);
-            bail!("{nowhere}, and others can't be searched: {error}; give the namespace with -n")
+            bail!("{nowhere}, and other namespaces can't be searched: {error}; give the namespace with -n")
         }
     };
     match Vec::from_iter(found).as_slice() {
-        [] => bail!("{nowhere}, and no other has its leases: install it, or give the namespace with -n"),
+        [] => bail!(
+            "{nowhere}, and no other namespace has its leases: install it, or give the namespace with -n"
+        ),
         [one] => Ok(one.clone()),
         several => bail!("there are several installations: choose one with -n: {}", several.join(", ")),
     }
@@ -221,7 +225,7 @@ pub(crate) async fn fold_with_version<T: Send + 'static>(
     // There is work to do for each object, and the cluster may be far away.
     let listed = source.allowing(Duration::from_secs(600)).list(each).await?;
     let value = Arc::into_inner(value).and_then(|value| value.into_inner().ok());
-    Ok((value.ok_or_else(|| Error::refused("list", "it was not read"))?, listed.version))
+    Ok((value.ok_or_else(|| Error::refused("list", "the list was not read"))?, listed.version))
 }
 
 /// The same as [`fold`], up to the first error.

@@ -19,10 +19,10 @@ use label_storage_runtime::args::STYLES;
 
 use crate::{Ended, cluster::Cluster, flags::Global, output::print};
 
-/// Show, explain and repair the Node labels that Label Storage keeps
+/// Show, explain and repair stored Node labels
 ///
-/// Reads and changes the records that keep Node labels alive. A command that changes something shows the change and asks first,
-/// unless --yes is given.
+/// Reads and changes the records, in which Label Storage keeps the labels of nodes. A command that changes something shows the change and
+/// asks for confirmation, unless --yes is given.
 ///
 /// Exit codes: 0 success, 1 error, 2 bad usage, 3 problems found (`status`, `check` and `export`).
 #[derive(Debug, Parser)]
@@ -37,27 +37,27 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show if labels are stored and restored
+    /// Show nodes, records and shards, and anything pending or inconsistent
     Status(status::Args),
-    /// List the records, or show those of some nodes
+    /// Display stored records
     Get(get::Args),
     /// Explain the state of a node and the next steps of the daemons
     Explain(explain::Args),
-    /// List the earlier versions of a node's labels
+    /// Display earlier versions of a node's labels
     History(history::Args),
-    /// Return a node to an earlier version of its labels
+    /// Roll a node back to an earlier version of its labels
     Rollback(history::RollbackArgs),
-    /// Restore nodes now
+    /// Restore the labels of nodes now
     Restore(restore::Args),
-    /// Delete the records of nodes
+    /// Delete stored records
     Forget(forget::Args),
-    /// Change the labels that an absent node returns with
+    /// Change the stored labels of an absent node
     Set(set::Args),
     /// Move the record of a node to another name
     Rename(rename::Args),
-    /// Write records to a file, as ConfigMaps
+    /// Export records to a file
     Export(export::Args),
-    /// Write the records of a file to the cluster
+    /// Import records from a file
     Import(import::Args),
     /// Check the installation: versions, permissions, policies, rules
     Check(check::Args),

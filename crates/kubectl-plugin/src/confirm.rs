@@ -33,7 +33,7 @@ fn answer(change: Change, question: &str, terminal: Option<(impl Write, impl Buf
     }
     let Some((mut output, mut input)) = terminal else {
         bail!(
-            "there is no terminal to ask at: give --yes to go ahead, or --dry-run to only show the changes"
+            "can't ask for confirmation without a terminal: give --yes to make the changes, or --dry-run to only show them"
         );
     };
     write!(output, "{question} [y/N] ")?;

@@ -10,26 +10,25 @@ pub(crate) mod survey;
 
 use serde::Serialize;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Severity {
     /// Something does not work.
     Error,
-    /// Something works, but not as it should, or not for long.
+    /// Something works in part, or will stop working.
     Warning,
-    /// It could not be looked at.
+    /// It could not be checked.
     Unknown,
-    /// Good to know.
+    /// Information.
     Note,
 }
 
-/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// A word for scripts.
+    /// The identifier for scripts.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     /// The command that fixes the cause, or shows more.

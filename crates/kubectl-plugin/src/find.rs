@@ -75,7 +75,7 @@ impl Cluster {
             true if is_by_name => None,
             true => self.claimants(name).await?.0.into_iter().next(),
             false if is_name(name) => Some(name.to_owned()),
-            false => bail!("{name:?} is not the name of a node"),
+            false => bail!("{name:?} is not a valid node name"),
         };
         let node = match &node_name {
             Some(name) => self.node_source(Detail::WhatIsThere).get_node(name).await?,
@@ -114,7 +114,7 @@ impl Cluster {
         let key = if is_by_name { &found.name } else { &found.filed_under };
         let (names, version) = self.claimants(key).await?;
         if names.len() > 1 {
-            bail!("nodes {} all have {key}: delete all but one of them", names.join(" and "));
+            bail!("nodes {} have the same identity, {key}: delete all but one of them", names.join(" and "));
         }
         Ok(names.is_empty().then_some(version))
     }
@@ -163,7 +163,9 @@ impl Cluster {
         }
         if found.is_departing() && !is_forced {
             let status = self.hints.plugin("status");
-            bail!("{NOT_DEPARTED}: start a storer (`{status}` shows them), or give --force to go on without");
+            bail!(
+                "{NOT_DEPARTED}: start a storer (`{status}` shows them), or give --force to continue without"
+            );
         }
         Ok(found)
     }

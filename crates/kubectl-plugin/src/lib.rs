@@ -3,7 +3,7 @@
 //! Modules point downwards: `commands`; `diagnose` and `write`, which several commands share; `select` and
 //! `find`, which look for records; `cluster`, `flags` and `output`.
 
-/// Writes a line to stderr. The standard macro would end the program when nobody reads stderr any more.
+/// Writes a line to stderr. The standard macro would panic if stderr is closed.
 macro_rules! eprintln {
     ($($text:tt)*) => {
         _ = std::io::Write::write_all(&mut std::io::stderr(), (format!($($text)*) + "\n").as_bytes())
@@ -40,7 +40,7 @@ pub(crate) enum Ended {
     Well,
     /// It found problems.
     Unwell,
-    /// The user said no.
+    /// The user did not confirm.
     Declined,
 }
 
@@ -51,7 +51,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Ended::Well) => return ExitCode::SUCCESS,
         Ok(Ended::Unwell) => return ExitCode::from(3),
         Ok(Ended::Declined) => eprintln!("nothing was changed"),
-        // A reader that has closed the pipe needs no message.
+        // The reader has closed the pipe, so there is no message.
         Err(error) if error.downcast_ref().map(io::Error::kind) == Some(io::ErrorKind::BrokenPipe) => (),
         Err(error) => eprintln!("error: {error:#}"),
     }
@@ -59,7 +59,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<Ended> {
-    // From this level on, kubectl logs requests.
+    // kubectl also logs requests from this level on.
     if cli.global.verbosity >= 6 {
         let targets = Targets::new().with_target("kube_client", LevelFilter::DEBUG);
         let layer = fmt::layer().with_writer(io::stderr);

@@ -31,7 +31,7 @@ impl FromStr for Format {
             "name" => Self::Name,
             "json" => Self::Json,
             "yaml" => Self::Yaml,
-            _ => Self::JsonPath(text.strip_prefix("jsonpath=").ok_or("there is no such format")?.parse()?),
+            _ => Self::JsonPath(text.strip_prefix("jsonpath=").ok_or("unknown format")?.parse()?),
         })
     }
 }
@@ -109,7 +109,7 @@ impl Table {
 
     pub(crate) fn to_text(&self) -> String {
         let mut columns = TabWriter::new(Vec::new()).minwidth(0).padding(3).ansi(true);
-        // Nothing fails in memory.
+        // Writing to memory does not fail.
         _ = columns.write_all(self.0.as_bytes());
         let text = columns.into_inner().unwrap_or_default();
         String::from_utf8_lossy(&text).lines().map(|line| format!("{}\n", line.trim_end())).collect()

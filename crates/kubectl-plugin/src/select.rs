@@ -17,16 +17,16 @@ pub(crate) struct Which {
     /// Names of nodes, which may be absent
     #[arg(value_name = "NODE", conflicts_with_all = ["selector", "departed", "pending", "all"])]
     nodes: Vec<String>,
-    /// Records with these labels, as in pool=gold,tier!=1
+    /// Select records with these labels, such as pool=gold,tier!=1
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<Selector>,
-    /// Records of absent nodes
+    /// Select records of absent nodes
     #[arg(long, conflicts_with = "pending")]
     departed: bool,
-    /// Records of nodes that are not restored yet
+    /// Select records of nodes that are not restored yet
     #[arg(long)]
     pending: bool,
-    /// All records
+    /// Select all records
     #[arg(long)]
     all: bool,
 }
@@ -62,7 +62,7 @@ impl Which {
                 Some(record) => selected.push(Selected { record, state }),
                 None if found.node.is_some() => {
                     let explain = cluster.hints.plugin(&format!("explain {name}"));
-                    missing.push(format!("node {name} has no record: `{explain}` tells why"));
+                    missing.push(format!("node {name} has no record: `{explain}` shows the reason"));
                 }
                 None => missing.push(format!("there is no node {name:?} and no record of one")),
             }

@@ -55,7 +55,7 @@ impl Write {
         let mut put = Box::new(found.map(|found| found.config_map.clone()).unwrap_or_default());
         if let Some(ConfigMap { metadata: model, .. }) = model {
             let own = &mut put.metadata;
-            // Its own win.
+            // Its own labels and annotations win.
             for (own, all) in [(&mut own.labels, &model.labels), (&mut own.annotations, &model.annotations)] {
                 *own = Some(all.clone().into_iter().chain(own.take()).flatten().collect());
             }
@@ -192,7 +192,7 @@ async fn carry_out_one(
                 return print(&if has_tried { done } else { preview.to_text() }).map(|()| Ended::Well);
             }
             if preview != agreed {
-                eprintln!("the cluster has changed meanwhile; the change is now:");
+                eprintln!("the cluster has changed meanwhile. The change is now:");
                 print(&preview.to_text())?;
                 match is_dry || confirm(change, question)? == Answer::Go {
                     true => agreed = preview,
@@ -212,7 +212,7 @@ async fn carry_out_one(
             let pause = error.retry_after().map(|pause| pause.min(Duration::from_secs(10)));
             tokio::time::sleep(pause.unwrap_or(Duration::from_millis(50) * attempt)).await;
         }
-        bail!("the cluster keeps changing: try again later")
+        bail!("the objects keep changing: try again later")
     };
     match attempts.await {
         Err(error) if !is_dry && !sent.is_empty() => Err(error

@@ -36,7 +36,7 @@ fn bad_usage_is_told_apart_from_a_cluster_that_is_not_there() {
     for command in [&["status"][..], &["get", "--all"], &["check"]] {
         let (code, out, err) = run(command);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}");
-        assert!(err.starts_with("error: no cluster to talk to") && err.lines().count() == 1, "{err}");
+        assert!(err.starts_with("error: no cluster to connect to") && err.lines().count() == 1, "{err}");
     }
 }
 

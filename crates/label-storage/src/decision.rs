@@ -7,7 +7,7 @@ use crate::node_state::NodeState;
 /// A decision of the storer or the restorer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The word for it in logs.
+    /// The reason in logs.
     pub reason: &'static str,
     /// When to reconcile the key.
     pub when: When,

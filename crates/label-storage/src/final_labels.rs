@@ -1,4 +1,4 @@
-//! Final labels: what a Node had when it was deleted. Only the event of the deletion has them, so they are kept until they are stored.
+//! Final labels: the labels of a Node at its deletion. Only the DELETED event has them, so they are kept until they are stored.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The protocol of Label Storage as pure functions: no client, no clock, no I/O.
 //!
-//! - [`store`] and [`restore`]: which of the two is right, the Node or its record, and what follows.
-//! - [`node`], [`record`], [`item`]: what is read and written; [`summary`]: the little of it that a decision needs.
+//! - [`store`] and [`restore`]: the decisions of the two daemons.
+//! - [`node`], [`record`], [`item`]: the data that is read and written; [`summary`]: the part that a decision needs.
 //! - [`decision`] and [`node_state`]: when to reconcile a key, and the state of its Node.
 //! - [`final_labels`], [`watch_lag`], [`watch_progress`], [`position`], [`mass_absence`]: small state machines.
 //! - [`key`], [`name`], [`shard`](shard()): encodings that never change; [`rules`]: everything that operators choose.

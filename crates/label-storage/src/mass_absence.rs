@@ -1,16 +1,16 @@
-//! Doubts a list that lacks a large share of the Nodes.
+//! Refuses a list that lacks a large share of the Nodes, until the next list confirms it.
 //!
-//! A list that lacks a Node is how a deletion shows. It is also how a broken API server, an empty cache or the wrong cluster shows. Each
+//! A deleted Node is missing in a list. But a broken API server, an empty cache or the wrong cluster also sends incomplete lists. Each
 //! Node that a list lacks is read by name before its record is written. A list that lacks many of them is not used at all, until the
 //! next list agrees.
 
-/// Fewer missing Nodes than this are never doubted: a cluster of two Nodes may lose one.
+/// A list that lacks fewer Nodes than this is always used: a cluster of two Nodes may lose one.
 const FEW: usize = 3;
 
 /// More than one in this many is a large share.
 const PART: usize = 3;
 
-/// Remembers whether the last list was doubted.
+/// The state between two lists: true if the last one was refused.
 #[derive(Debug, Default)]
 pub struct MassAbsence {
     is_doubted: bool,

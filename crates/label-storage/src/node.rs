@@ -184,7 +184,7 @@ pub enum Error {
     #[error("the API server sent node {0} without a usable uid")]
     NoUid(String),
     /// The resourceVersion can't be compared with others.
-    #[error("the API server sent node {0} with a resourceVersion that is no number")]
+    #[error("the API server sent node {0} with a resourceVersion that is not a number")]
     NoVersion(String),
 }
 
@@ -350,7 +350,7 @@ mod tests {
             (machine("p", "s"), machine("p", "t"), false, true),
             (machine("p", ""), machine("p", "s"), false, false),
             (machine("", ""), machine("", ""), false, false),
-            // Nobody's names prove nothing.
+            // Names that are not unique prove nothing.
             (machine("p", NOBODYS[1]), machine("p", NOBODYS[1]), false, false),
             (machine("", &NOBODYS[3].to_lowercase()), machine("", NOBODYS[3]), false, false),
             (machine("", &"0".repeat(32)), machine("", &"0".repeat(32)), false, false),

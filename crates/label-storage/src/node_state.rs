@@ -11,17 +11,17 @@ pub enum NodeState {
     Settled,
     /// It has to be stored, or restored.
     Due,
-    /// It is left alone for now.
+    /// It is skipped for now.
     Skipped(Skip),
 }
 
-/// The reason why a Node is left alone.
+/// The reason why a Node is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Skip {
     /// Its record can't be read: a person has to fix it.
     RecordUnreadable,
-    /// Its record claims to be newer than the Node: a person has to fix it, if that stays so.
+    /// Its record has a later version than the Node. If that does not change, a person has to fix it.
     ViewOlderThanRecord,
     /// It has to be restored before it is stored.
     AwaitingRestore,
@@ -42,7 +42,7 @@ impl Skip {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The word for metrics. Users build on it, so it does not change.
+    /// The name in metrics. Users rely on it, so it does not change.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -60,7 +60,9 @@ impl store::Reason {
     /// The state of the Node. `has_labels`: the record has the Node's labels, so that a write only makes it tidier.
     pub const fn state(self, has_labels: bool) -> NodeState {
         match self {
-            Self::FirstSeen | Self::LabelsChanged | Self::LastWords | Self::LeftUnrestored => NodeState::Due,
+            Self::FirstSeen | Self::LabelsChanged | Self::FinalLabels | Self::LeftUnrestored => {
+                NodeState::Due
+            }
             Self::Restored if !has_labels => NodeState::Due,
             Self::AwaitingRestore | Self::Returned => NodeState::Skipped(Skip::AwaitingRestore),
             Self::RecordUnreadable => NodeState::Skipped(Skip::RecordUnreadable),

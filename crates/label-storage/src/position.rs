@@ -1,4 +1,4 @@
-//! Where a watch of Nodes is resumed, so that no deletion is missed and none is dealt with twice.
+//! The position from which a watch of Nodes is resumed, so that no deletion is missed and none is stored twice.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::ResourceVersion;
 
-/// This many deletions that are not stored yet are named. A Lease holds them, and is written every two seconds.
+/// The most pending deletions in a position. They are in a Lease, which is written every two seconds.
 const MOST: usize = 32;
 
-/// How far the deletions of Nodes have been dealt with.
+/// The resume position of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// All deletions up to this version have been dealt with, but for those that are named below.
+    /// All deletions up to this version are stored, except the pending ones.
     pub version: ResourceVersion,
-    /// Deletions that are not dealt with yet: what their record is filed under, and the version of the first.
+    /// Deletions that are not stored yet: the record key, and the version of the first deletion.
     pub pending: Pending,
 }
 
-/// Deletions that are not dealt with yet, by what their record is filed under.
+/// Deletions that are not stored yet, by record key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pending(BTreeMap<String, u64>);
@@ -36,8 +36,8 @@ impl Pending {
 }
 
 impl Position {
-    /// The position of a process whose watch has come to `heard`, and that has these deletions still to deal with. One that can't be
-    /// stored does not hold back the others. If there are more than can be named, the position stays before the first that is not.
+    /// The position of a process whose watch has come to `heard`, and that still has to store these deletions. A deletion that can't be stored
+    /// does not hold back the others. If there are too many, the position stays before the first that is left out.
     pub fn new<'a>(
         heard: ResourceVersion,
         pending: impl Iterator<Item = (&'a str, ResourceVersion)>,
@@ -53,13 +53,13 @@ impl Position {
         Self { version, pending: Pending(named.collect()) }
     }
 
-    /// Where to watch from.
+    /// The version from which to watch.
     pub fn resume_from(&self) -> ResourceVersion {
         let pending = self.pending.iter().map(|(_, version)| before(version));
         pending.fold(self.version, ResourceVersion::min)
     }
 
-    /// True if the process that left this position has dealt with a deletion: then a repeated event of it is ignored.
+    /// True if the process that left this position has stored a deletion. Its repeated event is ignored.
     pub fn is_settled(&self, key: &str, deleted_at: ResourceVersion) -> bool {
         let is_pending = self.pending.0.get(key).is_some_and(|version| deleted_at.0 >= *version);
         deleted_at <= self.version && !is_pending
@@ -74,7 +74,7 @@ impl Position {
     }
 }
 
-/// Notes a deletion. Of one key the first counts.
+/// Adds a deletion. Each key has the version of its first deletion.
 fn keep_first<K: Ord, V: Ord + Copy>(firsts: &mut BTreeMap<K, V>, key: K, version: V) {
     let first = firsts.entry(key).or_insert(version);
     *first = version.min(*first);

@@ -292,7 +292,7 @@ impl Record {
         Self { departed_at, ..self.touched() }
     }
 
-    /// True if it has nothing that anyone could miss.
+    /// True if it has nothing to restore.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.more.withheld.is_empty() && self.leftovers.is_empty()
     }

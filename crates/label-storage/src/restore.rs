@@ -1,4 +1,4 @@
-//! The restorer's decision: what a Node gets back, given its record.
+//! The restorer's decision: the patch of a Node, given its record.
 
 mod schedule;
 mod startup_taints;
@@ -19,64 +19,64 @@ use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
 pub struct Plan {
     /// The patch of the Node, if any.
     pub patch: Option<Patch>,
-    /// Why: what logs and metrics show.
+    /// The reason, which logs and metrics show.
     pub reason: Reason,
 }
 
-/// A patch of a Node, all of it or nothing: what it gets back, and the marker that says so.
+/// One patch of a Node: the restored items and the marker. The API server applies it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// The incarnation that was read. The API server answers 422 where the Node is another by now.
+    /// The incarnation that was read. The API server answers 422 if the Node was re-created since.
     pub uid: Uid,
-    /// The version that was read. Sent along, it makes the API server answer 409 where the Node has changed since.
+    /// The version that was read. The API server answers 409 if the Node has changed since.
     pub version: ResourceVersion,
-    /// The items that the Node gets, by name (see [`Item`]): those that it lacks, and those whose value in the record counts.
+    /// The items that are set, by name (see [`Item`]): those that the Node lacks, and those for which the record wins.
     pub restored: Labels,
     /// The items that both have, with different values.
     pub conflicts: Vec<Conflict>,
     /// The items of the record that this Node does not get.
     pub withheld: Vec<Withheld>,
-    /// All taints that the Node is to have, where that are others than it has: the list can only be written as a whole.
+    /// The whole new list of taints, if it changes: it can only be written as a whole.
     pub taints: Option<Vec<Taint>>,
     /// True if the start-up taint is removed.
     pub lifts_startup_taint: bool,
-    /// The new value of the [`RESTORED`] annotation; `None` where nothing is restored.
+    /// The new value of the [`RESTORED`] annotation; `None` if nothing is restored.
     pub marker: Option<String>,
     /// The generation of the record that it comes from.
     pub generation: u64,
 }
 
-/// Something that a Node and its record both have, with different values.
+/// An item with different values on the Node and in its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// Its name.
     pub name: String,
-    /// The side whose value counts from now on.
+    /// The side whose value is used.
     pub winner: Winner,
 }
 
-/// Something that a Node was not given back.
+/// An item that was not restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
     /// Its name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a Node is not given something that its record has.
+/// The reason why an item of the record is not restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Why {
-    /// It says that another machine can be trusted.
+    /// Workloads trust a machine because of it, and this is another machine.
     OtherMachine,
-    /// It may say that another machine can be trusted: the machine is not known.
+    /// Workloads trust a machine because of it, and this machine is unknown.
     MachineUnknown,
-    /// It may say that another machine can be trusted: the Node has another name, and a kubelet can claim any identity of this kind.
+    /// Workloads trust a machine because of it, the Node has another name, and a kubelet can claim any identity of this kind.
     OtherName,
-    /// It says how the machine is, or belongs to kubelet, network or storage.
+    /// It describes the state of the machine, or belongs to kubelet, network or storage.
     Never,
-    /// The Node's annotations would be larger than the API server takes.
+    /// The Node's annotations would exceed the limit of the API server.
     TooLarge,
     /// The cluster refused it: an admission policy, a webhook or the API server.
     Refused,
@@ -86,57 +86,57 @@ impl Why {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// A word for markers, logs and metrics; part of what users build upon, so it stays.
+    /// The name in markers, logs and metrics. Users rely on it, so it does not change.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Why the restorer does what it does.
+/// The reason for a decision of the restorer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
-    /// Nothing is stored of this Node, or no label is left of what was.
+    /// The Node has no record, or an empty one.
     NothingStored,
-    /// The ConfigMap can't be read: a person has to look.
+    /// The ConfigMap can't be read: a person has to fix it.
     RecordUnreadable,
-    /// The record was made from this very incarnation: what is not on the Node was removed from it.
+    /// The record was made from this incarnation: missing labels were removed from the Node.
     SameIncarnation,
-    /// This incarnation has been given these labels before: what is not on the Node was removed from it.
+    /// This incarnation was restored from these labels before: missing labels were removed from the Node.
     AlreadyRestored,
     /// A new incarnation lacks labels that the record has.
     Returned,
-    /// A new incarnation lacks none; it is marked all the same, or the storer would wait for ever.
+    /// A new incarnation lacks no label. It is marked nevertheless, or the storer would wait for ever.
     ReturnedWhole,
-    /// A person has taken the Node out of all this.
+    /// The Node has the ignore annotation.
     Ignored,
-    /// The Node is another machine than the one that had these labels, and the rules forbid to give them to it.
+    /// The Node is on another machine than that of the record, and the rules have a fence.
     OtherMachine,
-    /// The Node does not have what its record would be filed under, or does not have it yet.
+    /// The Node lacks the identity that the rules require, perhaps only for now.
     NoIdentity,
-    /// To decide, more has to be read of the Node than its metadata.
+    /// The whole Node has to be read before a decision, not only its metadata.
     SeenInPart,
     /// The Node's annotations leave no room for the marker, without which the storer would wait for ever: a person has to remove some.
     NoRoom,
 }
 
 impl Reason {
-    /// A word for logs and metrics; part of what users build upon, so it stays.
+    /// The name in logs and metrics. Users rely on it, so it does not change.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// True if there is nothing to wait for, so that pods may come to the Node.
+    /// True if nothing will be restored, so that the start-up taint can be removed.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::NothingStored | Self::SameIncarnation | Self::AlreadyRestored | Self::Ignored)
     }
 }
 
-/// Decides what a Node gets back. What it has is never overwritten, unless the rules say that the record's word counts.
+/// Plans the patch of a Node. Existing values are never overwritten, unless the rules let the record win.
 ///
-/// The record has to be read *after* the Node: one that was read before may hold a label that was removed, and
-/// stored as removed, before this incarnation was created. The Node is to be seen as it is, not through the rules. `is_overdue`:
-/// pods were kept away from it for as long as the rules allow.
+/// The record has to be read *after* the Node: one that was read before may have a label whose removal was stored before this incarnation was
+/// created. The Node must be complete, not seen through the rules. `is_overdue`: the start-up taint has been on the Node for as long as the
+/// rules allow.
 pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_overdue: bool) -> Plan {
     let reason = decide(&node.summary(), stored.map(Record::summary));
     match (reason, stored) {
@@ -145,8 +145,8 @@ pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_over
     }
 }
 
-/// The decision itself, as far as summaries tell: [`Reason::Returned`] stands for [`Reason::ReturnedWhole`],
-/// [`Reason::OtherMachine`] and [`Reason::NoRoom`] too.
+/// The decision from summaries only. [`Reason::Returned`] can also mean [`Reason::ReturnedWhole`], [`Reason::OtherMachine`] or
+/// [`Reason::NoRoom`].
 pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     match stored {
         _ if node.traits.is_ignored => Reason::Ignored,
@@ -162,7 +162,7 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
 
 fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
     let needs_whole = |(name, _, _)| {
-        // Of an annotation that the rules do not ask for, it is not even known that the Node has it.
+        // Annotations that the rules do not need were not read.
         Item::parse(name).is_some_and(|kept| !matches!(kept, Item::Label(_)) || needs_proof(kept, rules))
     };
     let needs_whole = rules.is_fenced() || rules.startup_taint.is_some() || record.all().any(needs_whole);
@@ -174,7 +174,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     let mut patch = Patch::empty(node);
     let mut room = Room::beside(&node.extras.annotations);
-    // A value that differs since the Node was restored once was changed by somebody.
+    // After an earlier restore, a different value was set by a person.
     let is_first = node.restored_from().is_none();
     for (name, value, origin) in record.all() {
         // The items of a record are checked when it is read.
@@ -186,7 +186,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
         let mut withhold = |why| patch.withheld.push(Withheld { name: name.to_owned(), why });
         match (reason_to_withhold(kept, origin, node, record, rules), own) {
             (Some(why), None) => withhold(why),
-            // It has one that counts.
+            // The Node's own value wins.
             (Some(_), Some(_)) => (),
             (None, None) if !room.takes(kept, None, value) => withhold(Why::TooLarge),
             (None, None) => _ = patch.restored.insert(name.to_owned(), value.to_owned()),
@@ -213,7 +213,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     Plan { patch: Some(patch), reason }
 }
 
-/// The marker, with a name for each that was withheld as long as there is room for them.
+/// The marker, with the names of the withheld items if there is room for them.
 fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Option<String> {
     let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
     let fits = |marker: &String| room.takes_marker(marker);
@@ -221,12 +221,12 @@ fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Op
     Some(node.marker_for(record, names)).filter(fits).or_else(short)
 }
 
-/// How much may still come to a Node's annotations. One too many would have the API server refuse the whole patch.
+/// The remaining room for annotations of a Node. If they exceed the limit, the API server refuses the whole patch.
 #[derive(Debug, Clone, Copy)]
 struct Room(usize);
 
 impl Room {
-    /// The room for the marker. It is a hundred bytes long, unless very much was withheld.
+    /// The room for the marker. It has about a hundred bytes, unless many items were withheld.
     const MARKER: usize = 16 << 10;
 
     fn beside(annotations: &Labels) -> Self {
@@ -235,7 +235,7 @@ impl Room {
         Self(MAX_ANNOTATIONS.saturating_sub(bytes))
     }
 
-    /// Takes room for a value in the place of the Node's own. Returns false if there is not enough.
+    /// Reserves room for a value that replaces the Node's own. Returns false if there is not enough.
     fn takes(&mut self, kept: Item<'_>, own: Option<&str>, value: &str) -> bool {
         let Item::Annotation(key) = kept else { return true };
         let more = own.map_or(key.len() + value.len(), |own| value.len().saturating_sub(own.len()));
@@ -251,7 +251,7 @@ impl Room {
     }
 }
 
-/// True if only the very machine that had an item gets it back.
+/// True if an item is restored only to the same machine.
 fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
     kept.is_trust() && rules.trust == Trust::SameMachine
 }
@@ -282,7 +282,7 @@ fn reason_to_withhold(
     }
 }
 
-/// True if an item is never brought back. A record may have it all the same: people write them, too.
+/// True if an item is never restored. A record may still have it, because people write records, too.
 pub fn is_never_kept(kept: Item<'_>) -> bool {
     match kept {
         Item::Annotation(KEEP) | Item::Label(_) | Item::Cordon => false,
@@ -291,7 +291,7 @@ pub fn is_never_kept(kept: Item<'_>) -> bool {
     }
 }
 
-/// The patch that does nothing but let pods come.
+/// The patch that only removes the start-up taint.
 fn lift(node: &Node, rules: &Rules, is_time: bool) -> Option<Patch> {
     let lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint() && is_time;
     let mut patch = Patch { lifts_startup_taint, ..Patch::empty(node) };
@@ -299,7 +299,7 @@ fn lift(node: &Node, rules: &Rules, is_time: bool) -> Option<Patch> {
     lifts_startup_taint.then_some(patch)
 }
 
-/// All taints of a Node after a patch, where that changes them.
+/// All taints of a Node after a patch, if the patch changes them.
 fn taints(node: &Node, patch: &Patch) -> Option<Vec<Taint>> {
     let mut taints = node.extras.taints.clone();
     if patch.lifts_startup_taint {

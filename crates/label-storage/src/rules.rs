@@ -1,7 +1,7 @@
 //! The rules that operators choose.
 //!
 //! The storer alone decides which labels are stored. A restorer that left a label out would still mark the Node, and the
-//! storer would take the label for removed. A rule applies to what is stored from now on. Entries that a record already has
+//! storer would treat the label as removed. A rule applies to later writes. Entries that a record already has
 //! stay there and are restored, so rules may change, and may differ between replicas during a roll-out.
 
 pub mod builtin_exclusions;
@@ -22,7 +22,7 @@ pub use self::patterns::{Patterns, Selection};
 pub use self::selector::Selector;
 pub use self::units::Percentage;
 
-/// A value that a rule can't have. The text says what to write instead.
+/// An invalid value of a rule. The text has the valid form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidRule(String);

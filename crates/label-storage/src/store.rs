@@ -1,4 +1,4 @@
-//! The storer's decision: what becomes of a record, given its Node.
+//! The storer's decision: the next write of a record, given its Node.
 
 pub mod deletion_budget;
 pub mod in_doubt;
@@ -15,28 +15,27 @@ pub use self::schedule::View;
 use crate::summary::{LabelsDigest, NodeSummary, RecordSummary, UidDigest};
 use crate::{Node, Record, ResourceVersion, Rules};
 
-/// For how long a plan may be carried out after its Node was read. Later, the world may have moved on in ways that
-/// no guard on a write sees, so it is dropped and made anew.
+/// The time in which a plan may be carried out after its Node was read. Later, the cluster may have changed in ways that no guard on a
+/// write detects, so the plan is dropped and made again.
 pub const PLAN_LIFETIME: Duration = Duration::from_secs(10);
 
-/// For how long an emptied record stays before it is deleted. Another storer may have planned, while the record did
-/// not exist yet, to create it with labels that are gone now; the empty record is what refuses that create. So it
-/// has to outlive every plan.
+/// The time for which an emptied record stays before it is deleted. Before the record existed, another storer may have planned to create
+/// it with labels that are removed now. While the empty record exists, the API server refuses that create, so it must outlive every plan.
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The storer's knowledge of a Node: all of it, or a summary.
 #[derive(Debug, Clone, Copy)]
 pub enum Sighting<N> {
-    /// The API server has it, and it looks like this.
+    /// The API server has it.
     Live(N),
-    /// It was deleted, and looked like this just before: a watch's DELETED event.
+    /// It was deleted. This is its last state, from the DELETED event of a watch.
     Deleted(N),
-    /// The API server was asked for it, and does not have it.
+    /// A read by name did not find it.
     Gone,
 }
 
 impl<N> Sighting<N> {
-    /// The same sighting of something else.
+    /// Converts the Node.
     pub fn map<M>(self, to: impl FnOnce(N) -> M) -> Sighting<M> {
         match self {
             Self::Live(node) => Sighting::Live(to(node)),
@@ -58,7 +57,7 @@ pub enum Stored<R> {
 }
 
 impl<R> Stored<R> {
-    /// The same, of something else.
+    /// Converts the record.
     pub fn map<S>(self, to: impl FnOnce(R) -> S) -> Stored<S> {
         match self {
             Self::Nothing => Stored::Nothing,
@@ -71,23 +70,23 @@ impl<R> Stored<R> {
 /// The circumstances of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
-    /// The time of day, for what is written into a record and for the retention.
+    /// The time of day, for times in records and for the retention.
     pub now: Timestamp,
-    /// For how long *this process* has seen the record unchanged. Not a difference of clocks: those jump and disagree.
+    /// The time for which *this process* has seen the record unchanged. It is not a difference of clocks, which jump and disagree.
     pub unchanged_for: Duration,
-    /// For how long the record of a Node that is gone is kept.
+    /// The time for which the record of a deleted Node is kept.
     pub retention: Duration,
-    /// A Node that is gone, as this process has last seen it.
+    /// A deleted Node, as this process has last seen it.
     pub last_seen: Option<LastSeen>,
-    /// True if this process has sent a write of the record, at the very version that was read now, and does not know its outcome:
-    /// the API server may still carry it out.
+    /// True if this process has sent a write for this version of the record, and does not know its outcome: the API server may still carry
+    /// it out.
     pub in_doubt: bool,
 }
 
-/// A Node that is gone, as it was last seen.
+/// A deleted Node, as it was last seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastSeen {
-    /// Which incarnation it was.
+    /// Its incarnation.
     pub uid: UidDigest,
     /// Its version then: that of its deletion, if the watch has reported it.
     pub version: ResourceVersion,
@@ -96,7 +95,7 @@ pub struct LastSeen {
 }
 
 impl Circumstances {
-    /// Nothing is known but the time of day.
+    /// Only the time of day is known.
     pub fn at(now: Timestamp) -> Self {
         Self {
             now,
@@ -113,46 +112,47 @@ impl Circumstances {
 pub struct Plan {
     /// The write, if any.
     pub action: Action,
-    /// Why: what logs and metrics show.
+    /// The reason, which logs and metrics show.
     pub reason: Reason,
 }
 
-/// A write of a record. Every one is guarded: a create fails where a ConfigMap exists; replace and delete carry the
-/// resourceVersion that was read.
+/// A write of a record. Every write is guarded: a create fails if the ConfigMap exists; a replace or a delete has the resourceVersion that
+/// was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// All is well, or it is not the storer's turn.
+    /// No write is needed, or the restorer comes first.
     Nothing,
     /// Create the ConfigMap.
     Create(Record),
-    /// Replace what was read.
+    /// Replace the record that was read.
     Replace(Record),
-    /// Delete what was read.
+    /// Delete the record that was read.
     Delete,
 }
 
-/// Decides what becomes of a record. Node and record are to be seen through the same rules (see [`Node::seen_through`]).
+/// Plans the next write of a record. Node and record must be seen through the same rules (see [`Node::seen_through`]).
 ///
-/// | the Node | the record | what follows |
+/// | Node | record | outcome |
 /// |---|---|---|
-/// | there | none | created, unless the Node has no labels |
-/// | there, the record's own incarnation | differs | replaced: the Node is right |
-/// | there, another incarnation, not restored from these labels | not empty | left alone until the restorer has had its turn |
-/// | there, another incarnation, restored from these labels | any | replaced: the Node is right again |
-/// | deleted, later than the record was made | none, or of that incarnation, or restored to it | its last labels are stored |
-/// | deleted, later than the record was made | of another incarnation, and never restored to it | its labels are merged over the record's |
-/// | gone | any | kept for the retention |
-/// | there, with labels | empty | replaced: there is nothing to be restored, so the Node is right |
-/// | any other | empty | deleted, half a minute later |
-/// | there or deleted, and a person has said that it is to be ignored | any | left alone, but that it is not gone |
+/// | exists | none | created, unless the Node has no labels |
+/// | exists, same incarnation as the record | differs | replaced with the Node's labels |
+/// | exists, another incarnation, not restored from these labels | not empty | unchanged until the Node is restored |
+/// | exists, another incarnation, restored from these labels | any | replaced with the Node's labels |
+/// | deleted, later than the record was made | none, or of that incarnation, or restored to it | the final labels are stored |
+/// | deleted, later than the record was made | of another incarnation, and never restored to it | the Node's labels are merged over the record's |
+/// | absent | any | kept for the retention |
+/// | exists, with labels | empty | replaced with the Node's labels: there is nothing to restore |
+/// | any other | empty | deleted half a minute later |
+/// | exists or was deleted, with the ignore annotation | any | unchanged, except that `departed-at` is removed |
 ///
-/// Where an earlier write may still arrive, even "left alone" is a write: one that raises the generation, or creates an empty record.
+/// If an earlier write may still arrive, even "unchanged" is a write, which raises the generation or creates an empty record. It makes the
+/// API server refuse the earlier write.
 ///
-/// Which Nodes are selected only counts where there is no record yet: one that exists follows its Node, so that what is removed from
-/// that stays removed.
+/// The rules' selection of Nodes counts only while there is no record. An existing record follows its Node, so that removed labels stay
+/// removed.
 ///
-/// The third row is the heart. A Node that was just re-created has none of its labels yet, and a storer that believed
-/// it would wipe the store.
+/// The third row matters most. A Node that was just re-created has none of its labels yet. A storer that stored it now would delete the
+/// stored labels.
 pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstances, rules: &Rules) -> Plan {
     let reason = match (decide(node.map(Node::summary), stored.map(Record::summary), at), node, stored) {
         // The labels of two machines are not merged.
@@ -172,10 +172,10 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
             Stored::Record(record),
         ) => Action::Replace(record.retaken(node, at.now, rules)),
         (Reason::Returned, _, Stored::Record(record)) => Action::Replace(record.with_departed_at(None)),
-        (Reason::LastWords, Sighting::Deleted(node), Stored::Nothing) => {
+        (Reason::FinalLabels, Sighting::Deleted(node), Stored::Nothing) => {
             Action::Create(departed(Record::of(node, at.now)))
         }
-        (Reason::LastWords, Sighting::Deleted(node), Stored::Record(record)) => {
+        (Reason::FinalLabels, Sighting::Deleted(node), Stored::Record(record)) => {
             Action::Replace(departed(record.retaken(node, at.now, rules).trusted_as_in(record)))
         }
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
@@ -201,11 +201,11 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
     }
 }
 
-/// The decision itself, which summaries suffice for: [`plan_store`] makes a plan of it, and who watches a hundred
-/// thousand Nodes asks it whether a plan is needed.
+/// The decision, which needs only summaries. [`plan_store`] makes a plan from it. A daemon with 100,000 Nodes calls it to find out if a plan
+/// is needed.
 pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Circumstances) -> Reason {
     match (node, stored) {
-        // It is not gone, whoever is to see to it. A stamp from before would count when it leaves again.
+        // The Node exists, so `departed-at` is removed: otherwise the old time would count after the next deletion.
         (Sighting::Live(node), Stored::Record(record))
             if node.traits.is_ignored && record.departed_at.is_some() =>
         {
@@ -223,7 +223,7 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
             Reason::NotSelected
         }
         (Sighting::Live(_), Stored::Nothing) => Reason::FirstSeen,
-        (Sighting::Deleted(_), Stored::Nothing) => Reason::LastWords,
+        (Sighting::Deleted(_), Stored::Nothing) => Reason::FinalLabels,
         (Sighting::Gone, Stored::Nothing) => Reason::NothingStored,
         (Sighting::Live(node), Stored::Record(record)) => live(&node, &record, at),
         (Sighting::Deleted(node), Stored::Record(record)) => deleted(&node, &record),
@@ -231,7 +231,7 @@ pub fn decide(node: Sighting<NodeSummary>, stored: Stored<RecordSummary>, at: Ci
     }
 }
 
-/// True if final labels are outdated although no record says so any more: a later incarnation was restored, so there was a record, and its
+/// True if final labels are obsolete although there is no record to compare: a later incarnation was restored, so there was a record, and its
 /// labels or the record itself were removed since.
 pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<RecordSummary>) -> bool {
     let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
@@ -243,8 +243,8 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
     has_nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())
 }
 
-/// True if final labels are kept until they are stored, given the record as it was last seen: not if it has them for certain, or can't need
-/// them any more.
+/// True if final labels must be kept until they are stored, given the record as it was last seen: false if it certainly has them, or can't
+/// need them any more.
 pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
@@ -256,8 +256,8 @@ pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> boo
     }
 }
 
-/// True if the storer keeps the final labels of a Node that was deleted. If a write of the record may be under way, nobody knows what the record
-/// will have.
+/// True if the storer keeps the final labels of a deleted Node. If a write of the record may be under way, the content of the record is
+/// unknown, so they are kept.
 pub fn keeps_final_labels(last: NodeSummary, stored: Stored<RecordSummary>, writes: Writes) -> bool {
     let is_unsettled = writes.is_in_flight || writes.has_failed || writes.is_in_doubt;
     is_unsettled || is_worth_keeping(last, stored)
@@ -274,9 +274,8 @@ pub struct Writes {
     pub is_in_doubt: bool,
 }
 
-/// The sighting that is stored, if this is the Node by name and `last` its final labels. Final labels come first, as long as nobody has stored
-/// them. Returns `None` if the API server still has the Node whose deletion it has reported: its answer is stale, unless it stays so
-/// (`is_believed`).
+/// Chooses between the Node that was read by name and its final labels. Final labels come first until they are stored. Returns `None` if the
+/// answer is stale: it still has the Node whose deletion was reported. A stale answer is accepted after several tries (`is_believed`).
 pub fn sighting<'a>(
     live: Option<&'a Node>,
     last: Option<&'a Node>,
@@ -325,20 +324,20 @@ fn live(node: &NodeSummary, record: &RecordSummary, at: Circumstances) -> Reason
     }
 }
 
-/// An event is newer than the record only if its version is *greater*: a late event of an older incarnation, or the
-/// same event twice, must not undo what came after it.
+/// An event is newer than the record only if its version is *greater*: a late event of an older incarnation, or a repeated event, must not
+/// undo later changes.
 fn deleted(node: &NodeSummary, record: &RecordSummary) -> Reason {
     if record.node_version().is_some_and(|version| node.version <= version) {
         Reason::ViewOlderThanRecord
     } else if record.is_of(node) || record.is_restored_to(node) {
-        Reason::LastWords
+        Reason::FinalLabels
     } else {
         Reason::LeftUnrestored
     }
 }
 
-/// The version of a Node that is gone which a record accounts for: its labels are those that this incarnation had last. A departed record
-/// has this version, so that a repeated event of the deletion does not undo what a person does with the record.
+/// The last version of a deleted Node, if the record has the labels of that version. A departed record has this version, so that a repeated
+/// event of the deletion does not undo a person's edit of the record.
 fn accounted_for(record: &RecordSummary, at: Circumstances) -> Option<ResourceVersion> {
     let last = at.last_seen.filter(|last| record.uid == Some(last.uid) && record.labels == last.labels);
     last.map(|last| last.version)
@@ -354,9 +353,10 @@ fn gone(record: &RecordSummary, at: Circumstances) -> Reason {
     }
 }
 
-/// As with an empty record, nobody may have a plan from before it: so it is also seen unchanged for a while first.
+/// True if the retention has expired. As with an empty record, no older plan may exist, so the record must also have been unchanged for a
+/// while.
 fn is_over(departed_at: Timestamp, at: Circumstances) -> bool {
-    // A retention beyond what a signed duration holds is for ever; a departure in the future is a clock that jumped.
+    // A retention that is too long for a signed duration means for ever. A departure in the future comes from a clock that jumped.
     let is_over = |retention| at.now.duration_since(departed_at) >= retention;
     SignedDuration::try_from(at.retention).is_ok_and(is_over) && at.unchanged_for >= TOMBSTONE_LIFETIME
 }

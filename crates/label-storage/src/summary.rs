@@ -23,7 +23,7 @@ impl UidDigest {
     pub const UNKNOWN: Self = Self { high: NonZeroU64::MAX, low: u64::MAX };
 
     fn new(bits: u128) -> Self {
-        // The upper half of a UUID that is zero is nobody's.
+        // No UUID has zero in its upper half.
         Self { high: NonZeroU64::new((bits >> 64) as u64).unwrap_or(NonZeroU64::MAX), low: bits as u64 }
     }
 
@@ -93,7 +93,7 @@ impl LabelsDigest {
 pub struct NodeSummary {
     /// Which incarnation it is.
     pub uid: UidDigest,
-    /// When, in the history of the cluster, it looked like this.
+    /// The version of this state.
     pub version: ResourceVersion,
     /// All of its labels.
     pub labels: LabelsDigest,
@@ -135,11 +135,11 @@ pub struct RecordSummary {
     pub node_version: Option<NonZeroU64>,
     /// The generation in which the labels last changed.
     pub labels_generation: Option<NonZeroU64>,
-    /// Since when the Node is gone.
+    /// The time at which the Node was found deleted.
     pub departed_at: Option<Second>,
-    /// The labels that the Node gets back.
+    /// The labels that are restored.
     pub labels: LabelsDigest,
-    /// True if nothing is left in it that anyone could miss.
+    /// True if it has nothing to restore.
     pub is_empty: bool,
     /// True if it has more than ordinary labels, so that a whole Node has to be read to restore it.
     pub needs_whole: bool,
@@ -156,7 +156,7 @@ impl RecordSummary {
         self.uid == Some(node.uid)
     }
 
-    /// True if the restorer has given this Node the labels of the record, by the Node's own marker. A marker with an older generation does
+    /// True if this Node was restored from the labels of the record, by the Node's own marker. A marker with an older generation does
     /// not count: labels may have been stored since.
     pub fn is_restored_to(&self, node: &NodeSummary) -> bool {
         node.restored_from.is_some_and(|from| {

@@ -12,7 +12,7 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The keys whose Nodes were seen before the watch has come to them.
 #[derive(Debug)]
 pub struct WatchLag {
-    /// How far the watch had come, and since when it has not come further.
+    /// The progress of the watch, and the time since which it has not changed.
     waiting: HashMap<RecordKey, (ResourceVersion, Instant)>,
     patience: Duration,
 }
@@ -23,8 +23,8 @@ impl WatchLag {
         Self { waiting: HashMap::new(), patience }
     }
 
-    /// True if nothing is to be done with a Node of this version before the watch has come to it. `heard`: how far the watch has come; `None`
-    /// if there is none.
+    /// True if a Node of this version has to wait until the watch has come to it. `heard`: the progress of the watch; `None` if there is no
+    /// watch.
     pub fn must_wait(
         &mut self,
         key: &RecordKey,
@@ -48,7 +48,7 @@ impl WatchLag {
         self.waiting.remove(key);
     }
 
-    /// Forgets all other keys.
+    /// Drops all other keys.
     pub fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.waiting.retain(|key, _| concerns(key));
     }

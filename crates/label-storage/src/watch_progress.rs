@@ -1,4 +1,4 @@
-//! How far the watch of Nodes has come, and where the next holder of the shard resumes it.
+//! The progress of the watch of Nodes, and the position from which the next holder of the shard resumes it.
 
 use crate::position::Pending;
 use crate::{Position, ResourceVersion};
@@ -7,11 +7,11 @@ use crate::{Position, ResourceVersion};
 #[derive(Debug)]
 pub struct WatchProgress {
     seen: ResourceVersion,
-    /// False before the first watch: then nobody could resume anywhere.
+    /// False before the first watch: until then there is no position to resume from.
     has_watched: bool,
-    /// Where the watch was resumed, until it has come to where the holder before was.
+    /// The position from which the watch was resumed, until it has reached the progress of the holder before.
     resumed: Option<Position>,
-    /// Where it could be resumed instead, the best first, until a list has confirmed the first.
+    /// Other positions from which it could be resumed, the best first, until a list has confirmed the first.
     alternatives: Vec<Position>,
 }
 
@@ -48,7 +48,7 @@ impl WatchProgress {
     }
 
     /// Compares the position with the version of a complete list. Returns a position that is ahead of the cluster, and dropped: etcd was
-    /// restored from a backup, or somebody has written the Lease. The API server answers a watch from there with silence, so the watch has
+    /// restored from a backup, or the Lease was edited. A watch from there would have no events, so the watch has
     /// to begin again at [`seen`](Self::seen).
     pub fn check(&mut self, listed: ResourceVersion) -> Option<Position> {
         let is_possible = |position: &Position| position.version <= listed;
@@ -72,7 +72,7 @@ impl WatchProgress {
         self.resumed.as_ref().is_some_and(|resumed| resumed.is_settled(key, deleted_at))
     }
 
-    /// Where the next holder resumes, if these deletions are not stored yet. Returns `None` before the first watch.
+    /// The position for the next holder, if these deletions are not stored yet. Returns `None` before the first watch.
     pub fn position<'a>(
         &'a self,
         pending: impl Iterator<Item = (&'a str, ResourceVersion)>,

@@ -23,7 +23,7 @@ const TWO: Config = Config {
     resume: Resume::List,
     left: NONE,
     without: None,
-    late_words: false,
+    late_final_labels: false,
 };
 
 const POLLING: Config = Config { watch: false, ..TWO };
@@ -38,7 +38,7 @@ pub const QUICK: [Case; 13] = [
         config: Config { restorers: 1, left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
     },
     Case {
-        name: "watching; a storer is killed and goes on from any position",
+        name: "watching; a storer is killed and resumes from any position",
         config: Config {
             resume: Resume::Any,
             left: Left { label: 1, unlabel: 1, delete: 1, crash: 1, lose: 1, ..NONE },
@@ -91,7 +91,7 @@ pub const QUICK: [Case; 13] = [
         config: Config { left: Left { delete: 4, ..NONE }, ..ONE },
     },
     Case {
-        name: "watching; a person edits or deletes the record, and the storer hears of the deletion again",
+        name: "watching; a person edits or deletes the record, and the storer receives the deletion again",
         config: Config {
             resume: Resume::Any,
             left: Left { label: 1, delete: 1, crash: 1, edit: 1, ..NONE },
@@ -111,7 +111,7 @@ pub const DEEP: [Case; 11] = [
         config: Config { left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
     },
     Case {
-        name: "watching; one of two storers is killed, and goes on from any position",
+        name: "watching; one of two storers is killed, and resumes from any position",
         config: Config {
             restorers: 1,
             resume: Resume::Any,
@@ -212,7 +212,10 @@ pub fn shown_by(guard: Guard) -> (Config, Property) {
         }
         Guard::History => {
             let left = Left { unlabel: 1, delete: 1, ..NONE };
-            return (Config { left, late_words: true, without: Some(guard), ..TWO }, Property::WentBack);
+            return (
+                Config { left, late_final_labels: true, without: Some(guard), ..TWO },
+                Property::WentBack,
+            );
         }
         Guard::KeepNone => {
             let left = Left { unlabel: 1, delete: 1, crash: 1, ..NONE };

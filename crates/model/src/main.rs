@@ -7,17 +7,24 @@ use ::model::cases::{self, Case};
 use ::model::{Config, Guard, Left, Property, Resume, search};
 use clap::{Parser, value_parser};
 
-/// Search every order of events of a Node and its record, within bounds, with the functions that
-/// the daemons ship
+/// Check the protocol with every order of events, within bounds
 ///
-/// Without options, it searches the cases of the tests. It exits with 1 if a promise is broken, and with 3 if there are
-/// more states than `--most` allows.
+/// Searches every order of events of a Node and its record, and lets the daemons' own functions decide. Without options, it searches the
+/// cases of the tests. The exit code is 1 if a promise is broken, and 3 if there are more states than `--most` allows.
 ///
-/// Any of the bounds (`--label` and those after it) makes it one search of your own. Bounds that are not given are 0.
+/// With one of the bounds (`--label` and those after it), it makes one search with these bounds. Bounds that are not given are 0.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  cargo run --release --bin model
+  cargo run --release --bin model -- --without own-marker
+  cargo run --release --bin model -- --label 1 --delete 2 --crash 1"
+)]
 struct Arguments {
-    /// Search the deep cases: takes many minutes and much memory (see `--most`)
+    /// Search the deep cases, which takes many minutes and much memory (see `--most`)
     #[arg(long)]
     deep: bool,
 
@@ -33,76 +40,76 @@ struct Arguments {
     own: Own,
 }
 
-/// The bounds of a search of your own.
+/// The bounds of a custom search.
 #[derive(Debug, clap::Args)]
 struct Own {
-    /// Names of Nodes
+    /// Number of names of Nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = one_or_two)]
     names: usize,
 
-    /// Storers
+    /// Number of storers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = one_or_two)]
     storers: usize,
 
-    /// Restorers
+    /// Number of restorers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = one_or_two)]
     restorers: usize,
 
-    /// Label keys
+    /// Number of label keys
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = one_or_two)]
     keys: usize,
 
-    /// Storers list, and do not watch
+    /// Let storers list instead of watch
     #[arg(long)]
     poll: bool,
 
-    /// The start of the watch of a storer that was killed
+    /// The position at which a killed storer starts its watch again
     #[arg(long, value_enum, value_name = "WHERE", default_value = "list")]
     resume: Resume,
 
-    /// Include a case that stays open: final labels are stored after a newer record was emptied and deleted
+    /// Include a known gap: final labels are stored after a newer record was emptied and deleted
     #[arg(long)]
-    late_words: bool,
+    late_final_labels: bool,
 
-    /// A person sets a label, or changes its value
+    /// How often a person sets a label or changes its value
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     label: Option<u8>,
 
-    /// A person removes a label
+    /// How often a person removes a label
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     unlabel: Option<u8>,
 
-    /// A Node is deleted; it may be re-created each time
+    /// How often a Node is deleted; it may be re-created each time
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     delete: Option<u8>,
 
-    /// A Node comes back with a label from its kubelet
+    /// How often a Node is re-created with a label from its kubelet
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     kubelet: Option<u8>,
 
-    /// A Node comes back with the marker of the one before
+    /// How often a Node is re-created with the marker of the one before
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     copy: Option<u8>,
 
-    /// A storer is killed
+    /// How often a storer is killed
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     crash: Option<u8>,
 
-    /// A write is lost, or its answer is
+    /// How often a write or its answer is lost
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     lose: Option<u8>,
 
-    /// A write arrives late, or twice
+    /// How often a write arrives late or twice
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     late: Option<u8>,
 
-    /// A person edits or deletes the record of a Node that is gone
+    /// How often a person edits or deletes the record of an absent Node
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     edit: Option<u8>,
 }
 
 fn one_or_two(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| (1..=2).contains(number)).ok_or_else(|| "it is 1 or 2".to_owned())
+    text.parse().ok().filter(|number| (1..=2).contains(number)).ok_or_else(|| "give 1 or 2".to_owned())
 }
 
 impl Own {
@@ -131,7 +138,7 @@ impl Own {
                 resume: self.resume,
                 left: Left { label, unlabel, delete, kubelet, copy, crash, lose, late, edit },
                 without,
-                late_words: self.late_words,
+                late_final_labels: self.late_final_labels,
             }
         })
     }
@@ -150,8 +157,8 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let cases = match (arguments.own.config(arguments.without), arguments.without) {
-        (Some(config), _) => vec![Case { name: "as asked for", config }],
-        (None, Some(guard)) => vec![Case { name: "what the guard is for", config: cases::shown_by(guard).0 }],
+        (Some(config), _) => vec![Case { name: "custom bounds", config }],
+        (None, Some(guard)) => vec![Case { name: "without the guard", config: cases::shown_by(guard).0 }],
         (None, None) if arguments.deep => cases::DEEP.to_vec(),
         (None, None) => cases::QUICK.to_vec(),
     };
@@ -196,11 +203,11 @@ fn run(cases: &[Case], most: usize) -> std::io::Result<ExitCode> {
         }
         states += report.states;
         if !report.is_complete {
-            writeln!(out, "   not all of it: --most {most}")?;
+            writeln!(out, "   incomplete: stopped at --most {most}")?;
             is_complete = false;
         }
     }
-    writeln!(out, "{states} states, and in none of them is broken:")?;
+    writeln!(out, "{states} states, and no promise is broken:")?;
     for (_, promise) in Property::ALL {
         writeln!(out, "   {promise}")?;
     }

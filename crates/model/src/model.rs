@@ -1,6 +1,6 @@
 //! The next steps of a world.
 //!
-//! Every step is one thing that the API server does, or one thing that a process is told. Three steps are left out because
+//! Every step is one action of the API server, or one message to a process. Three steps are left out because
 //! others cover them:
 //!
 //! - A write whose guard can't hold any more is refused at once, rather than at any time: until then its sender could only
@@ -33,7 +33,7 @@ pub struct Config {
     pub restorers: usize,
     /// Label keys: one or two.
     pub keys: usize,
-    /// True if storers watch, and are told of deletions.
+    /// True if storers watch, so that they receive deletions.
     pub watch: bool,
     /// The position at which a storer that was killed resumes its watch.
     pub resume: Resume,
@@ -41,8 +41,8 @@ pub struct Config {
     pub left: Left,
     /// The guard that is removed.
     pub without: Option<Guard>,
-    /// True if final labels may be stored after a newer record was deleted. This stays open: see `docs/protocol.md`.
-    pub late_words: bool,
+    /// True if final labels may be stored after a newer record was deleted. This stays open: see `docs/guarantees.md`.
+    pub late_final_labels: bool,
 }
 
 /// The start of the watch of a storer that was killed.
@@ -252,7 +252,7 @@ impl Model {
             world.names[at].late_write = None;
             let is_anothers = self.config.storers > 1 && matches!(write.action, Action::Create(_));
             if write.is_orphan || is_anothers {
-                // The storer that was told of the deletion may have read the record already, and does not read it again.
+                // The storer that received the deletion may have read the record already, and does not read it again.
                 world.names[at].last_said = None;
             }
             let result = self.carry_out_write(&mut world.names[at], &write).map(|_| world);
@@ -266,7 +266,7 @@ impl Model {
         }
     }
 
-    /// Forgets everything that can't matter any more, so that worlds that differ in nothing else are one.
+    /// Drops everything that can't matter any more, so that worlds that differ in nothing else become one.
     fn tidy(&self, world: &mut World) {
         let (resume, left) = (self.config.resume, world.left);
         for name in &mut world.names[..self.config.names] {

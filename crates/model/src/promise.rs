@@ -1,6 +1,6 @@
 //! The promises of the protocol, and the checks that find a broken one.
 //!
-//! A promise is taken back exactly in the cases that stay open in `docs/protocol.md`:
+//! A promise is taken back exactly in the cases that stay open in `docs/guarantees.md`:
 //!
 //! - A value is promised once it has been stored, or is on the Node and in its record with no write under way. A person who
 //!   changes or removes it takes the promise back.
@@ -27,21 +27,20 @@ pub enum Property {
     Overwritten,
     /// A record goes back in its Node's history.
     WentBack,
-    /// A Node was deleted while storers watched, and its last labels are not in its record.
+    /// A Node was deleted while storers watched, and its final labels are not in its record.
     Unheard,
-    /// Everything has come to rest, and record and Node differ; or it never does.
+    /// No daemon has anything left to do, and record and Node differ; or the daemons never finish.
     Unsettled,
 }
 
 impl Property {
-    /// All of them, each with its promise.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Lost, "a stored label is never lost"),
         (Self::CameBack, "a removed label never comes back"),
         (Self::Overwritten, "a label on a node is never overwritten by a daemon"),
         (Self::WentBack, "a record never goes back in its node's history"),
-        (Self::Unheard, "what a node last said is stored while storers watch"),
-        (Self::Unsettled, "at rest, node and record agree, and rest always comes"),
+        (Self::Unheard, "the final labels of a node are stored while storers watch"),
+        (Self::Unsettled, "all daemons finish their work, and then node and record agree"),
     ];
 }
 
@@ -94,7 +93,7 @@ impl Name {
         self.last_said = counts.then_some(node.labels);
     }
 
-    /// A person has edited the record, or deleted it (`None`): the Node comes back with these labels.
+    /// A person has edited the record, or deleted it (`None`): the Node is restored with these labels.
     pub(crate) fn record_is_edited(&mut self, labels: Option<Labels>) {
         self.last_said = None;
         for (key, promise) in self.promises.iter_mut().enumerate() {

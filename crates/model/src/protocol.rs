@@ -1,4 +1,4 @@
-//! Asks the shipped functions. They are pure, so each answer is remembered.
+//! Calls the shipped functions. They are pure, so each result is cached.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ pub(crate) struct Knows {
     pub(crate) is_aged: bool,
     /// An earlier write of its own may still arrive.
     pub(crate) in_doubt: bool,
-    /// The Node as it was deleted, if the storer was told of that.
+    /// The Node as it was deleted, if the storer received the deletion.
     pub(crate) deleted: Option<Node>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Knows {
 pub(crate) struct Watch {
     /// All deletions up to this version were reported.
     pub(crate) seen: u8,
-    /// The holder before has dealt with all deletions up to this version; 0 if there was none.
+    /// The holder before has stored all deletions up to this version; 0 if there was none.
     pub(crate) resumed: u8,
 }
 
@@ -74,7 +74,7 @@ enum Answer {
     Restore(Option<(Labels, u8)>),
 }
 
-/// Asks the shipped functions, with or without a guard.
+/// Calls the shipped functions, with or without a guard.
 #[derive(Debug, Default)]
 pub(crate) struct Protocol {
     without: Option<Guard>,
@@ -126,7 +126,7 @@ impl Protocol {
         }
     }
 
-    /// True if the holder before has dealt with this deletion.
+    /// True if the holder before has stored this deletion.
     pub(crate) fn is_settled(&mut self, name: usize, watch: Watch, deleted_at: u8) -> bool {
         self.has(Guard::Settled)
             && matches!(
@@ -211,7 +211,7 @@ impl Protocol {
         answer
     }
 
-    /// Without the guard `History`, the record counts as one that can't be read: that is the only thing that it is asked for.
+    /// Without the guard `History`, the record counts as unreadable: nothing else depends on it here.
     fn sighting(&self, name: usize, Read { record, live, last }: Read) -> Option<Sight> {
         let (real_live, real_last) =
             (live.map(|live| real_node(name, live)), last.map(|last| real_node(name, last)));

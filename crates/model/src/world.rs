@@ -21,7 +21,7 @@ pub(crate) type Labels = [u8; KEYS];
 /// A Node as it was in one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Node {
-    /// Which incarnation.
+    /// The incarnation.
     pub(crate) uid: u8,
     /// Its resourceVersion.
     pub(crate) version: u8,

@@ -88,7 +88,7 @@ guards! {
 #[test]
 fn what_stays_open_is_real() {
     let left = Left { label: 1, unlabel: 1, delete: 1, ..Left::default() };
-    expect(Config { left, late_words: true, ..QUICK[0].config }, Property::WentBack);
+    expect(Config { left, late_final_labels: true, ..QUICK[0].config }, Property::WentBack);
 }
 
 #[test]

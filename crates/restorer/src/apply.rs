@@ -13,11 +13,11 @@ use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
 use label_storage::{Labels, Node, RecordKey, ResourceVersion, Rules, plan_restore};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::Entry;
+use label_storage_runtime::cache::{Entry, Reading};
 use label_storage_runtime::call::{self, Error, FailureKind};
 use label_storage_runtime::fresh::FreshReads;
 use label_storage_runtime::patch::{merge_patch, operations};
-use label_storage_runtime::reconciler::{Done, Reading, Worker};
+use label_storage_runtime::reconciler::{Done, Worker};
 use label_storage_runtime::records::Found;
 use tokio::time::Instant;
 
@@ -79,12 +79,11 @@ impl Worker<RestoreTask> for Apply {
         }
         // An event is used while it is young, unless a write was refused because of it.
         let mut view = task.view.clone().filter(|(_, seen_at)| tries == 0 && is_young(*seen_at));
-        let mut refused = Labels::new();
+        let (mut refused, mut reading) = (Labels::new(), tries);
         loop {
-            let is_event = view.is_some();
             let (mut node, seen_at) = match view.take() {
                 Some(view) => view,
-                None => match self.read(key, task, reads, tries).await? {
+                None => match self.read(key, task, reads, reading).await? {
                     Ok(read) => read,
                     Err(done) => return Ok(done),
                 },
@@ -93,9 +92,13 @@ impl Worker<RestoreTask> for Apply {
             refused = match self.restore(key, &node, seen_at, task, reads, tries).await? {
                 Step::Done(done) => return Ok(done),
                 Step::Refused(items) => items,
-                Step::SeenInPart if is_event => node.extras.refused,
+                // An event or a list may have the metadata alone. A second try reads by name.
+                Step::SeenInPart if reading == 0 => {
+                    reading = 1;
+                    node.extras.refused
+                }
                 Step::SeenInPart => {
-                    let message = "the API server sent a part of the node, and all of it was asked for";
+                    let message = "the API server sent only a part of the node";
                     return Err(Error::refused("get node", message));
                 }
             };
@@ -129,12 +132,12 @@ impl Apply {
         let (node, read_at) = reads.guarded_node(&self.replica, &task.node, tries).await?;
         // Its identity may have changed: then it has another record.
         let Some(node) = node.filter(|node| node.filed_under() == &**key) else {
-            tracing::debug!(node = task.node, "gone before it could be restored");
+            tracing::debug!(node = task.node, "the node was deleted before it could be restored");
             return Ok(Err(Done { outcome: None, node: Reading::Absent, record: Reading::None }));
         };
         if task.decided.is_none_or(|decided| decided.uid != node.uid.digest()) {
             // Another incarnation than was decided upon: the final labels of that one may just be on their way.
-            tracing::debug!(node = task.node, "it was re-created meanwhile, to be decided upon again");
+            tracing::debug!(node = task.node, "the node was re-created meanwhile: deciding again");
             let node = Reading::Present(node.summary());
             return Ok(Err(Done { outcome: None, node, record: Reading::None }));
         }
@@ -153,7 +156,7 @@ impl Apply {
         let (rules, events) = (&self.replica.rules, &self.replica.events);
         let has_to_lift = task.is_overdue && node.has_startup_taint();
         let lift = async |error: Error, why| {
-            tracing::warn!(node = node.name, %error, "it can't be restored, and pods have waited for long enough");
+            tracing::warn!(node = node.name, %error, "the node can't be restored, and the time limit of the start-up taint is over");
             self.lift(node, why, tries).await.map(Step::Done)
         };
         let found = match reads.record(&self.replica, key, seen_at, tries).await {
@@ -182,7 +185,7 @@ impl Apply {
             Reason::OtherMachine => {
                 tracing::warn!(
                     node = node.name,
-                    "not restored: it is another machine than the one whose labels are stored"
+                    "not restored: the node is on another machine than that of its record"
                 );
                 events.other_machine(node);
             }
@@ -230,7 +233,7 @@ impl Apply {
     ) -> Result<Done, Error> {
         let (outcome, summary) = match patch {
             None => {
-                tracing::debug!(node = node.name, reason, "nothing to restore after a second look");
+                tracing::debug!(node = node.name, reason, "nothing to restore after a fresh read");
                 (None, node.summary())
             }
             Some(patch) if self.replica.args.dry_run => {
@@ -290,12 +293,16 @@ impl Apply {
             };
             metrics.lifts.get_or_create(&[("reason", why)]).inc();
             if !matches!(why, "restored" | "nothing-to-restore") {
-                tracing::warn!(node = node.name, why, "pods may come, though it was not restored");
+                tracing::warn!(
+                    node = node.name,
+                    why,
+                    "start-up taint removed, although the node was not restored"
+                );
                 events.lifted(node, why);
             }
         }
         if patch.marker.is_none() {
-            return tracing::info!(node = node.name, reason, "pods may come");
+            return tracing::info!(node = node.name, reason, "start-up taint removed");
         }
         let (generation, labels) = (patch.generation, patch.restored.len());
         let withheld: Vec<_> = patch.withheld.iter().map(|withheld| withheld.name.as_str()).collect();

@@ -16,11 +16,11 @@ use crate::apply::Apply;
 pub use crate::metrics::RestorerMetrics;
 use crate::planner::{PATIENCE, RestorePlanner};
 
-/// Brings the labels of Kubernetes Nodes back from ConfigMaps, when a Node returns without them.
+/// Restore the labels of re-created Kubernetes Nodes from ConfigMaps
 ///
-/// Watches all nodes. A node that was re-created gets the labels that its ConfigMap `label-storage.NODE`
-/// has and it has not; a label that it has is never overwritten. Works on the current kubeconfig context, or in a pod
-/// with its service account. The storer writes the ConfigMaps.
+/// The restorer watches all nodes. When a node is re-created, it adds the labels of the ConfigMap `label-storage.NODE` that the node
+/// lacks. By default it overwrites no label. The storer writes the ConfigMaps. The restorer uses the current kubeconfig context or, in a
+/// pod, the pod's service account.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "restorer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {

@@ -45,9 +45,13 @@ pub(crate) const LIFTS: [&str; 9] = [
 
 impl Own for RestorerMetrics {
     const GAUGES: &'static [GaugeRow] = &[
-        ("restores_pending", "Nodes that are to be restored", |all| all.due as f64),
-        ("restore_pending_oldest_seconds", "Longest wait of a node", |all| all.oldest().as_secs_f64()),
-        ("restore_attempts_max", "Most failures in a row of a node", |all| f64::from(all.most_failures)),
+        ("restores_pending", "Nodes that wait to be restored", |all| all.due as f64),
+        ("restore_pending_oldest_seconds", "Longest time that a node has waited to be restored", |all| {
+            all.oldest().as_secs_f64()
+        }),
+        ("restore_attempts_max", "Most failed attempts in a row for any node", |all| {
+            f64::from(all.most_failures)
+        }),
     ];
 
     fn register(&self, registry: &mut Registry, _: &Metrics) {
@@ -55,13 +59,17 @@ impl Own for RestorerMetrics {
         start_at_zero(&self.conflicts, "winner", &winners);
         start_at_zero(&self.withheld, "reason", &Why::ALL.iter().map(|why| why.as_str()).collect::<Vec<_>>());
         start_at_zero(&self.lifts, "reason", &LIFTS);
-        let help = "From a node's creation until its labels were back";
+        let help = "Time from the creation of a node until it was restored";
         registry.register("restore_latency_seconds", help, self.latency.0.clone());
         registry.register("nodes_restored", "Nodes that were restored", self.nodes.clone());
-        registry.register("labels_restored", "Labels that nodes were given back", self.labels.clone());
-        let help = "Labels whose values on a node and in its record differed, by whose value counts";
+        registry.register("labels_restored", "Labels that were restored", self.labels.clone());
+        let help = "Labels whose value on the node differed from the record, by winner";
         registry.register("restore_conflicts", help, self.conflicts.clone());
-        registry.register("labels_withheld", "Labels not given back, by reason", self.withheld.clone());
+        registry.register(
+            "labels_withheld",
+            "Labels that were not restored, by reason",
+            self.withheld.clone(),
+        );
         registry.register("startup_taints_lifted", "Removed start-up taints, by reason", self.lifts.clone());
     }
 }

@@ -11,7 +11,7 @@ use label_storage::summary::UidDigest;
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
-use label_storage_runtime::fresh::Needs;
+use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 
 use crate::apply::{Decided, FENCED, RestoreTask, is_young};
@@ -111,10 +111,10 @@ impl Planner for RestorePlanner {
         };
         let decision = view.decide();
         let has_room = self.views.len() < MOST_VIEWS || self.views.contains_key(key);
-        // An event may have the metadata alone.
-        let needs_whole = matches!(entry.stored(), Stored::Record(record) if record.needs_whole);
         match (decision.when, look.view) {
-            (When::Now(Urgency::Soon), Some(node)) if has_room && (node.extras.is_whole || !needs_whole) => {
+            (When::Now(Urgency::Soon), Some(node))
+                if has_room && (node.extras.is_whole || !needs_whole(entry)) =>
+            {
                 self.views.insert(key.clone(), (node.clone(), tokio::time::Instant::now()));
             }
             (When::Now(Urgency::Soon), _) => (),
@@ -165,7 +165,8 @@ impl Planner for RestorePlanner {
         match self.views.get(entry.key()) {
             _ if entry.is_contested() => Needs::Nothing,
             Some((_, seen_at)) if is_young(*seen_at) => Needs::Record,
-            _ => Needs::NodeThenRecord,
+            _ if needs_whole(entry) => Needs::NodeThenRecord(Extent::Whole),
+            _ => Needs::NodeThenRecord(Extent::Listed),
         }
     }
 
@@ -192,6 +193,11 @@ impl Planner for RestorePlanner {
         self.taints.forget_old(Instant::now());
         true
     }
+}
+
+/// True if its record can't be restored to a Node of which only the metadata was read.
+fn needs_whole(entry: &Entry<'_>) -> bool {
+    matches!(entry.stored(), Stored::Record(record) if record.needs_whole)
 }
 
 #[cfg(test)]

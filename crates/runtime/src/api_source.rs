@@ -112,12 +112,13 @@ impl ApiSource {
         self.list_as(self.content(), "gzip", each).await
     }
 
-    /// Lists all objects whole. The answer is not compressed: that would take the server longer than the rest, and the objects are needed soon.
-    pub(crate) async fn list_whole(
+    /// Lists all objects, uncompressed: to compress would take the server longer than the rest, and the objects are needed soon.
+    pub(crate) async fn list_uncompressed(
         &self,
+        content: Content,
         each: impl FnMut(Object) + Send + 'static,
     ) -> Result<Listed, Error> {
-        self.list_as(self.whole(), "identity", each).await
+        self.list_as(content, "identity", each).await
     }
 
     async fn list_as(
@@ -153,7 +154,7 @@ impl ApiSource {
             };
             let (listed, bytes) = listed.map_err(|error| Error::unclear(what, in_one_line(&error)))?;
             let (version, items) = (listed.resource_version, listed.items);
-            let no_number = |_| Error::refused(what, format!("resourceVersion {version:?} is no number"));
+            let no_number = |_| Error::refused(what, format!("resourceVersion {version:?} is not a number"));
             Ok(Listed { version: version.parse().map_err(no_number)?, items, bytes })
         })
         .await
@@ -205,12 +206,13 @@ impl ApiSource {
         Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
-    fn content(&self) -> Content {
+    /// The content of lists of all objects.
+    pub(crate) fn content(&self) -> Content {
         let is_metadata = self.kind == Resource::Nodes && !self.projection.needs_whole_nodes();
         if is_metadata { Content::Metadata } else { self.whole() }
     }
 
-    fn whole(&self) -> Content {
+    pub(crate) fn whole(&self) -> Content {
         match self.kind {
             Resource::Nodes => Content::Node,
             Resource::Records => Content::ConfigMap,
@@ -267,7 +269,7 @@ impl Watch {
     /// The next event, or `None` if the server ended the watch because its time is over.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         let frame = match tokio::time::timeout(self.silence, self.frames.next()).await {
-            Err(_) => return Err(Error::unclear(self.what, "nothing was heard for too long")),
+            Err(_) => return Err(Error::unclear(self.what, "no event within the time limit")),
             Ok(None) => return Ok(None),
             Ok(Some(frame)) => frame.map_err(|error| Error::unclear(self.what, in_one_line(&error)))?,
         };

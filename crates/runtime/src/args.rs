@@ -35,26 +35,26 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
     pub nodes: Option<GlobMatcher>,
 
-    /// Hear of changes as they happen, rather than with the next list only
+    /// Watch for changes. With false, the daemon finds changes only in lists
     #[arg(long, env = "LABEL_STORAGE_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub watch: bool,
 
-    /// Write Kubernetes Events about nodes: what `kubectl describe node` shows
+    /// Write Kubernetes Events about nodes, which `kubectl describe node` shows
     #[arg(long, env = "LABEL_STORAGE_EVENTS", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub events: bool,
 
-    /// Time between two lists of all nodes while changes are not heard of, from 100ms to 1h. Never less than ten times
-    /// what listing takes
+    /// Time between two lists of all nodes while there is no watch, from 100ms to 1h. The pause is always at least ten times as long as
+    /// the list takes
     #[arg(long, env = "LABEL_STORAGE_INTERVAL", value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub interval: Duration,
 
-    /// Time between two lists of all nodes and records, whatever was heard of meanwhile, from 100ms to 1h
+    /// Time between two lists of all nodes and records while watches run, from 100ms to 1h
     #[arg(long, env = "LABEL_STORAGE_AUDIT_INTERVAL", value_name = "TIME", default_value = "5m", value_parser = interval)]
     pub audit_interval: Duration,
 
-    /// Largest number of nodes to work on at the same time. The daemon starts with 4, and adds more while that makes the API server faster
+    /// Largest number of nodes to work on at the same time. The daemon starts with 4, and raises the number while that increases throughput
     #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "128")]
     pub concurrency: NonZeroUsize,
 
@@ -62,28 +62,28 @@ pub struct Common {
     #[arg(long, hide = true, value_name = "N")]
     pub fixed_concurrency: Option<NonZeroUsize>,
 
-    /// What to log: debug explains each decision
+    /// The log level: debug explains each decision
     #[arg(long, env = "LABEL_STORAGE_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = level())]
     pub log_level: LevelFilter,
 
-    /// How to log
+    /// The log format
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Serve /livez, /readyz and /metrics on this address, such as 0.0.0.0:8080 [default: not at all]
+    /// Serve /livez, /readyz and /metrics on this address, such as 0.0.0.0:8080 [default: do not serve]
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 
-    /// Serve the same on this address, for the probes of a kubelet alone [default: not at all]
+    /// Serve the same on a second address, such as one for the kubelet's probes only [default: do not serve]
     #[arg(long, env = "LABEL_STORAGE_PROBE_ADDRESS", value_name = "ADDRESS:PORT")]
     pub probe_address: Option<SocketAddr>,
 
-    /// A lease of another number of replicas that nobody renews is deleted after this long. Its position is of no use any
-    /// more then: the API server remembers five minutes. Only a test has a reason to say otherwise
+    /// Delete a lease of another number of replicas after it was not renewed for this long. The API server keeps five minutes of history,
+    /// so the position in the lease is useless by then. For tests
     #[arg(long, hide = true, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub lease_retirement: Duration,
 
-    /// Say what would be written, and write nothing
+    /// Log the writes, but do not send them
     #[arg(long, env = "LABEL_STORAGE_DRY_RUN")]
     pub dry_run: bool,
 
@@ -94,11 +94,11 @@ pub struct Common {
 
 fn level() -> impl TypedValueParser<Value = LevelFilter> {
     let levels = [
-        ("error", "What a person must look at"),
-        ("warn", "And what may get better by itself"),
-        ("info", "And every label set that was stored or restored"),
-        ("debug", "And every decision"),
-        ("trace", "And every call"),
+        ("error", "Problems that a person must fix"),
+        ("warn", "Also problems that may resolve themselves"),
+        ("info", "Also each node that is stored or restored"),
+        ("debug", "Also each decision"),
+        ("trace", "Also each API call"),
     ];
     let levels = levels.map(|(name, help)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new(levels).try_map(|level| level.parse())
@@ -107,9 +107,9 @@ fn level() -> impl TypedValueParser<Value = LevelFilter> {
 // The comments on the variants are part of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text
     Text,
-    /// For machines.
+    /// One JSON object a line
     Json,
 }
 
@@ -174,7 +174,7 @@ impl Common {
         let index = match (self.replica_index.or(ordinal), &surroundings.pod) {
             (Some(index), _) if index < replicas.get() || is_following => index,
             (Some(index), Some(pod)) if self.replica_index.is_none() => bail!(
-                "pod {pod} has index {index}, but there are only {replicas} shards: leave out --replicas, to follow the StatefulSet, \
+                "pod {pod} has index {index}, but there are only {replicas} shards: omit --replicas to follow the StatefulSet, \
                  or give the number of its replicas"
             ),
             (Some(index), _) => bail!(
@@ -186,7 +186,7 @@ impl Common {
                 "pod {pod} has no number at the end of its name: run it as a StatefulSet, or give --replica-index"
             ),
             (None, None) => {
-                bail!("--replicas {replicas} needs --replica-index: which of its shards is this one?")
+                bail!("--replicas {replicas} needs --replica-index: give the index of this replica")
             }
         };
         Ok(Share { index, replicas, nodes: self.nodes.clone() })
@@ -272,7 +272,7 @@ mod tests {
             (&["--replicas", "3", "--replica-index", "3"][..], None, "from 0 to 2"),
             (&["--replica-index", "1"], None, "from 0 to 0"),
             (&["--replicas", "3"], None, "needs --replica-index"),
-            (&["--replicas", "3"], Some("storer-3"), "leave out --replicas"),
+            (&["--replicas", "3"], Some("storer-3"), "omit --replicas"),
             (&["--replicas", "3"], Some("storer-x"), "run it as a StatefulSet"),
         ] {
             let error = share(args, pod).expect_err("refused");

@@ -84,6 +84,15 @@ struct Identity {
     recorded: Option<NodeName>,
 }
 
+/// An object as an attempt has read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// It was not read.
+    None,
+    Absent,
+    Present(T),
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub nodes: usize,
@@ -111,7 +120,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything but final labels: nothing else has them.
+    /// Drops everything but final labels, which can't be read again.
     pub(crate) fn start_over(&mut self) {
         let final_labels = std::mem::replace(&mut self.final_labels, FinalLabels::new(Duration::ZERO));
         *self = Self { final_labels, ..Self::default() };
@@ -119,7 +128,7 @@ impl Cache {
         keys.iter().for_each(|key| _ = self.record(key));
     }
 
-    /// Sees a Node, perhaps in a list. Returns true if that is newer.
+    /// Adds a Node that was read or listed. Returns true if it is newer than the cached one.
     pub fn see_node<'a>(&mut self, list: Option<u32>, key: impl Into<Filed<'a>>, node: NodeSummary) -> bool {
         let filed = key.into();
         let (name, cached) = self.node(filed.name);
@@ -140,7 +149,7 @@ impl Cache {
         true
     }
 
-    /// Sees that a Node was gone at this version, for certain.
+    /// Notes that a Node certainly did not exist at this version.
     pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
         let filed = filed.into();
         let (name, cached) = self.node(filed.name);
@@ -160,7 +169,7 @@ impl Cache {
         was_live
     }
 
-    /// Sees that a read by name found no Node. Only call this if nothing was seen of the Node since that read.
+    /// Notes that a read by name found no Node. Only call this if nothing was seen of the Node since that read.
     pub fn miss_node(&mut self, key: &str) {
         let first = self.owners(key).find(|(_, node)| node.presence == Presence::Live);
         let all = || self.owners(key).map(|(name, _)| name.clone()).collect();
@@ -173,7 +182,7 @@ impl Cache {
         }
     }
 
-    /// Sees a Node that is in another shard. `may_be_listed`: a list runs that may still have the Node as it was before.
+    /// Notes a Node of another shard. `may_be_listed`: a list runs that may still have the Node as it was before.
     pub(crate) fn see_elsewhere(
         &mut self,
         list: Option<u32>,
@@ -235,7 +244,7 @@ impl Cache {
         std::mem::take(&mut self.left)
     }
 
-    /// Sees a record, perhaps in a list. Returns true if that is newer.
+    /// Adds a record that was read or listed. Returns true if it is newer than the cached one.
     pub fn see_record<'a>(
         &mut self,
         list: Option<u32>,
@@ -261,7 +270,7 @@ impl Cache {
         is_news
     }
 
-    /// Sees that an incarnation is stored under a key, which may be of another shard.
+    /// Notes that an incarnation is stored under a key, which may be of another shard.
     pub(crate) fn see_stored(&mut self, list: Option<u32>, uid: UidDigest, key: &str) {
         self.stored_under.insert(uid, (key.into(), list.unwrap_or(self.lists)));
     }
@@ -276,7 +285,7 @@ impl Cache {
         self.stored_under.get(&uid).is_some_and(|(key, _)| is_asked(key))
     }
 
-    /// Sees that there was no record at this version.
+    /// Notes that there was no record at this version.
     pub fn lose_record(&mut self, key: &str, version: ResourceVersion) -> bool {
         let record = self.record(key);
         let is_news = version >= record.version && record.is_there();
@@ -287,7 +296,7 @@ impl Cache {
         is_news
     }
 
-    /// Sees that there is no record. Only call this if nothing was seen of it since the read.
+    /// Notes that there is no record. Only call this if nothing was seen of it since the read.
     pub fn miss_record(&mut self, key: &str) {
         self.record(key).stored = Stored::Nothing;
     }
@@ -317,7 +326,7 @@ impl Cache {
         lacking.map(|record| record.stored = Stored::Nothing).count() > 0
     }
 
-    /// Takes all Nodes that lists lacked for gone.
+    /// Marks all Nodes that lists lacked as deleted.
     pub fn believe_absence(&mut self) {
         for Slot { node, record, .. } in self.slots.iter_mut() {
             if node.presence == Presence::Missing {
@@ -327,7 +336,7 @@ impl Cache {
         }
     }
 
-    /// Forgets Nodes and records that are not there, unless there is work to do for their key.
+    /// Drops Nodes and records that do not exist, unless there is work to do for their key.
     pub fn forget_gone(&mut self, has_work: impl Fn(&RecordKey) -> bool) {
         let has_record = |slots: &Table, key: &RecordKey| {
             slots.get(key).is_some_and(|slot| slot.record.is_there()) || has_work(key)
@@ -413,7 +422,7 @@ impl CachedRecord {
     }
 }
 
-/// True if a version is news: newer, or the same version of an object that was thought to be gone.
+/// True if a version is newer, or the same version of an object that was marked as deleted.
 fn is_news(version: ResourceVersion, known: ResourceVersion, is_there: bool) -> bool {
     version > known || version == known && !is_there
 }

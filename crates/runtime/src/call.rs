@@ -1,4 +1,4 @@
-//! One call to the API server: its time limit, and what to do when it fails.
+//! One call to the API server: its time limit, and the consequence of a failure.
 
 use std::fmt;
 use std::time::Duration;
@@ -185,7 +185,7 @@ pub async fn settle<T>(
             }
             _ => return Err(error),
         };
-        tracing::debug!(%error, tries, ?pause, "trying again");
+        tracing::debug!(%error, tries, ?pause, "retrying");
         tokio::select! {
             () = tokio::time::sleep(pause) => (),
             () = shutdown.stop.cancelled() => return Err(error),

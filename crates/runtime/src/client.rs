@@ -1,7 +1,7 @@
 //! The client: kube's, without its hidden retries.
 //!
 //! By default kube sends a request again for minutes when the server is busy, writes included. Here a write is never
-//! sent twice. So the retries are off, and a layer keeps what they would have used: the server's `Retry-After`.
+//! sent twice. So the retries are off, and a layer keeps the server's `Retry-After` for the callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) async fn connect(metrics: Arc<Metrics>, clock: Arc<ServerClock>) -> R
     } else {
         Config::incluster().map_err(|error| {
             let error = in_one_line(&error);
-            anyhow!("no cluster to talk to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({error})")
+            anyhow!("no cluster to connect to: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account ({error})")
         })?
     };
     set_proxy(&mut config);

@@ -42,7 +42,7 @@ const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 /// Runs a daemon with this command line, the program's name included, until a signal ends it. Returns 0 after a signal, 2
-/// for bad usage and 1 for all other errors, each with one line that says what to do.
+/// for bad usage and 1 for all other errors, each with one line that has the fix.
 pub fn main<D: Daemon>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = D::command().get_name().to_owned();
     let daemon = match D::try_parse_from(args) {
@@ -152,7 +152,7 @@ async fn run<D: Daemon>(
     };
     let work = async |context| daemon.run(context, Arc::clone(&own)).await;
     if common.dry_run {
-        // It writes nothing, so it takes nobody's shard away.
+        // A dry run writes nothing, so it takes no lease.
         work(context).await;
     } else {
         if let Some(set) = set {

@@ -27,14 +27,14 @@ use self::progress_log::ProgressLog;
 use self::reports::Reports;
 use crate::api_source::{Listed, Resource};
 use crate::backoff;
-use crate::cache::{Cache, Entry};
+use crate::cache::{Cache, Entry, Reading};
 use crate::call::{self, Error};
 use crate::fresh::{BulkReads, FreshReads};
 use crate::health::HEARTBEAT;
 use crate::informer::Informers;
 use crate::limiter::Limiter;
 use crate::list_watch::{Audience, Observed, Update};
-use crate::reconciler::{Done, Look, Planner, Reading, Worker};
+use crate::reconciler::{Done, Look, Planner, Worker};
 use crate::record_key::Filed;
 use crate::shard_context::ShardContext;
 use crate::work_queue::WorkQueue;
@@ -87,7 +87,7 @@ pub async fn run<P: Planner>(
                 let attempt =
                     async |tries| worker.attempt(key, task, reads, earlier_tries.saturating_add(tries)).await;
                 let outcome = deadline.within(call::settle(shutdown, attempt)).await;
-                let outcome = outcome.unwrap_or_else(|| Err(Error::expired("go on without a lease")));
+                let outcome = outcome.unwrap_or_else(|| Err(Error::expired("continue without a lease")));
                 (ticket, began, outcome)
             });
         }
@@ -103,7 +103,7 @@ pub async fn run<P: Planner>(
             () = deadline.renewed(), if !deadline.holds() => (),
             () = shutdown.stop.cancelled(), if !is_ending => (),
             () = &mut drained => {
-                tracing::warn!("leaving unfinished what did not end in time");
+                tracing::warn!("attempts in flight did not end in time: stopping anyway");
                 return;
             }
         }
@@ -161,6 +161,8 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     /// The next attempt, if a key is due that is urgent enough and the limiter has room.
     fn next(&mut self, least: Urgency, now: Instant) -> Option<Ticket<P::Task>> {
         let heard = self.informers.heard();
+        let is_held = self.bulk.holds_until().is_some_and(|until| now < until.into_std());
+        let least = if is_held { Urgency::Urgent } else { least };
         while self.limiter.has_room(self.queue.in_flight(), now) {
             let key = self.queue.pop(least, now)?;
             let Some(entry) = self.cache.get(&key) else {
@@ -183,7 +185,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
 
     /// Lists for the keys whose turn comes next, if there are many.
     fn list_for_many(&mut self) {
-        if self.bulk.is_due() {
+        if self.informers.has_listed(Resource::Nodes) && self.bulk.is_due() {
             let entries = self.queue.upcoming().filter_map(|key| self.cache.get(key));
             let needs = entries
                 .map(|entry| (entry.key().clone(), entry.node_name().to_owned(), self.planner.needs(&entry)));
@@ -196,9 +198,10 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         // A key that is due by now has begun, or waits for room: the end of another attempt makes room.
         let queue = self.queue.next_due(now).filter(|due| *due > now);
         let pause = self.limiter.paused_until.filter(|until| *until > now);
+        let hold = self.bulk.holds_until().map(tokio::time::Instant::into_std).filter(|until| *until > now);
         let telling = [self.progress.due(), self.states.due()];
         let latest = self.informers.due().min(now + HEARTBEAT);
-        [queue, pause].into_iter().chain(telling).flatten().fold(latest, Instant::min)
+        [queue, pause, hold].into_iter().chain(telling).flatten().fold(latest, Instant::min)
     }
 
     fn observe(&mut self, observed: Observed) {
@@ -293,7 +296,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
 
     /// The cluster has another history, such as etcd restored from a backup.
     fn start_over(&mut self) {
-        tracing::warn!("the history of the cluster goes back: starting over");
+        tracing::warn!("the cluster went back to an earlier version: starting over");
         self.cache.start_over();
         self.planner = (self.new_planner)();
         self.reports.start_over();
@@ -376,7 +379,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         let done = match outcome {
             Ok(done) => done,
             Err(error) => {
-                tracing::warn!(node = ticket.node, %error, "a node failed, it will be tried again");
+                tracing::warn!(node = ticket.node, %error, "a node failed: retrying later");
                 return self.queue.failed(key, error.retry_after(), now);
             }
         };

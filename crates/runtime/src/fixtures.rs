@@ -9,6 +9,7 @@ use http::{HeaderValue, Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use label_storage::Node;
+use label_storage::node::Machine;
 use label_storage_wire::{NodePart, Object, Status, fixtures};
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -20,7 +21,8 @@ use crate::projection::Projection;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
-/// The calls that a server has had, as in `GET /api/v1/nodes/a`, or `PATCH /api/v1/nodes/a application/json-patch+json`.
+/// The calls that a server has had, as in `GET /api/v1/nodes/a`, `GET /api/v1/nodes metadata` or `PATCH /api/v1/nodes/a
+/// application/json-patch+json`.
 #[derive(Clone, Default)]
 pub struct Calls(Arc<Mutex<Vec<String>>>);
 
@@ -63,13 +65,18 @@ where
     let noted = calls.clone();
     let server = service_fn(move |request: Request<Body>| {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let content = header(CONTENT_TYPE).filter(|_| request.method() == http::Method::PATCH);
+        let accepted = header(ACCEPT).unwrap_or_default();
+        let is_metadata = accepted.contains("as=PartialObjectMetadata") && accepted.starts_with(PROTOBUF);
+        let content = match header(CONTENT_TYPE) {
+            content if request.method() == http::Method::PATCH => content,
+            _ => is_metadata.then_some("metadata"),
+        };
         let call = format!("{} {} {}", request.method(), request.uri().path(), content.unwrap_or_default());
         let call = call.trim_end().to_owned();
-        let wants_protobuf = header(ACCEPT).is_some_and(|accepted| accepted.starts_with(PROTOBUF));
+        let wants_protobuf = accepted.starts_with(PROTOBUF);
         noted.0.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let answer = Arc::clone(&answer);
-        async move { Ok::<_, Infallible>(response(answer(call).await, wants_protobuf)) }
+        async move { Ok::<_, Infallible>(response(answer(call).await, wants_protobuf, is_metadata)) }
     });
     let common = Args::try_parse_from(["daemon"])?.common;
     let share = common.share(&Surroundings::default())?;
@@ -77,12 +84,14 @@ where
     Ok((ShardContext::new(common, share, client, "default", Projection::default()), calls))
 }
 
-fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
+fn response(answer: Reply, wants_protobuf: bool, is_metadata: bool) -> Response<Body> {
     let (code, media_type, body) = match answer {
         Reply::Node(node) => (200, PROTOBUF, fixtures::object("Node", &object(*node).into())),
         Reply::Nodes(nodes) => {
-            let items: Vec<_> = nodes.into_iter().map(|node| object(node).into()).collect();
-            let head = fixtures::Head { kind: "NodeList", ..fixtures::head() };
+            let part = |object: Object| if is_metadata { Object { node: None, ..object } } else { object };
+            let items: Vec<_> = nodes.into_iter().map(|node| part(object(node)).into()).collect();
+            let kind = if is_metadata { "PartialObjectMetadataList" } else { "NodeList" };
+            let head = fixtures::Head { kind, ..fixtures::head() };
             (200, PROTOBUF, fixtures::list(&head, &items))
         }
         Reply::Record(record) => {
@@ -107,14 +116,16 @@ fn response(answer: Reply, wants_protobuf: bool) -> Response<Body> {
     response
 }
 
-/// The Node with its labels, and with no other fields.
+/// The Node with its labels and its machine, and with no other fields.
 fn object(node: Node) -> Object {
+    let Machine { provider_id, system_uuid } = node.extras.machine;
+    let [provider_id, system_uuid] = [provider_id, system_uuid].map(Option::unwrap_or_default);
     Object {
         name: node.name,
         uid: node.uid.as_str().to_owned(),
         resource_version: node.version.to_string(),
         labels: node.labels,
-        node: Some(NodePart::default()),
+        node: Some(NodePart { provider_id, system_uuid, ..NodePart::default() }),
         ..Object::default()
     }
 }

@@ -3,14 +3,14 @@
 //! An attempt needs its Node or record as it was after a certain moment. A list that began after that moment has it, and costs the API server
 //! far less than thousands of reads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use label_storage::name::record_name;
 use label_storage::store::PLAN_LIFETIME;
 use label_storage::{Node, RecordKey};
-use label_storage_wire::Object;
+use label_storage_wire::{Content, NodePart, Object};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -20,8 +20,10 @@ use crate::call::Error;
 use crate::records::Found;
 use crate::shard_context::ShardContext;
 
-/// The most keys that one list is used for. Their objects take about 2 KB each.
+/// The most keys that one list is used for. Their objects take about 1 KB each.
 const MOST: usize = 8192;
+/// The most Nodes whose [parts](Parts) are remembered. They take about 200 bytes each.
+const MOST_PARTS: usize = 4 * MOST;
 /// Fewer keys are read one by one.
 const FEWEST: usize = 64;
 /// The time for which a list is used. The rest of a plan's lifetime is for the write.
@@ -29,14 +31,17 @@ const LIFETIME: Duration = PLAN_LIFETIME.saturating_sub(Duration::from_secs(2));
 /// The time after a look at the queue, or after a failed list, before the next.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// Lists that take longer than this are of little use: most of their lifetime is over when they are there.
+const SLOW: Duration = Duration::from_secs(6);
+const PAUSE_AFTER_SLOW: Duration = Duration::from_secs(60);
+/// Keys wait this long for a list. While thousands of reads by name compete with it, it takes ten times as long.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Resource {
-    /// The number of objects in a list that cost the API server as much as one read by name.
-    const fn worth(self) -> usize {
-        match self {
-            Self::Nodes => 12,
-            Self::Records => 32,
-        }
+/// The number of listed objects that cost the API server as much as one read by name.
+const fn worth(content: Content) -> usize {
+    match content {
+        Content::Node => 12,
+        Content::Metadata | Content::ConfigMap => 32,
     }
 }
 
@@ -44,10 +49,21 @@ impl Resource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
-    Node,
+    Node(Extent),
     Record,
-    NodeThenRecord,
+    NodeThenRecord(Extent),
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// As much of a Node as the daemon's lists of all Nodes have.
+    Listed,
+    Whole,
+}
+
+/// The parts of Nodes that a list of metadata lacks, by name, each with the resourceVersion of its Node. A Node of the same version in a later
+/// list has not changed, so it has the same parts.
+type Parts = HashMap<String, (String, NodePart)>;
 
 /// How one attempt reads its Node and its record.
 pub struct FreshReads {
@@ -147,9 +163,13 @@ impl FreshReads {
 /// Lists for the keys that wait.
 #[derive(Default)]
 pub(crate) struct BulkReads {
-    running: JoinSet<Option<[Batch; 2]>>,
+    running: JoinSet<Option<([Batch; 2], Parts)>>,
     batches: [Batch; 2],
+    parts: Parts,
     not_before: Option<Instant>,
+    running_since: Option<Instant>,
+    /// The names of the Nodes and records whose attempts began while a list was running: it comes too late for them.
+    begun: Vec<[String; 2]>,
 }
 
 /// The objects of one list that were wanted, by name. Those that it did not have are `None`.
@@ -177,7 +197,7 @@ impl Batch {
 }
 
 impl BulkReads {
-    /// True if it is time to look whether many keys wait. Lists that are too old to be used are dropped.
+    /// True if the queue should be looked at for many keys that wait. Lists that are too old to be used are dropped.
     pub(crate) fn is_due(&mut self) -> bool {
         for batch in &mut self.batches {
             if batch.began.is_some_and(|began| began.elapsed() >= LIFETIME) {
@@ -198,80 +218,162 @@ impl BulkReads {
     ) {
         self.not_before = Some(Instant::now() + PAUSE);
         let (mut nodes, mut records, mut both) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, node, needs) in needs.take(MOST) {
+        for (key, node, needs) in needs.take(MOST_PARTS) {
             match needs {
                 Needs::Nothing => (),
-                Needs::Node => nodes.push(node),
+                Needs::Node(extent) => nodes.push((node, extent)),
                 Needs::Record => records.push(record_name(&key)),
-                Needs::NodeThenRecord => {
-                    nodes.push(node);
+                Needs::NodeThenRecord(extent) => {
+                    nodes.push((node, extent));
                     both.push(record_name(&key));
                 }
             }
         }
-        let is_worth_it =
-            |wanted: usize, kind: Resource| wanted >= FEWEST && wanted * kind.worth() >= all(kind);
-        let mut lists = Vec::new();
-        if is_worth_it(nodes.len(), Resource::Nodes) {
-            lists.push((Resource::Nodes, nodes));
+        let is_worth_it = |wanted: usize, kind: Resource, content: Content| {
+            wanted >= FEWEST && wanted.min(MOST) * worth(content) >= all(kind)
+        };
+        let source = context.source(Resource::Nodes);
+        let is_unknown = |(name, extent): &(String, Extent)| {
+            *extent == Extent::Whole && !self.parts.contains_key(name.as_str())
+        };
+        // A few that are unknown are read by name.
+        let unknown = nodes.iter().take(MOST).filter(|node| is_unknown(node)).count();
+        let content = if unknown * 4 > nodes.len().min(MOST) { source.whole() } else { source.content() };
+        let nodes = Some(nodes).filter(|nodes| is_worth_it(nodes.len(), Resource::Nodes, content));
+        if nodes.is_some() {
             records.append(&mut both);
         }
-        if is_worth_it(records.len(), Resource::Records) {
-            lists.push((Resource::Records, records));
-        }
-        if lists.is_empty() {
+        records.truncate(MOST);
+        let records =
+            Some(records).filter(|records| is_worth_it(records.len(), Resource::Records, Content::ConfigMap));
+        if nodes.is_none() && records.is_none() {
+            self.parts = Parts::new();
             return;
         }
-        let lists: Vec<_> = lists.into_iter().map(|(kind, names)| (context.source(kind), names)).collect();
+        self.running_since = Some(Instant::now());
+        let (record_source, parts) = (context.source(Resource::Records), std::mem::take(&mut self.parts));
         self.running.spawn(async move {
-            let mut batches = <[Batch; 2]>::default();
-            for (source, names) in lists {
-                match list(&source, names).await {
-                    Ok(batch) => batches[source.kind as usize] = batch,
-                    Err(error) => {
-                        tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
-                        return None;
-                    }
-                }
-            }
-            Some(batches)
+            let lists = async {
+                let (nodes, parts) = match nodes {
+                    Some(nodes) => list_nodes(&source, content, nodes, parts).await?,
+                    None => (Batch::default(), Parts::new()),
+                };
+                let records = match records {
+                    Some(names) => list(&record_source, Content::ConfigMap, names, |_| ()).await?,
+                    None => Batch::default(),
+                };
+                Ok::<_, Error>(([nodes, records], parts))
+            };
+            let log = |error: &Error| tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
+            lists.await.inspect_err(log).ok()
         });
+    }
+
+    /// The time until which keys wait for a list that is running, if nothing else serves them.
+    pub(crate) fn holds_until(&self) -> Option<Instant> {
+        let is_served = self.batches.iter().any(|batch| !batch.objects.is_empty());
+        self.running_since.filter(|_| !is_served).map(|since| since + PATIENCE)
     }
 
     /// Waits for a list that runs. Never ends if there is none.
     pub(crate) async fn next(&mut self) {
-        match self.running.join_next().await {
+        let ended = self.running.join_next().await;
+        match ended {
             None => std::future::pending().await,
-            Some(Ok(Some(batches))) => self.batches = batches,
+            Some(Ok(Some((batches, parts)))) => {
+                (self.batches, self.parts) = (batches, parts);
+                if self.running_since.is_some_and(|since| since.elapsed() > SLOW) {
+                    self.not_before = Some(Instant::now() + PAUSE_AFTER_SLOW);
+                }
+                for names in self.begun.drain(..) {
+                    for (batch, name) in self.batches.iter_mut().zip(names) {
+                        batch.objects.remove(&name);
+                    }
+                }
+            }
             Some(_) => self.not_before = Some(Instant::now() + PAUSE_AFTER_FAILURE),
         }
+        self.running_since = None;
+        self.begun = Vec::new();
     }
 
     /// The reads of an attempt that begins now.
     pub(crate) fn reads(&mut self, key: &RecordKey, node: &str, known: Known) -> FreshReads {
+        let record = record_name(key);
         let [nodes, records] = &mut self.batches;
-        let is_empty = nodes.objects.is_empty() && records.objects.is_empty();
-        if is_empty {
-            return FreshReads::by_name(known);
+        let reads = FreshReads { known, node: nodes.take(node), record: records.take(&record) };
+        if self.running_since.is_some() {
+            self.begun.push([node.to_owned(), record]);
         }
-        FreshReads { known, node: nodes.take(node), record: records.take(&record_name(key)) }
+        reads
     }
 }
 
-async fn list(source: &ApiSource, names: Vec<String>) -> Result<Batch, Error> {
+/// Lists Nodes. Those that have to be whole get their parts from an earlier list, if they have not changed since.
+async fn list_nodes(
+    source: &ApiSource,
+    content: Content,
+    mut wanted: Vec<(String, Extent)>,
+    parts: Parts,
+) -> Result<(Batch, Parts), Error> {
+    let whole = |(name, extent): &(String, Extent)| (*extent == Extent::Whole).then(|| name.clone());
+    let needs_whole: HashSet<_> = wanted.iter().filter_map(whole).collect();
+    wanted.truncate(MOST);
+    let names = wanted.into_iter().map(|(name, _)| name).collect();
+    if content == source.content() {
+        let mut batch = list(source, content, names, |_| ()).await?;
+        batch
+            .objects
+            .retain(|name, object| !needs_whole.contains(name) || complete(object.as_mut(), parts.get(name)));
+        return Ok((batch, parts));
+    }
+    let remembered = Arc::new(Mutex::new(Parts::new()));
+    let found = Arc::clone(&remembered);
+    let remember = move |object: &Object| {
+        if let Some(part) = object.node.as_ref().filter(|_| needs_whole.contains(&object.name)) {
+            let part = (object.resource_version.clone(), part.clone());
+            found.lock().unwrap_or_else(PoisonError::into_inner).insert(object.name.clone(), part);
+        }
+    };
+    let batch = list(source, content, names, remember).await?;
+    let parts = std::mem::take(&mut *remembered.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((batch, parts))
+}
+
+/// Completes a listed Node by the parts of an earlier list. Returns false if it has changed since, and is not complete.
+fn complete(object: Option<&mut Object>, part: Option<&(String, NodePart)>) -> bool {
+    match (object, part) {
+        // It is gone.
+        (None, _) => true,
+        (Some(object), Some((version, part))) if object.resource_version == *version => {
+            object.node = Some(part.clone());
+            true
+        }
+        (Some(object), _) => object.node.is_some(),
+    }
+}
+
+async fn list(
+    source: &ApiSource,
+    content: Content,
+    names: Vec<String>,
+    mut each: impl FnMut(&Object) + Send + 'static,
+) -> Result<Batch, Error> {
     let (began, wanted) = (Instant::now(), names.len());
     let objects: HashMap<_, _> = names.into_iter().map(|name| (name, None)).collect();
     let objects = Arc::new(Mutex::new(objects));
     let found = Arc::clone(&objects);
     let each = move |object: Object| {
+        each(&object);
         if let Some(place) = found.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&object.name) {
             *place = Some(object);
         }
     };
-    let listed = source.list_whole(each).await?;
+    let listed = source.list_uncompressed(content, each).await?;
     let objects = std::mem::take(&mut *objects.lock().unwrap_or_else(PoisonError::into_inner));
-    tracing::debug!(kind = ?source.kind, wanted, items = listed.items, took = ?began.elapsed(), "listed for many nodes");
-    Ok(Batch { objects, began: Some(began), wanted, took: began.elapsed() })
+    let took = began.elapsed();
+    tracing::debug!(kind = ?source.kind, ?content, wanted, items = listed.items, ?took, "listed for many nodes");
+    Ok(Batch { objects, began: Some(began), wanted, took })
 }
 
 #[cfg(test)]
@@ -297,6 +399,15 @@ mod tests {
 
     /// A server that has these Nodes at version 7, each read by name at version 9, and lists for the first `waiting` of them.
     async fn bulk(waiting: usize) -> (BulkReads, ShardContext, Calls) {
+        let (mut bulk, replica, calls) = listing(waiting);
+        if !bulk.running.is_empty() {
+            bulk.next().await;
+        }
+        (bulk, replica, calls)
+    }
+
+    /// The same while the list is running.
+    fn listing(waiting: usize) -> (BulkReads, ShardContext, Calls) {
         let (replica, calls) = fixtures::replica(|call: String| async move {
             match call.strip_prefix(GET) {
                 Some(name) => Reply::Node(Box::new(node(name, 9))),
@@ -305,12 +416,10 @@ mod tests {
         })
         .expect("a replica");
         let mut bulk = BulkReads::default();
-        let needs = (0..waiting).map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node));
+        let needs = (0..waiting)
+            .map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node(Extent::Whole)));
         assert!(bulk.is_due());
         bulk.begin(&replica, needs, |_| NODES);
-        if !bulk.running.is_empty() {
-            bulk.next().await;
-        }
         (bulk, replica, calls)
     }
 
@@ -373,6 +482,95 @@ mod tests {
         assert!(!bulk.is_due() && bulk.batches[0].objects.len() == NODES);
         tokio::time::advance(LIFETIME).await;
         assert!(bulk.is_due() && bulk.batches[0].objects.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_wait_for_a_list_unless_they_have_begun() {
+        let (mut bulk, replica, calls) = listing(NODES);
+        assert_eq!(bulk.holds_until(), Some(Instant::now() + PATIENCE));
+        let early = bulk.reads(&RecordKey::from("node-0"), "node-0", nothing_known());
+        bulk.next().await;
+        assert_eq!(bulk.holds_until(), None);
+        assert_eq!(bulk.batches[0].objects.len(), NODES - 1, "the list came too late for one");
+        early.node(&replica, "node-0", None, 0).await.expect("read");
+        assert_eq!(calls.count(GET), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_list_is_not_repeated_soon() {
+        for (took, is_due) in [(SLOW, true), (SLOW + PAUSE, false)] {
+            let (replica, _) = fixtures::replica(move |_| async move {
+                tokio::time::sleep(took).await;
+                Reply::Nodes(listed(NODES, 7))
+            })
+            .expect("a replica");
+            let mut bulk = BulkReads::default();
+            let needs = (0..NODES)
+                .map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node(Extent::Listed)));
+            bulk.begin(&replica, needs, |_| NODES);
+            bulk.next().await;
+            tokio::time::advance(LIFETIME).await;
+            assert_eq!(bulk.is_due(), is_due, "{took:?}");
+            tokio::time::advance(PAUSE_AFTER_SLOW).await;
+            assert!(bulk.is_due());
+        }
+    }
+
+    /// The Nodes `0..count` as one list shows them, at this version.
+    fn listed(count: usize, version: u64) -> Vec<Node> {
+        let with_machine = |number: usize| {
+            let mut node = node(&name(number), version);
+            node.extras.machine.provider_id = Some(format!("machine-{number}"));
+            node
+        };
+        (0..count).map(with_machine).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_has_not_changed_keeps_the_parts_of_an_earlier_list() {
+        const ALL: usize = MOST + 100;
+        let (replica, calls) = fixtures::replica(|call: String| async move {
+            let is_metadata = call.ends_with("metadata");
+            match call.strip_prefix(GET) {
+                Some(name) => Reply::Node(Box::new(node(name, 9))),
+                None if is_metadata => {
+                    let mut nodes = listed(ALL, 7);
+                    // The last one has changed between the two lists.
+                    nodes[ALL - 1].version = ResourceVersion(8);
+                    Reply::Nodes(nodes)
+                }
+                None => Reply::Nodes(listed(ALL, 7)),
+            }
+        })
+        .expect("a replica");
+        let needs = |numbers: std::ops::Range<usize>, extent| {
+            numbers.map(move |number| (RecordKey::from(&*name(number)), name(number), Needs::Node(extent)))
+        };
+        let mut bulk = BulkReads::default();
+        bulk.begin(&replica, needs(0..ALL, Extent::Whole), |_| ALL);
+        bulk.next().await;
+        assert_eq!((calls.count(LIST), calls.count("GET /api/v1/nodes metadata")), (1, 0));
+        tokio::time::advance(PAUSE).await;
+        bulk.batches[0].objects.clear();
+        assert!(bulk.is_due());
+        bulk.begin(&replica, needs(MOST..ALL, Extent::Whole), |_| NODES);
+        bulk.next().await;
+        assert_eq!((calls.count(LIST), calls.count("GET /api/v1/nodes metadata")), (2, 1));
+        let mut read = async |number: usize| {
+            let name = name(number);
+            let reads = bulk.reads(&RecordKey::from(&*name), &name, nothing_known());
+            let (node, _) = reads.node(&replica, &name, None, 0).await.expect("read");
+            let node = node.expect("a node");
+            (node.version.0, node.extras.is_whole, node.extras.machine.provider_id)
+        };
+        assert_eq!(read(MOST).await, (7, true, Some(format!("machine-{MOST}"))));
+        assert_eq!(read(ALL - 1).await, (9, true, None), "it has changed: it is read by name");
+        assert_eq!(calls.count(GET), 1);
+        // Nobody needs more than metadata: then no list has more.
+        bulk = BulkReads::default();
+        bulk.begin(&replica, needs(0..MOST, Extent::Listed), |_| ALL);
+        bulk.next().await;
+        assert_eq!(calls.count("GET /api/v1/nodes metadata"), 2);
     }
 
     #[tokio::test(start_paused = true)]

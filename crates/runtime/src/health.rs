@@ -1,6 +1,6 @@
 //! The answers to a kubelet's probes.
 //!
-//! - *Not alive* means that a loop stands still: the kubelet restarts the container. The API server being down is no
+//! - *Not alive* means that a loop makes no progress: the kubelet restarts the container. An API server that is down is no
 //!   reason: a restart would make things worse.
 //! - *Not ready* means that this replica does not do its work yet, or can't: it holds up a rolling update.
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::lease::LIFETIME;
 use crate::shutdown::Shutdown;
 
-/// A loop that has not turned for this long stands still.
+/// A loop that has not turned for this long counts as stuck.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// The longest that a loop waits before it turns again.
@@ -62,7 +62,7 @@ impl Health {
         let running = state.loops.iter().filter(|(_, last)| last.has_changed().is_ok());
         let dead = running.filter_map(|(name, last)| {
             let still = now.saturating_duration_since(*last.borrow());
-            (still > STANDSTILL).then(|| format!("{name} has stood still for {} s", still.as_secs()))
+            (still > STANDSTILL).then(|| format!("{name} has made no progress for {} s", still.as_secs()))
         });
         dead.collect()
     }
@@ -71,13 +71,13 @@ impl Health {
         let mut reasons = self.what_is_dead(now);
         let state = self.state.borrow();
         if self.shutdown.stop.is_cancelled() {
-            reasons.push("it is about to end".to_owned());
+            reasons.push("the process is stopping".to_owned());
         }
         match state.kept.map(|(at, held)| (now.saturating_duration_since(at), held)) {
             _ if !self.keeps_leases => (),
-            None => reasons.push("no lease was read yet".to_owned()),
+            None => reasons.push("leases have not been read yet".to_owned()),
             Some((since, _)) if since > LIFETIME => {
-                reasons.push(format!("leases can't be kept, for {} s now", since.as_secs()));
+                reasons.push(format!("leases have not been renewed for {} s", since.as_secs()));
             }
             Some((_, 0)) => reasons.push("no shard is held yet".to_owned()),
             Some(_) => (),
@@ -100,7 +100,10 @@ mod tests {
         let later = Instant::now() + STANDSTILL + Duration::from_secs(5);
         assert_eq!(health.what_is_dead(Instant::now()), Vec::<String>::new());
         let dead = health.what_is_dead(later);
-        assert_eq!(dead, ["the keeper has stood still for 65 s", "shard 3 has stood still for 65 s"]);
+        assert_eq!(
+            dead,
+            ["the keeper has made no progress for 65 s", "shard 3 has made no progress for 65 s"]
+        );
         drop(engine);
         assert_eq!(health.what_is_dead(later).len(), 1);
         drop(keeper);
@@ -118,13 +121,13 @@ mod tests {
         assert_eq!(why(&health, now), "", "a dry run has no leases");
         let health = Health::new(Shutdown::default(), true);
         health.listed();
-        assert_eq!(why(&health, now), "no lease was read yet");
+        assert_eq!(why(&health, now), "leases have not been read yet");
         health.kept_leases(0);
         assert_eq!(why(&health, now), "no shard is held yet");
         health.kept_leases(1);
         assert_eq!(why(&health, now), "");
-        assert_eq!(why(&health, LIFETIME * 2), "leases can't be kept, for 30 s now");
+        assert_eq!(why(&health, LIFETIME * 2), "leases have not been renewed for 30 s");
         health.shutdown.stop.cancel();
-        assert_eq!(why(&health, now), "it is about to end");
+        assert_eq!(why(&health, now), "the process is stopping");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Informers<'a> {
     due: Instant,
     /// After a failed list, the next one does not begin before this.
     not_before: Option<Instant>,
-    /// False if only another list can tell what the last one left open.
+    /// False if another list is needed, because the last one was unclear.
     is_settled: bool,
     /// True if a list of records lacked one whose deletion no watch has reported.
     is_surprised: bool,
@@ -174,7 +174,7 @@ impl<'a> Informers<'a> {
         self.informers.iter().any(|informer| informer.older >= 5)
     }
 
-    /// Forgets everything, ends all watches and lists again.
+    /// Drops everything, ends all watches and lists again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
         (self.informers, self.listing) = ([Informer::NEW; 2], None);
@@ -196,7 +196,7 @@ impl<'a> Informers<'a> {
         const LONGEST: Duration = Duration::from_secs(10);
         self.failures = self.failures.saturating_add(1);
         let first = self.replica.args.interval.min(Duration::from_secs(1));
-        // A server that was away needs no rest.
+        // A server that was down needs no pause.
         let is_away = error.kind == call::FailureKind::NotConnected;
         let rest = if is_away { Duration::ZERO } else { backoff::rest_after_failure(took) };
         let pause = backoff::exponential(first, self.failures, LONGEST)
@@ -207,7 +207,7 @@ impl<'a> Informers<'a> {
         self.not_before = Some(self.due);
     }
 
-    /// A list is complete. `lacked`: it lacked a known object. `is_used`: it is believed.
+    /// A list is complete. `lacked`: it lacked a known object. `is_used`: false if it lacked so many that the next list must confirm it.
     pub(crate) fn listed(
         &mut self,
         kind: Resource,
@@ -252,7 +252,7 @@ impl<'a> Informers<'a> {
                 position = dropped.version.0,
                 list = listed.0,
                 from = from.0,
-                "the position in the lease is ahead of the cluster, and is dropped"
+                "the position in the lease is ahead of the cluster: ignoring it"
             );
             self.watch_instead(Resource::Nodes, from);
         }
@@ -282,7 +282,7 @@ impl<'a> Informers<'a> {
         }
     }
 
-    /// Schedules the next list: later while all is watched, and not before the server has rested from the last one.
+    /// Schedules the next list: later while watches run, and not before the pause after the last one.
     fn schedule(&mut self) {
         let Some(last) = self.informers[Resource::Nodes as usize].listed_at else { return };
         let args = &self.replica.args;
@@ -324,7 +324,7 @@ impl<'a> Informers<'a> {
 
     pub(crate) fn not_watching(&mut self, kind: Resource, error: &Error) {
         if self.informers[kind as usize].watching == Watching::On {
-            tracing::warn!(?kind, %error, "a watch broke: trying to go on where it was, and listing meanwhile");
+            tracing::warn!(?kind, %error, "a watch broke: resuming it, and listing meanwhile");
             self.replica.metrics.failed(error);
             self.replica.metrics.watch_broke(kind);
             self.informers[kind as usize].watching = Watching::Broken;
@@ -336,8 +336,8 @@ impl<'a> Informers<'a> {
     pub(crate) fn skipped(&mut self, kind: Resource) {
         tracing::warn!(
             ?kind,
-            "a watch can't go on where it was: what the API server has forgotten shows in a list only, and the last change of \
-             a node that was deleted then may be lost"
+            "a watch can't be resumed, because the API server has dropped that part of the history: listing instead. If a node \
+             was deleted in that time, its last label changes may be lost"
         );
         self.replica.metrics.watch_broke(kind);
         if kind == Resource::Nodes {
@@ -352,7 +352,7 @@ impl<'a> Informers<'a> {
     pub(crate) fn expired(&mut self, kind: Resource) {
         let pending = if kind == Resource::Nodes { self.progress.give_up_pending() } else { None };
         if let Some(pending) = pending {
-            tracing::warn!(?pending, "the API server has forgotten deletions that were not stored");
+            tracing::warn!(?pending, "the API server has dropped deletions that were not stored yet");
             self.watch_instead(Resource::Nodes, self.progress.seen());
         } else {
             self.informers[kind as usize].watching = Watching::Off;

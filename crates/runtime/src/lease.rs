@@ -1,7 +1,7 @@
-//! Leases tell which replica handles which shard.
+//! Leases record which replica handles which shard.
 //!
-//! A lease avoids double work, and shows the others when nobody does the work. Safety does not depend on it: two replicas
-//! that handle the same shard do no harm, since every write is guarded by what was read.
+//! A lease avoids double work, and shows the others when a shard has no holder. Safety does not depend on it: two replicas
+//! that handle the same shard do no harm, since every write is guarded by the version that was read.
 //!
 //! ```text
 //!   label-storage.storer.0-of-3     held by its home, storer-0, and renewed every 6 s
@@ -42,7 +42,7 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(6);
 /// The limit for one call: several fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A watch that hears of no renewal for this long is broken.
+/// A watch without any renewal for this long is broken.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The number of leases in a page, and the most that are read. There is one for each replica, and a few of earlier numbers of replicas.
@@ -172,7 +172,7 @@ impl Leases {
         Ok(())
     }
 
-    /// Lists them in small pages, and not more than [`MOST`]: anybody who may create leases could fill the memory otherwise.
+    /// Lists them in small pages, and not more than [`MOST`]: otherwise an account that may create leases could fill the memory.
     pub(crate) async fn list(&self) -> Result<All, Error> {
         let mut params = ListParams::default().labels(&self.selector()).limit(PAGE);
         let size = |lease: &Lease| {

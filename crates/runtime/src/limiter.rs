@@ -88,7 +88,7 @@ impl Limiter {
                     tracing::debug!(
                         limit = self.limit,
                         ?pause,
-                        "the API server struggles: fewer nodes at a time"
+                        "the API server is busy or fails: fewer nodes in flight"
                     );
                 }
             }
@@ -121,7 +121,13 @@ impl Limiter {
         match self.useful {
             (useful, Some(before)) if self.limit >= useful * GROWTH && rate < before * GAIN => {
                 let tried = self.limit;
-                tracing::debug!(limit = useful, tried, before, rate, "more nodes at a time are no faster");
+                tracing::debug!(
+                    limit = useful,
+                    tried,
+                    before,
+                    rate,
+                    "more nodes in flight do not increase throughput"
+                );
                 self.hold_until = (!self.is_ramping_up).then(|| now + HOLD);
                 return self.settle(useful, now);
             }

@@ -1,4 +1,4 @@
-//! The tasks that list and watch, and send to the engine what they read.
+//! The tasks that list and watch, and send the objects to the engine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVe
         failures = if is_alive { 0 } else { failures.saturating_add(1) };
         let error = match end {
             Ok(()) if is_alive => continue,
-            Ok(()) => Error::unclear("watch", "it ends as soon as it has begun"),
+            Ok(()) => Error::unclear("watch", "the server ends each watch at once"),
             Err(error) => error,
         };
         if let Some(oldest) = oldest_known(&error).filter(|oldest| *oldest > at) {
@@ -212,7 +212,7 @@ fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) 
             Ok(node) if share.includes(&node) => Some(Update::Node(node)),
             Ok(node) => Some(Update::Elsewhere { name: node.name, version: node.version }),
             Err(error) => {
-                tracing::warn!(%error, "skipping a node");
+                tracing::warn!(%error, "skipping a node that can't be decoded");
                 None
             }
         },

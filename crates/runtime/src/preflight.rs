@@ -1,4 +1,4 @@
-//! Checks before the first list that a daemon can work, and says in one line what to do if not.
+//! Checks the connection, the namespace and the permissions before the first list. Each error has the fix in one line.
 
 use std::time::Duration;
 
@@ -57,11 +57,11 @@ pub fn attributes((verb, resource): Right, namespace: &str) -> ResourceAttribute
 pub(crate) async fn check(client: &Client, url: &str, namespace: &str, rights: &[Right]) -> Result<()> {
     let failed = |Error { kind, message, .. }| match kind {
         FailureKind::Refused => anyhow!(
-            "the API server at {url} does not let us in: {message}: check the credentials in the kubeconfig or the service account"
+            "the API server at {url} refuses access: {message}: check the credentials in the kubeconfig or the service account"
         ),
         FailureKind::Busy(_) => anyhow!("the API server at {url} is too busy: {message}: try again later"),
         FailureKind::Moved | FailureKind::Unclear | FailureKind::NotConnected => anyhow!(
-            "can't reach the API server at {url}: {message}: is it running, and is this the right kubeconfig context?"
+            "can't reach the API server at {url}: {message}: check that it is running, and that the kubeconfig context is right"
         ),
     };
     let mut missing = Vec::new();
@@ -78,9 +78,9 @@ pub(crate) async fn check(client: &Client, url: &str, namespace: &str, rights: &
     match patiently(async || call::one("get namespace", namespaces.get_opt(namespace)).await).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => bail!(
-            "namespace {namespace} does not exist: create it with `kubectl create namespace {namespace}`, or name another with --namespace"
+            "namespace {namespace} does not exist: create it with `kubectl create namespace {namespace}`, or choose another with --namespace"
         ),
-        // Not every account may look. Then the first write shows that a namespace is missing.
+        // Not every account may read namespaces. Then the first write shows that the namespace is missing.
         Err(error) if error.kind == FailureKind::Refused => Ok(()),
         Err(error) => Err(failed(error)),
     }
@@ -107,7 +107,7 @@ async fn is_allowed(client: &Client, namespace: &str, right: Right) -> Result<bo
     let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
     let review = SelfSubjectAccessReview { spec, ..Default::default() };
     let (reviews, params) = (Api::all(client.clone()), PostParams::default());
-    let answer = call::one("check the account's rights", reviews.create(&params, &review)).await?;
+    let answer = call::one("check the account's permissions", reviews.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -7,7 +7,7 @@ use label_storage::store::{Stored, Writes};
 use label_storage::summary::{NodeSummary, RecordSummary};
 use label_storage::{Node, RecordKey, ResourceVersion};
 
-use crate::cache::{Cache, Entry};
+use crate::cache::{Cache, Entry, Reading};
 use crate::call::Error;
 use crate::fresh::{FreshReads, Needs};
 
@@ -68,12 +68,4 @@ pub struct Done {
     /// The Node of that name ([`Entry::node_name`]), as last read or written. It is absent if it has another key by now.
     pub node: Reading<NodeSummary>,
     pub record: Reading<(ResourceVersion, Stored<RecordSummary>)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading<T> {
-    /// It was not read.
-    None,
-    Absent,
-    Present(T),
 }

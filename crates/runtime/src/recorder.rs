@@ -69,7 +69,7 @@ pub(crate) struct Publishing {
 }
 
 impl Publishing {
-    /// Writes what is queued, for up to [`FLUSH`].
+    /// Writes the queued Events, for up to [`FLUSH`].
     pub(crate) async fn close(self) {
         drop(self.queue);
         let _ = tokio::time::timeout(FLUSH, self.task).await;
@@ -99,14 +99,14 @@ impl EventRecorder {
     }
 
     pub fn restored(&self, node: &Node, labels: &Labels) {
-        let note = with_keys("Given back from its record", labels.keys(), "");
+        let note = with_keys("Restored from its record", labels.keys(), "");
         self.record(LABELS_RESTORED, &node.name, node.uid.as_str(), note);
     }
 
     /// Reports the keys of which the Node kept its own values.
     pub fn conflict<'a>(&self, node: &Node, keys: impl Iterator<Item = &'a String>) {
-        let words = "The node has other values than its record, and keeps them";
-        let advice = ". Set what is wrong on the node: what it has is what is stored from now on";
+        let words = "The values on the node differ from its record, and the node keeps its own";
+        let advice = ". Its own values are stored from now on. To use other values, set them on the node";
         self.record(RESTORE_CONFLICT, &node.name, node.uid.as_str(), with_keys(words, keys, advice));
     }
 
@@ -153,13 +153,13 @@ impl EventRecorder {
         let identity = &filed_under[..filed_under.floor_char_boundary(MAX_IDENTITY)];
         let note = if claimants.len() > 1 {
             let words = format!(
-                "Neither stored nor restored while others have the same identity, {identity}. These have it, too"
+                "Neither stored nor restored, because other nodes have the same identity, {identity}"
             );
             with_keys(&words, claimants.iter().filter(|claimant| **claimant != node), "")
         } else {
             format!(
-                "Neither stored nor restored: it was stored under another identity before, and the record of {identity} is of \
-                 another node. If that is gone for good, delete its record: kubectl delete configmap {}",
+                "Neither stored nor restored: the node was stored under another identity before, and the record of {identity} \
+                 belongs to another node. If that node is gone for good, delete its record: kubectl delete configmap {}",
                 record_name(filed_under)
             )
         };

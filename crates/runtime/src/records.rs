@@ -12,8 +12,8 @@ use label_storage::{Node, Record, ResourceVersion, Rules};
 use label_storage_wire::Object;
 
 use crate::args::Share;
+use crate::cache::Reading;
 use crate::call::{self, Error};
-use crate::reconciler::Reading;
 use crate::record_key::Filed;
 
 /// A ConfigMap under a record's name, and its content if that can be read.
@@ -86,13 +86,13 @@ impl Found {
         let damage = match &self.content {
             Ok(decoded) if decoded.damage.is_empty() => return None,
             Ok(decoded) => &decoded.damage,
-            Err(error) => return Some(format!("it can't be read and is left alone: {error}")),
+            Err(error) => return Some(format!("it can't be read, and is not changed: {error}")),
         };
         let mut what: Vec<_> = damage.iter().take(MOST).map(ToString::to_string).collect();
         if damage.len() > MOST {
             what.push(format!("and {} more", damage.len() - MOST));
         }
-        Some(format!("it is damaged, and the rest of it is used: {}", what.join("; ")))
+        Some(format!("it is damaged, and only the rest is used: {}", what.join("; ")))
     }
 }
 

@@ -18,11 +18,11 @@ pub fn load(file: Option<&Path>) -> anyhow::Result<Rules> {
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| anyhow!("can't read the rules in {name}: {error}"))?;
     if bytes.len() as u64 > MAX_BYTES {
-        bail!("{name}: there is more than 1 MiB in it: rules are a few lines");
+        bail!("{name}: the file has more than 1 MiB: rules are a few lines");
     }
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let lines = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        anyhow!("{name}: line {}: this is no text: write it in UTF-8", lines + 1)
+        anyhow!("{name}: line {}: this is not valid UTF-8: save the file as UTF-8", lines + 1)
     })?;
     Rules::from_yaml(text).map_err(|refused| anyhow!("{name}: {refused}"))
 }
@@ -49,8 +49,8 @@ mod tests {
                 &b"cordon: true\nretention: soon\n"[..],
                 "line 2: retention: \"soon\" can't be used: give a time of at least 1m, such as 30d, or forever",
             ),
-            (b"cordon: true\n# caf\xe9\n", "line 2: this is no text: write it in UTF-8"),
-            (&[b'#'; (1 << 20) + 1], "there is more than 1 MiB in it: rules are a few lines"),
+            (b"cordon: true\n# caf\xe9\n", "line 2: this is not valid UTF-8: save the file as UTF-8"),
+            (&[b'#'; (1 << 20) + 1], "the file has more than 1 MiB: rules are a few lines"),
         ] {
             std::fs::write(&file, text).expect("a file");
             assert_eq!(error(&file), format!("{name}: {refused}"));

@@ -7,7 +7,7 @@
 //!   engines: one for each shard that is held ───────────────┘
 //! ```
 //!
-//! Both run in one task: a process whose engines stand still does not renew its leases either.
+//! Both run in one task: a process whose engines are stuck does not renew its leases either.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -112,7 +112,7 @@ async fn watch_leases(api: Leases, reporter: mpsc::UnboundedSender<LeaseEvent>) 
 impl ShardManager {
     async fn keep_leases(mut self) {
         let shutdown = self.context.shutdown.clone();
-        let pulse = self.context.health.pulse("the keeper of the leases");
+        let pulse = self.context.health.pulse("the renewal of leases");
         while !shutdown.stop.is_cancelled() {
             pulse.send_replace(Instant::now());
             self.turn().await;
@@ -146,7 +146,7 @@ impl ShardManager {
             let unchanged_for = self.tracker.unchanged_for(shard, listed_at);
             match decide(&self.me, shard, self.leases.get(&shard), unchanged_for, absence) {
                 LeaseAction::Renew if self.held.get(&shard).is_some_and(|held| now < held.renew_at) => (),
-                // A silent watch does not show that nobody renews a lease: a list has to confirm it.
+                // A silent watch does not prove that a lease is not renewed: a list has to confirm it.
                 LeaseAction::Take if !has_listed => (),
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
                 LeaseAction::Leave => self.hand_over(shard),
@@ -230,7 +230,7 @@ impl ShardManager {
         self.is_doubled = is_doubled;
     }
 
-    /// Deletes the leases of other numbers of shards that nobody renews any more.
+    /// Deletes the leases of other numbers of shards that are not renewed any more.
     async fn retire(&self) {
         let (now, limit) = (Instant::now(), self.context.args.lease_retirement);
         let is_over =
@@ -239,7 +239,7 @@ impl ShardManager {
         for (shard, seen) in former.filter(|(shard, _)| is_over(**shard)) {
             match self.api.delete(*shard, seen).await {
                 Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
-                Err(error) => tracing::debug!(%error, "an old lease stays"),
+                Err(error) => tracing::debug!(%error, "an old lease can't be deleted"),
             }
         }
     }
@@ -261,7 +261,7 @@ impl ShardManager {
 
     fn refused(&mut self, shard: Shard, error: &Error) {
         if error.kind == FailureKind::Moved {
-            tracing::debug!(%error, shard = shard.index, "a lease was written by somebody else");
+            tracing::debug!(%error, shard = shard.index, "another writer changed the lease");
         } else {
             self.failed(error);
         }
@@ -297,7 +297,7 @@ impl ShardManager {
             tracing::info!(shard = index, of, former, position, "holding the lease of this shard");
         } else {
             self.context.metrics.adoptions.inc();
-            tracing::info!(shard = index, of, former, position, "adopted a shard that nobody works on");
+            tracing::info!(shard = index, of, former, position, "adopted a shard without a holder");
         }
         let context = ShardContext {
             share: Share { index, replicas: of, ..self.context.share.clone() },
@@ -316,7 +316,7 @@ impl ShardManager {
     /// without a replica meanwhile, and no deletion is missed.
     async fn give_up_former(&mut self) {
         let (former, now, needs_position) = (self.former(), Instant::now(), self.context.args.watch);
-        // True if somebody works on the shard, as far as this process can see, and its position is known.
+        // True if the shard has a holder, as far as this process can see, and its position is known.
         let is_taken = |shard| match (self.held.get(&shard), self.leases.get(&shard)) {
             (Some(Held { context, .. }), _) => {
                 context.deadline.holds() && (!needs_position || context.position.borrow().is_some())
@@ -332,7 +332,11 @@ impl ShardManager {
         }
         self.release(&former).await;
         for shard in former {
-            tracing::info!(shard = shard.index, of = shard.replicas, "gave up a shard of the former number");
+            tracing::info!(
+                shard = shard.index,
+                of = shard.replicas,
+                "released a shard of the former number of replicas"
+            );
             self.held.remove(&shard).inspect(|held| held.context.shutdown.stop.cancel());
         }
     }
@@ -348,7 +352,7 @@ impl ShardManager {
                 Ok(all) if self.held.keys().all(|shard| is_taken(&all, shard)) => break,
                 Ok(_) => tokio::time::sleep(LIST_EVERY_LINGERING).await,
                 Err(error) => {
-                    tracing::debug!(%error, "nobody can tell whether the shards are taken");
+                    tracing::debug!(%error, "the leases can't be listed, so other replicas may not have adopted the shards yet");
                     break;
                 }
             }
@@ -362,7 +366,7 @@ impl ShardManager {
         let known = shards.into_iter().filter(|shard| self.leases.contains_key(shard));
         let released = join_all(known.map(|shard| self.write(*shard, None))).await;
         for error in released.into_iter().filter_map(Result::err) {
-            tracing::warn!(%error, "a shard was not released: the others will take it when its lease ends");
+            tracing::warn!(%error, "a shard can't be released: another replica adopts it when its lease expires");
         }
     }
 
@@ -404,16 +408,16 @@ impl ShardManager {
     fn failed(&mut self, error: &Error) {
         self.context.metrics.lease_errors.inc();
         if self.failing_since.is_some() {
-            tracing::debug!(%error, "leases can't be kept");
+            tracing::debug!(%error, "leases can't be renewed");
         } else {
             self.failing_since = Some(Instant::now());
-            tracing::warn!(%error, "leases can't be kept: without them the work stops in a few seconds");
+            tracing::warn!(%error, "leases can't be renewed: writes stop when they expire, within seconds");
         }
     }
 
     fn recovered(&mut self) {
         if self.failing_since.take().is_some() {
-            tracing::info!("leases can be kept again");
+            tracing::info!("leases can be renewed again");
         }
     }
 }

@@ -23,8 +23,8 @@ impl Shutdown {
         let Self { stop, abort } = shutdown.clone();
         let listening = ctrlc::set_handler(move || {
             let (token, message) = match stop.is_cancelled() {
-                false => (&stop, "asked to end, finishing what is in flight"),
-                true => (&abort, "asked again, ending at once"),
+                false => (&stop, "stopping: finishing the attempts in flight"),
+                true => (&abort, "second signal: stopping at once"),
             };
             tracing::info!("{message}");
             token.cancel();

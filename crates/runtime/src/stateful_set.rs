@@ -11,7 +11,7 @@ use crate::{backoff, call, preflight};
 
 const READ_EVERY: Duration = Duration::from_secs(20);
 
-/// As in the chart. A replica adopts every shard that nobody takes, so a mistaken number must not be followed.
+/// The same limit as in the chart. A replica adopts every shard without a holder, so a mistaken number must not be followed.
 const MAX_REPLICAS: i32 = 1000;
 
 pub(crate) struct OwnSet {
@@ -52,10 +52,11 @@ impl OwnSet {
                     replicas.map(|replicas| shards.send_replace(replicas));
                 }
                 Err(error) if std::mem::replace(&mut is_failing, true) => {
-                    tracing::debug!(%error, "keeping the number of shards");
+                    tracing::debug!(%error, "the StatefulSet can't be read: keeping the number of shards");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, shards = *shards.borrow(), "keeping the number of shards");
+                    let shards = *shards.borrow();
+                    tracing::warn!(%error, shards, "the StatefulSet can't be read: keeping the number of shards");
                 }
             }
         }

@@ -442,7 +442,7 @@ mod tests {
             now += SECOND;
         }
         assert!(tries as f64 <= 600.0 * RETRIES_PER_SECOND * 1.2, "{tries} tries in ten minutes");
-        // What was broken for all of them is not any more.
+        // The common cause of their failures is over.
         while queue.len() > 0 {
             now += SECOND;
             while let Some(node) = queue.pop(Urgency::Tidy, now) {

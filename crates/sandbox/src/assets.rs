@@ -1,8 +1,7 @@
-//! Where the binaries are.
+//! Finds the binaries.
 //!
-//! `KUBEBUILDER_ASSETS` is where people who have envtest keep a ready control plane, so it wins. Otherwise binaries come
-//! from the user's cache folder, and what is missing there is built with Go first. A tool that many people have
-//! anyway is taken from their `PATH`, if it is new enough.
+//! `KUBEBUILDER_ASSETS` comes first: envtest users keep a control plane there. Otherwise binaries come from the user's cache folder,
+//! and missing ones are built with Go first. Common tools such as helm are taken from the `PATH` if they are new enough.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -17,32 +16,31 @@ use crate::modules::{self, Module};
 
 const KUBEBUILDER_ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// Why a binary is not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder that the user named lacks something. Building it would hide the mistake.
+    /// The folder that the user named lacks a binary. Building it would hide the mistake.
     #[error(
-        "KUBEBUILDER_ASSETS is {}, but there is no {binary} in it: add it, or unset the variable to have it built with Go",
+        "KUBEBUILDER_ASSETS is {}, which has no {binary}: add it, or unset the variable to build it with Go",
         folder.display()
     )]
     Incomplete {
-        /// What `KUBEBUILDER_ASSETS` says.
+        /// The value of `KUBEBUILDER_ASSETS`.
         folder: PathBuf,
         /// The first binary that is missing.
         binary: Binary,
     },
-    /// There is no home for the cache.
+    /// There is no folder for the cache.
     #[error("neither XDG_CACHE_HOME nor HOME is set: set one, or {instead}")]
     NoCacheFolder {
-        /// The other way to get what was asked for.
+        /// The other way to get the binary.
         instead: &'static str,
     },
     /// Two variables name two control planes.
     #[error(
-        "KUBEBUILDER_ASSETS names a control plane, and Kubernetes {0} is asked for, too: unset one of them"
+        "KUBEBUILDER_ASSETS names a control plane, and Kubernetes {0} is requested, too: unset one of them"
     )]
     TwoVersions(Version),
-    /// `SANDBOX_KUBERNETES` is no version.
+    /// `SANDBOX_KUBERNETES` is not a version.
     #[error(transparent)]
     Version(#[from] kubernetes::InvalidVersion),
     /// A binary could not be built.
@@ -50,8 +48,7 @@ pub enum Error {
     Build(#[from] go_build::Error),
 }
 
-/// Finds a program wherever it may come from, builds it if it is nowhere, and says on stderr which it is if it is the
-/// user's own.
+/// Finds a program, or builds it. Prints a line on stderr if it is the one on `PATH`.
 pub fn find(binary: Binary) -> Result<PathBuf, Error> {
     let Some((question, least)) = binary.on_path() else {
         return Ok(Assets::find(None, &[binary])?.path(binary));
@@ -65,15 +62,15 @@ pub fn find(binary: Binary) -> Result<PathBuf, Error> {
     }
 }
 
-/// A folder that holds the binaries of the control plane that were asked for.
+/// A folder with the requested binaries.
 #[derive(Debug, Clone)]
 pub struct Assets {
     folder: PathBuf,
 }
 
 impl Assets {
-    /// Finds `needed`, and builds what is missing unless `KUBEBUILDER_ASSETS` says where they should be. Without a version, that of
-    /// `SANDBOX_KUBERNETES` counts, and then the pinned one.
+    /// Finds `needed`, and builds the missing ones unless `KUBEBUILDER_ASSETS` is set. Without a version, that of `SANDBOX_KUBERNETES`
+    /// is used, or the pinned one.
     pub fn find(version: Option<&Version>, needed: &[Binary]) -> Result<Self, Error> {
         let version = match version {
             Some(version) => Some(version.clone()),
@@ -100,7 +97,7 @@ impl Assets {
         &self.folder
     }
 
-    /// The path of a binary that was asked for.
+    /// The path of a requested binary.
     pub fn path(&self, binary: Binary) -> PathBuf {
         self.folder.join(binary.file_name())
     }
@@ -113,7 +110,7 @@ fn other_version(version: &Version, needed: &[Binary]) -> Result<PathBuf, Error>
     let has_all = |folder: &PathBuf| missing(folder, &others).is_empty();
     let known = fs::read_dir(&all).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let known = known.filter_map(|name| name.into_string().ok()).filter(|name| version.includes(name));
-    // Of two patches, the one with the longer or later name is newer.
+    // The newest patch has the longest or last name.
     let newest = |folder: &PathBuf| (folder.as_os_str().len(), folder.clone());
     let folder = match known.map(|name| all.join(name)).filter(has_all).max_by_key(newest) {
         Some(folder) => folder,
@@ -141,17 +138,17 @@ fn built(module: &Module, needed: &[Binary]) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// Where built binaries are kept: a folder for each version and set of dependencies, so that a change builds anew.
+/// The folder of built binaries: one for each version and set of dependencies, so that a change causes a new build.
 fn cache_folder(module: &Module) -> Result<PathBuf, Error> {
     let cache = variable("XDG_CACHE_HOME")
-        // The XDG specification has relative paths ignored.
+        // The XDG specification ignores relative paths.
         .filter(|folder| folder.is_absolute())
         .or_else(|| variable("HOME").map(|home| home.join(".cache")))
         .ok_or(Error::NoCacheFolder { instead: module.instead })?;
     Ok(cache.join("label-storage").join(module.folder).join(module.key()))
 }
 
-/// What the program on `PATH` says of its version, if it is there: `v3.14.2`, or `promtool, version 3.5.0 (branch: ...)`.
+/// The version of the program on `PATH`, if there is one: `v3.14.2`, or `promtool, version 3.5.0 (branch: ...)`.
 fn version_on_path(binary: Binary, question: &[&str]) -> Option<String> {
     let output = Command::new(binary.file_name()).args(question).stderr(Stdio::null()).output().ok()?;
     let said = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
@@ -169,7 +166,7 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// An environment variable that holds a path. Empty is as good as unset, as in a shell's `${X:-}`.
+/// An environment variable that holds a path. Empty counts as unset, as in a shell's `${X:-}`.
 fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -1,35 +1,34 @@
-//! The programs that there are.
+//! The programs that the sandbox can find or build.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::modules::{self, Module};
 
-/// A program of the control plane, one that talks to it, or one that the chart is made with.
+/// A program of the control plane, a client of it, or a tool for the chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Binary {
-    /// The store behind the API server.
+    /// The storage of the API server.
     Etcd,
-    /// The API server.
     KubeApiserver,
     /// The built-in controllers: node lifecycle, garbage collection, service accounts and so on.
     KubeControllerManager,
-    /// The command line client, for people.
+    /// The command line client.
     Kubectl,
     /// Renders and installs the chart.
     Helm,
-    /// Scrapes the daemons.
+    /// Scrapes the daemons in tests.
     Prometheus,
     /// Checks and tests Prometheus's rules.
     Promtool,
 }
 
 impl Binary {
-    /// Those that make up the control plane, with the client for people.
+    /// The control plane and kubectl.
     pub const CONTROL_PLANE: [Self; 4] =
         [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
-    /// The name of its file, the same wherever it comes from.
+    /// The name of its file.
     pub fn file_name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -66,12 +65,12 @@ impl Binary {
         }
     }
 
-    /// How to ask the one on `PATH` for its version, and the least that will do. `None` for what is never taken from there.
+    /// The arguments that print the version of the program on `PATH`, and the oldest usable version. `None` if it is never taken from there.
     pub(crate) fn on_path(self) -> Option<(&'static [&'static str], (u32, u32))> {
         match self {
-            // Since then helm does all that the chart and its tests need.
+            // The first version with everything that the chart and its tests need.
             Self::Helm => Some((&["version", "--template", "{{.Version}}"], (3, 14))),
-            // Before, the samples at both ends of a range counted, and rates were others.
+            // Older versions counted the samples at both ends of a range, so rates differed.
             Self::Prometheus | Self::Promtool => Some((&["--version"], (3, 0))),
             Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => None,
         }
@@ -84,7 +83,7 @@ impl fmt::Display for Binary {
     }
 }
 
-/// Those of `needed` that `folder` lacks.
+/// The binaries among `needed` that `folder` lacks.
 pub(crate) fn missing(folder: &Path, needed: &[Binary]) -> Vec<Binary> {
     needed.iter().copied().filter(|binary| !folder.join(binary.file_name()).is_file()).collect()
 }

@@ -1,4 +1,4 @@
-//! Starts the control plane, waits until it serves, and stops it in order.
+//! Starts the control plane, waits until it is ready, and stops it in order.
 
 mod parts;
 
@@ -22,23 +22,23 @@ use crate::kubernetes::Version;
 use crate::process::{self, Afterwards, Exit, Guarded, Signal};
 use crate::ready::Probe;
 
-/// From the start of etcd to an API server that serves. Seconds on an idle machine; a busy one gets its time.
+/// The time limit from the start of etcd until the API server is ready. An idle machine needs seconds.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// Between TERM and KILL. An API server with open watches would take a minute, for data that is thrown away anyway.
+/// The time between TERM and KILL. An API server with open watches would take a minute, for data that is deleted anyway.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often to look whether something has happened.
+/// The interval of checks.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How often to try again with other ports. One retry is rare, several mean that something else is wrong.
+/// The most attempts with other ports. One retry is rare; several have another cause.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// The file that has the audit events.
+/// The file with the audit events.
 const AUDIT_LOG: &str = "audit.log";
 
-/// What is written to it: who asked for what and with what result, without what was sent. The control plane's own
-/// accounts would fill it.
+/// The metadata and the result of each request, without its body. The control plane's own accounts are left out, because they would fill
+/// the file.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -51,88 +51,77 @@ const AUDIT_POLICY: &str = r#"{
 }
 "#;
 
-/// How much of a log an error shows.
+/// The number of log lines in an error.
 const LOG_LINES: usize = 15;
 
-/// Why there is no control plane.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A binary is missing.
     #[error(transparent)]
     Assets(#[from] assets::Error),
-    /// A process could not be started.
+    /// A process can't be started.
     #[error(transparent)]
     Process(#[from] process::Error),
     /// The folder for data, keys and logs can't be used.
     #[error("can't write to {}: set TMPDIR to a folder with room", path.display())]
     Data {
-        /// The file or folder in question.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// There was no port to be had.
+    /// There is no free port.
     #[error("can't reserve a port on 127.0.0.1")]
     Port(#[source] io::Error),
-    /// A part of the control plane ended by itself.
-    #[error("{name} ended by itself ({exit}); the last lines of its log:\n{tail}")]
-    Ended {
-        /// Which part.
-        name: String,
-        /// How it ended.
-        exit: Exit,
-        /// What it last said.
-        tail: String,
-    },
-    /// A part of the control plane runs, but does not serve.
-    #[error("{name} does not serve after {} s ({why}); the last lines of its log:\n{tail}", START_LIMIT.as_secs())]
+    /// A part of the control plane ended unexpectedly.
+    #[error("{name} ended unexpectedly ({exit}); the last lines of its log:\n{tail}")]
+    Ended { name: String, exit: Exit, tail: String },
+    /// A part of the control plane runs, but is not ready.
+    #[error("{name} is not ready after {} s ({why}); the last lines of its log:\n{tail}", START_LIMIT.as_secs())]
     NotReady {
-        /// Which part.
         name: String,
-        /// The last answer, or what kept it from answering.
+        /// The last answer, or the error instead of one.
         why: String,
-        /// What it last said.
         tail: String,
     },
 }
 
-/// What to start. The default is what the tests need: etcd and the API server.
+/// The parts to start. By default these are etcd and the API server.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Run the built-in controllers too: node lifecycle, garbage collection, service accounts.
     pub controller_manager: bool,
     /// The version of Kubernetes. `None`: that of `SANDBOX_KUBERNETES`, or the pinned one.
     pub kubernetes: Option<Version>,
-    /// Leave the data folder, with the logs, when all is stopped.
+    /// Keep the data folder, with the logs, after the stop.
     pub keep_data: bool,
-    /// Write down every request that a service account makes: [`Sandbox::audit_log`].
+    /// Log every request of a service account: [`Sandbox::audit_log`].
     pub audit: bool,
     /// More arguments for the API server, e.g. `--feature-gates=...`.
     pub api_server_args: Vec<String>,
 }
 
-/// A running control plane of one's own. Dropping it stops it.
+/// A running control plane. Dropping it stops it.
 #[derive(Debug)]
 pub struct Sandbox {
-    // Fields are dropped from top to bottom, and dropping a process waits for its end. This is the order to stop in:
-    // an API server that loses etcd first can hang on.
+    // Fields are dropped from top to bottom, and dropping a process waits for its end. So the API server stops first: without etcd it
+    // can hang.
     controller_manager: Option<Guarded>,
     api_server: Part,
     etcd: Part,
-    /// How they were started, to do so again.
+    /// The commands to start them again.
     commands: Commands,
     ports: Ports,
     keeps_data: bool,
     endpoint: Endpoint,
     kubeconfig: PathBuf,
-    /// How many kubeconfigs were written for other tokens; each needs a file name of its own.
+    /// The number of kubeconfigs that were written for other tokens. Each needs its own file name.
     further_kubeconfigs: AtomicU32,
     data: TempDir,
 }
 
 impl Sandbox {
-    /// Starts a control plane and returns when it serves. Builds it first, if need be.
+    /// Starts a control plane, and returns when it is ready. Builds it first if necessary.
     pub fn start(options: Options) -> Result<Self, Error> {
         let mut needed = vec![Binary::Etcd, Binary::KubeApiserver];
         if options.controller_manager {
@@ -142,7 +131,7 @@ impl Sandbox {
         let mut attempt = 1;
         loop {
             match Self::start_once(&assets, &options) {
-                // Between choosing a port and using it, anyone may take it.
+                // Another process may take a port after it was chosen.
                 Err(Error::Ended { tail, .. })
                     if tail.contains("address already in use") && attempt < PORT_ATTEMPTS =>
                 {
@@ -206,12 +195,12 @@ impl Sandbox {
         })
     }
 
-    /// A kubeconfig file for the admin, who may do everything. Its context is `sandbox`, its namespace `default`.
+    /// A kubeconfig file for the admin. Its context is `sandbox`, its namespace `default`.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Writes a kubeconfig file for whoever `token` stands for, such as a service account: to try what it may do.
+    /// Writes a kubeconfig file with a token, such as that of a service account.
     pub fn kubeconfig_with_token(&self, token: &str, namespace: Option<&str>) -> Result<PathBuf, Error> {
         let number = self.further_kubeconfigs.fetch_add(1, Ordering::Relaxed);
         let path = self.data.path().join(format!("kubeconfig-{number}"));
@@ -221,37 +210,36 @@ impl Sandbox {
         }
     }
 
-    /// Where the API server listens, e.g. `https://127.0.0.1:40123`.
+    /// The address of the API server, such as `https://127.0.0.1:40123`.
     pub fn server(&self) -> &str {
         &self.endpoint.server
     }
 
-    /// The folder with the data, the keys and the logs. Owners may put files of their own there.
+    /// The folder with the data, the keys and the logs. Callers may put their own files there.
     pub fn data_folder(&self) -> &Path {
         self.data.path()
     }
 
-    /// Where the API server writes what service accounts ask of it, an event a line, if it was told to.
+    /// The file in which the API server logs the requests of service accounts, one event a line, if that is enabled.
     pub fn audit_log(&self) -> PathBuf {
         self.files().at(AUDIT_LOG)
     }
 
-    /// The API server's process, to stop it for a while or to kill it in a test.
+    /// The process of the API server, so that a test can suspend or kill it.
     pub fn api_server(&self) -> Arc<Guarded> {
         self.api_server.get()
     }
 
-    /// etcd's process.
+    /// The process of etcd.
     pub fn etcd(&self) -> Arc<Guarded> {
         self.etcd.get()
     }
 
-    /// A client of etcd.
     pub fn etcd_client(&self) -> Result<Etcd, etcd_client::Error> {
         Etcd::new(self.ports.client)
     }
 
-    /// Kills the API server with SIGKILL, unless it has been killed before, and starts it again where it was. Returns when it serves.
+    /// Kills the API server with SIGKILL, unless that was done before, and restarts it on the same port. Returns when it is ready.
     pub fn restart_api_server(&self) -> Result<(), Error> {
         kill(&self.api_server())?;
         let deadline = Instant::now() + START_LIMIT;
@@ -261,7 +249,7 @@ impl Sandbox {
         await_ready(&self.api_server(), deadline, &self.kubeconfig)
     }
 
-    /// The same for etcd: what was written to it is there again. Returns when the API server serves, too.
+    /// The same for etcd, with the same data. Returns when the API server is ready, too.
     pub fn restart_etcd(&self) -> Result<(), Error> {
         kill(&self.etcd())?;
         let deadline = Instant::now() + START_LIMIT;
@@ -274,20 +262,20 @@ impl Sandbox {
         Files { folder: self.data.path().to_owned() }
     }
 
-    /// An error if a part of the control plane has ended by itself since it was started.
+    /// An error if a part of the control plane has ended unexpectedly.
     pub fn check(&self) -> Result<(), Error> {
         let parts = [self.etcd(), self.api_server()];
         parts.iter().map(AsRef::as_ref).chain(&self.controller_manager).try_for_each(still_runs)
     }
 
-    /// From now on, leaves the data folder when all is stopped: after a failure, its logs tell why.
+    /// Keeps the data folder after the stop: its logs show the cause of a failure.
     pub fn keep_data(&mut self) {
         self.keeps_data = true;
         self.data.disable_cleanup(true);
     }
 }
 
-/// A process that may be replaced by another of its kind while people look on.
+/// A process that may be restarted while others use it.
 #[derive(Debug)]
 struct Part(Mutex<Arc<Guarded>>);
 
@@ -331,7 +319,7 @@ impl Files {
         Ok(token)
     }
 
-    /// Writes what is to be audited; returns what the API server must be told.
+    /// Writes the audit policy; returns the arguments for the API server.
     fn write_audit_policy(&self) -> Result<[String; 2], Error> {
         let policy = "audit-policy.json";
         write_private(&self.at(policy), AUDIT_POLICY).map_err(self.error(policy))?;
@@ -343,7 +331,7 @@ impl Files {
     }
 }
 
-/// Kills a process, and waits until it is gone: until then, its port and its data are its own.
+/// Kills a process, and waits until it has released its port and its data.
 fn kill(process: &Guarded) -> Result<(), Error> {
     process.signal(Signal::KILL)?;
     match process.wait_timeout(START_LIMIT) {
@@ -355,7 +343,7 @@ fn kill(process: &Guarded) -> Result<(), Error> {
     }
 }
 
-/// Starts a process where it was. Its port may be taken for a moment: by a client, even, that tried to reach it there.
+/// Starts a process on the same port. The port may be taken for a moment, even by a client that tried to connect to it.
 fn again(deadline: Instant, start: impl Fn() -> Result<Guarded, Error>) -> Result<Guarded, Error> {
     loop {
         match start() {
@@ -374,7 +362,7 @@ fn connect(port: u16) -> Result<(), String> {
     TcpStream::connect_timeout(&address, POLL).map(drop).map_err(|error| error.to_string())
 }
 
-/// Asks with `attempt` until it succeeds, `process` ends or time is up.
+/// Repeats `attempt` until it succeeds, `process` ends or the time limit is over.
 fn await_until(
     process: &Guarded,
     deadline: Instant,
@@ -394,7 +382,7 @@ fn await_until(
 }
 
 fn await_ready(api_server: &Guarded, deadline: Instant, kubeconfig: &Path) -> Result<(), Error> {
-    // On a thread of its own, because a caller that is async already can't run the probe's runtime inside its own.
+    // On a separate thread, because an async caller can't run the probe's runtime inside its own.
     let ready = thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let probe = Probe::new(kubeconfig);
@@ -405,7 +393,7 @@ fn await_ready(api_server: &Guarded, deadline: Instant, kubeconfig: &Path) -> Re
         });
         asking.join()
     });
-    // The thread's panic is this caller's panic.
+    // Passes on a panic of the thread.
     ready.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -1,5 +1,4 @@
-//! What it takes to talk to the API server: the key that signs service account tokens, the admin's token, and
-//! kubeconfig files.
+//! Credentials for the API server: the key that signs service account tokens, the admin's token, and kubeconfig files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,14 +12,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::json;
 
-/// What stands before the public point in a DER `SubjectPublicKeyInfo` of a P-256 key (RFC 5480): two sequences, the
+/// The bytes before the public point in a DER `SubjectPublicKeyInfo` of a P-256 key (RFC 5480): two sequences, the
 /// object ids of `ecPublicKey` and `prime256v1`, and the header of a 66-byte bit string.
 const P256_PUBLIC_KEY_HEADER: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The key pair behind service account tokens, as PEM: the API server signs with one half and checks with the other.
+/// The key pair of service account tokens, as PEM: the API server signs with one half and checks with the other.
 pub(crate) struct ServiceAccountKey {
     pub(crate) private: String,
     pub(crate) public: String,
@@ -41,27 +40,27 @@ impl ServiceAccountKey {
     }
 }
 
-/// 32 hexadecimal digits that nobody can guess.
+/// 32 random hexadecimal digits.
 pub(crate) fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(no_randomness)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// How to reach the API server, without saying as whom.
+/// The address of the API server and its certificate, without a user.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// `https://127.0.0.1:PORT`.
     pub(crate) server: String,
-    /// The file with the server's certificate, followed by that of the authority it made up to sign it.
+    /// The file with the server's certificate, followed by that of the generated authority that signed it.
     pub(crate) certificate: PathBuf,
 }
 
 impl Endpoint {
-    /// Writes a kubeconfig file that only its owner can read, for whoever `token` stands for.
+    /// Writes a kubeconfig file with a token. Only its owner can read it.
     pub(crate) fn write_kubeconfig(&self, file: &Path, token: &str, namespace: &str) -> io::Result<()> {
         let authority = ByteString(fs::read(&self.certificate)?);
-        // JSON is YAML, and quotes whatever a token may hold.
+        // JSON is YAML, and quotes all characters of a token.
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -92,5 +91,5 @@ pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
 }
 
 fn no_randomness(_: Unspecified) -> io::Error {
-    io::Error::other("the operating system gave no random bytes")
+    io::Error::other("the operating system returned no random bytes")
 }

@@ -4,29 +4,25 @@ use serde::Deserialize;
 
 /// A dashboard that can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no dashboard")]
+#[error("this is not a dashboard")]
 pub struct Error(#[from] serde_json::Error);
 
-/// A Grafana dashboard, as far as it is of interest here.
+/// The part of a Grafana dashboard that tests and plots use.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Dashboard {
-    /// Rows and panels from the top to the bottom, placed as with all rows open.
+    /// Rows and panels from top to bottom, placed as if all rows were open.
     pub panels: Vec<Panel>,
 }
 
-/// A row, or something with queries.
+/// A row, or a panel with queries.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Panel {
-    /// Its number.
     pub id: u32,
     /// `row`, `timeseries` and so on.
     pub r#type: String,
-    /// What stands above it.
     pub title: String,
-    /// Where it is.
     #[serde(rename = "gridPos")]
     pub place: Place,
-    /// What it shows.
     #[serde(default, rename = "targets")]
     pub queries: Vec<Query>,
     #[serde(default, rename = "fieldConfig")]
@@ -45,7 +41,7 @@ struct Fields {
     overrides: Vec<Override>,
 }
 
-/// The settings of the field of one name that differ from the defaults.
+/// The settings of one field that differ from the defaults.
 #[derive(Debug, Clone, Deserialize)]
 struct Override {
     matcher: Matcher,
@@ -78,15 +74,14 @@ impl Panel {
         unit.and_then(|unit| unit.value.as_str()).unwrap_or(&self.fields.defaults.unit)
     }
 
-    /// The text in place of a value that is not there.
+    /// The text in place of a missing value.
     pub fn no_value(&self) -> &str {
         &self.fields.defaults.no_value
     }
 }
 
-/// A rectangle of the dashboard, which is 24 wide.
+/// A rectangle of the dashboard, which is 24 units wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs, reason = "the usual names")]
 pub struct Place {
     pub x: u32,
     pub y: u32,
@@ -97,16 +92,16 @@ pub struct Place {
 /// A query of a panel.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Query {
-    /// What is asked, with Grafana's variables in it.
+    /// The PromQL expression, with Grafana's variables.
     #[serde(rename = "expr")]
     pub expression: String,
-    /// How a series is called, with the names of its labels in it.
+    /// The template for the name of a series, with label names.
     #[serde(default, rename = "legendFormat")]
     pub legend: String,
 }
 
 impl Dashboard {
-    /// Reads its JSON.
+    /// Reads the JSON of a dashboard.
     pub fn read(json: &str) -> Result<Self, Error> {
         let mut dashboard: Self = serde_json::from_str(json)?;
         let mut moved = 0;
@@ -130,7 +125,7 @@ impl Dashboard {
 }
 
 impl Query {
-    /// What Prometheus is asked where everything is chosen, and rates are taken over this time.
+    /// The expression for Prometheus if all variables select everything. Rates are taken over this time.
     pub fn resolved(&self, rate_interval: &str) -> String {
         self.expression
             .replace("$__rate_interval", rate_interval)
@@ -138,7 +133,7 @@ impl Query {
             .replace("$namespace", ".*")
     }
 
-    /// What the series with these labels is called.
+    /// The name of a series with these labels.
     pub fn name<'a>(&self, labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
         labels.into_iter().fold(self.legend.clone(), |name, (label, value)| {
             name.replace(&format!("{{{{{label}}}}}"), value)

@@ -1,6 +1,6 @@
-//! What only etcd can be asked: its history, in order and without gaps, and to forget some of it.
+//! A client of etcd: reads its history, in order and without gaps, and compacts it.
 //!
-//! It speaks JSON as well as gRPC, with bytes in base64 and numbers as text.
+//! etcd has a JSON API beside gRPC, with bytes in base64 and numbers as text.
 
 use futures::{AsyncBufReadExt, Stream, TryStreamExt};
 use http::Request;
@@ -9,34 +9,31 @@ use kube::{Client, Config};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value, json};
 
-/// Why etcd can't be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It did not answer, or not well.
+    /// It did not answer, or with an error.
     #[error("etcd does not answer")]
     Call(#[source] kube::Error),
-    /// The connection broke, or what came over it makes no sense.
-    #[error("what etcd says breaks off")]
+    /// The connection broke, or the answer can't be decoded.
+    #[error("the answer of etcd is incomplete")]
     Broken(#[source] std::io::Error),
-    /// It was asked for what it has forgotten.
-    #[error("etcd has forgotten all before revision {0}")]
+    /// The requested history was compacted.
+    #[error("etcd has compacted the history before revision {0}")]
     Compacted(u64),
 }
 
-/// A client of etcd.
 #[derive(Clone)]
 pub struct Etcd {
     client: Client,
 }
 
-/// Something was written.
+/// One write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Where.
     pub key: String,
-    /// What, as the API server encodes it; `None` where the key was deleted.
+    /// As the API server encodes it; `None` if the key was deleted.
     pub value: Option<Vec<u8>>,
-    /// When, in the history of the cluster: it is an object's `resourceVersion`.
+    /// The revision of the write, which is the object's `resourceVersion`.
     pub revision: u64,
 }
 
@@ -46,7 +43,7 @@ impl Etcd {
             .parse()
             .map_err(|error| Error::Call(kube::Error::HttpError(http::Error::from(error))))?;
         let mut config = Config::new(url);
-        // An etcd that is away is something to be told of.
+        // An unreachable etcd must be reported as an error.
         config.default_retry = false;
         Ok(Self { client: Client::try_from(config).map_err(Error::Call)? })
     }
@@ -58,13 +55,13 @@ impl Etcd {
         Ok(answer.header.revision)
     }
 
-    /// Has it forget what was before this revision.
+    /// Compacts the history before this revision.
     pub async fn compact(&self, revision: u64) -> Result<(), Error> {
         let body = json!({ "revision": revision.to_string(), "physical": true });
         self.client.request::<Value>(post("/v3/kv/compaction", &body)?).await.map(drop).map_err(Error::Call)
     }
 
-    /// Writes these keys and values, all of them or none. Returns the revision. By default etcd takes 128 of them.
+    /// Writes all keys and values, or none. Returns the revision. By default etcd accepts up to 128.
     pub async fn put_all(&self, pairs: &[(String, Vec<u8>)]) -> Result<u64, Error> {
         let bytes = |bytes: &[u8]| ByteString(bytes.to_vec());
         let put = |(key, value): &(String, Vec<u8>)| json!({ "request_put": { "key": bytes(key.as_bytes()), "value": bytes(value) } });
@@ -73,7 +70,7 @@ impl Etcd {
         Ok(answer.header.revision)
     }
 
-    /// All that is written from this revision on to keys from `from` to before `to`, in its order.
+    /// All writes from this revision on to keys from `from` to before `to`, in order.
     pub async fn watch(
         &self,
         from: &str,

@@ -1,6 +1,6 @@
-//! Builds binaries with Go, from what the go.mod of their module (`modules`) pins.
+//! Builds binaries with Go, from the versions that the go.mod of their module (`modules`) pins.
 //!
-//! No package ships kube-apiserver by itself, but its module builds like any other. The result is kept in a cache
+//! No package has kube-apiserver alone, but its Go module can be built like any other. The result is kept in a cache
 //! folder; a lock file there lets several test runs that start at the same time share one build.
 
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ use crate::modules::Module;
 use crate::process::{self, Afterwards, Exit, Guarded};
 use crate::progress::Progress;
 
-/// For versions that are not pinned: Go looks for the dependencies of what is imported here.
+/// For versions that are not pinned: Go finds the dependencies of these imports.
 const TOOLS: &str = r#"//go:build tools
 
 package tools
@@ -26,18 +26,17 @@ import (
 )
 "#;
 
-/// How often the build's log is looked at for progress.
+/// The interval at which the build's log is read for progress.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Why a binary could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing to build with.
-    #[error("no Go on PATH to build {binary} with: install Go {go} or later, or {instead}")]
+    /// Go is not installed.
+    #[error("can't build {binary} without Go on PATH: install Go {go} or later, or {instead}")]
     NoGo {
         /// The first binary that is missing.
         binary: Binary,
-        /// The Go version that go.mod asks for.
+        /// The Go version that go.mod requires.
         go: String,
         /// The other way to get it.
         instead: &'static str,
@@ -45,47 +44,42 @@ pub enum Error {
     /// The cache folder can't be used.
     #[error("can't write {}", path.display())]
     Cache {
-        /// The file or folder in question.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// Go failed.
     #[error(
-        "{step} of {binary} failed ({exit}); its last lines, all of them in {}:\n{tail}\nfix what they say and start again (what was built so far is kept), or {instead}",
+        "{step} of {binary} failed ({exit}); its last lines, from {}:\n{tail}\nfix the cause and try again (finished parts of the build are kept), or {instead}",
         log.display()
     )]
     Go {
         /// `go list` or `go build`.
         step: &'static str,
-        /// What was being built.
         binary: Binary,
-        /// How Go ended.
         exit: Exit,
-        /// Its last lines.
         tail: String,
-        /// The file that has all of them.
+        /// The file with all lines.
         log: PathBuf,
         /// The other way to get the binary.
         instead: &'static str,
     },
     /// The Go module proxy does not have it.
     #[error(
-        "can't find Kubernetes {version}: give a version that the Go module proxy has, such as 1.30.14. It says: {said}"
+        "can't find Kubernetes {version}: give a version that the Go module proxy has, such as 1.30.14. Go reports: {said}"
     )]
     UnknownVersion {
-        /// The version that was asked for.
         version: String,
-        /// The answer of Go.
+        /// The output of Go.
         said: String,
     },
-    /// Go could not be started.
+    /// Go can't be started.
     #[error(transparent)]
     Process(#[from] process::Error),
 }
 
-/// Builds those of `needed`, all of them from `module`, that `folder` still lacks once it is this process's turn.
+/// Builds the binaries among `needed`, all from `module`, that `folder` still lacks once this process has the lock.
 pub(crate) fn build(module: &Module, folder: &Path, needed: &[Binary]) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let _lock = lock(folder, module.what)?;
@@ -123,7 +117,7 @@ pub(crate) fn build(module: &Module, folder: &Path, needed: &[Binary]) -> Result
 }
 
 fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> Result<(), Error> {
-    // Beside the target, so that the finished file can be renamed into place: nobody ever sees half a binary. Go's
+    // Beside the target, so that the finished file can be renamed into place, and never exists in part. Go's
     // own temporary files go there too, and the guard removes it all if this process is killed.
     let work = tempfile::Builder::new().prefix("work-").tempdir_in(folder).map_err(at(folder))?;
     let afterwards = Afterwards { remove: Some(work.path()), ..Afterwards::default() };
@@ -132,7 +126,7 @@ fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> 
         go.args(arguments).args(["-tags", module.tags]).arg(binary.package());
         go.current_dir(sources);
         go.env("CGO_ENABLED", "0").env("GOTMPDIR", work.path());
-        // A caller's cross-compilation or workspace is not meant for this module.
+        // Settings of the caller for cross-compilation or a workspace do not apply to this module.
         go.env("GOOS", "").env("GOARCH", "").env("GOWORK", "off");
         go
     };
@@ -159,7 +153,7 @@ fn build_one(module: &Module, folder: &Path, sources: &Path, binary: Binary) -> 
         tidy.args(["mod", "tidy"]).current_dir(sources).env("GOWORK", "off");
         run("go mod tidy", &tidy, &mut |_| ())?;
     }
-    // The list is what the bar's length is taken from. It downloads the modules too, which the build needs anyway.
+    // The length of the list is the total of the progress bar. Listing also downloads the modules, which the build needs anyway.
     let mut total = 0;
     run("go list", &go(&["list", "-deps"]), &mut |packages| total = packages)?;
 
@@ -179,14 +173,14 @@ fn has_sums(sources: &Path) -> bool {
     sources.join("go.sum").is_file()
 }
 
-/// Held while building. The kernel lets go of it when this process ends, however it does.
+/// A file lock that is held during the build. The kernel releases it when this process ends, for any reason.
 fn lock(folder: &Path, what: &str) -> Result<File, Error> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(at(&path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            eprintln!("another process builds {what} into {}: waiting for it", folder.display());
+            eprintln!("another process builds {what} into {}: waiting until it is done", folder.display());
             file.lock().map_err(at(&path))?;
         }
         Err(TryLockError::Error(source)) => return Err(at(&path)(source)),
@@ -198,7 +192,7 @@ fn go_is_on_path() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Counts the packages that Go names in its log, one a line.
+/// Counts the packages in Go's log, one a line.
 struct Packages {
     log: File,
     unfinished_line: Vec<u8>,
@@ -206,14 +200,14 @@ struct Packages {
 }
 
 impl Packages {
-    /// Empties the log, or makes it, before Go writes to it.
+    /// Empties or creates the log before Go writes to it.
     fn in_new(log: &Path) -> Result<Self, Error> {
         let log =
             File::options().read(true).write(true).create(true).truncate(true).open(log).map_err(at(log))?;
         Ok(Self { log, unfinished_line: Vec::new(), count: 0 })
     }
 
-    /// Reads on to the log's present end.
+    /// Reads up to the present end of the log.
     fn count(&mut self) -> io::Result<u64> {
         self.log.read_to_end(&mut self.unfinished_line)?;
         while let Some(end) = self.unfinished_line.iter().position(|&byte| byte == b'\n') {

@@ -1,19 +1,19 @@
-//! This very program once more, as something else: so that a daemon is found wherever its starter is, and is never older than it.
+//! Starts this program again in another role, such as a daemon. So the daemon needs no path, and is never older than its caller.
 
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Set for a process that is to be something else than what its program usually is.
+/// The environment variable with the role.
 const RUN_AS: &str = "SANDBOX_RUN_AS";
 
-/// What this process was started as by [`command`], if it was.
+/// The role of this process, if [`command`] has started it.
 pub fn role() -> Option<String> {
     std::env::var(RUN_AS).ok()
 }
 
-/// A command that runs this program as `role`, on the cluster that `kubeconfig` names, or on none. What it is given beyond that is
-/// up to the caller: the environment that this process has may be meant for something else, and tell of a pod that it runs in.
+/// A command that runs this program in a role, on the cluster of this kubeconfig, or on none. Variables that a daemon reads are removed
+/// from the environment, such as those of a pod that this process runs in. The caller may set others.
 pub fn command(role: &str, kubeconfig: Option<&Path>) -> io::Result<Command> {
     Ok(other(&std::env::current_exe()?, role, kubeconfig))
 }
@@ -34,7 +34,7 @@ pub fn other(program: &Path, role: &str, kubeconfig: Option<&Path>) -> Command {
     command
 }
 
-/// Whether a daemon reads this variable, or its Kubernetes client does.
+/// True if a daemon or its Kubernetes client reads this variable.
 fn is_meant_for_daemons(name: &str) -> bool {
     ["POD_NAME", "POD_NAMESPACE", "HOSTNAME"].contains(&name)
         || ["LABEL_STORAGE_", "KUBERNETES_"].iter().any(|prefix| name.starts_with(prefix))

@@ -1,4 +1,4 @@
-//! Other versions of Kubernetes than the pinned one. Their go.mod is made from the one that Kubernetes itself has.
+//! Versions of Kubernetes other than the pinned one. Their go.mod is generated from the go.mod of Kubernetes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ use crate::modules::{CONTROL_PLANE, Module};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version(String);
 
-/// A text that is no version.
+/// The text is not a version.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no version of Kubernetes: give one such as 1.30 or 1.30.14")]
+#[error("{0:?} is not a version of Kubernetes: give one such as 1.30 or 1.30.14")]
 pub struct InvalidVersion(String);
 
 impl FromStr for Version {
@@ -49,7 +49,7 @@ pub(crate) fn from_environment() -> Result<Option<Version>, InvalidVersion> {
     text.map(|text| text.parse()).transpose()
 }
 
-/// The module that builds this version. The Go module proxy is asked for it.
+/// The module that builds this version, from the Go module proxy.
 pub(crate) fn module(version: &Version) -> Result<Module, go_build::Error> {
     let query = format!("k8s.io/kubernetes@v{version}");
     // Outside of any module.

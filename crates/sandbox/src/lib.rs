@@ -1,20 +1,20 @@
-//! A private control plane: a real etcd and a real kube-apiserver, on loopback, gone when its owner is.
+//! A private control plane: a real etcd and kube-apiserver on loopback, which end with the process that started them.
 //!
 //! ```text
-//!   assets    where the binaries are: KUBEBUILDER_ASSETS, or the cache, or ...
-//!     ├─ binary        the programs that there are
-//!     ├─ go_build      ... built with Go into the cache, once
-//!     ├─ modules       from what: the control plane, helm, Prometheus
-//!     └─ kubernetes    or from another version of Kubernetes
-//!   control_plane    starts them, waits until they serve, stops them in order
+//!   assets    finds the binaries: in KUBEBUILDER_ASSETS, or in the cache
+//!     ├─ binary        the programs
+//!     ├─ go_build      builds them with Go into the cache, once
+//!     ├─ modules       the Go modules: the control plane, helm, Prometheus
+//!     └─ kubernetes    other versions of Kubernetes
+//!   control_plane    starts the parts, waits until they are ready, stops them in order
 //!     ├─ credentials    the service account key, the admin's token, kubeconfig files
-//!     └─ ready          asks the API server whether it serves
-//!   etcd       what only etcd can be asked
-//!   prometheus    a Prometheus that scrapes what it is told to
-//!     └─ dashboard    what a Grafana dashboard would ask it
-//!   process    runs each under a guard, so that nothing outlives the owner
-//!   itself     this program once more, as a daemon
-//!   progress   how far a long step is, for a terminal and for a log
+//!     └─ ready          checks that the API server is ready
+//!   etcd       a client of etcd
+//!   prometheus    a Prometheus that scrapes given targets
+//!     └─ dashboard    the queries of a Grafana dashboard
+//!   process    runs each program under a guard, so that it ends with its owner
+//!   itself     starts this program again, as a daemon
+//!   progress   the progress of a long step, on a terminal or in a log
 //!   shell      lines to paste into a shell
 //! ```
 //!
@@ -24,7 +24,7 @@
 //! # Ok::<(), sandbox::Error>(())
 //! ```
 //!
-//! Steps that take long say so on stderr; nothing is ever written to stdout.
+//! Long steps print lines on stderr. Nothing is written to stdout.
 
 pub mod assets;
 mod binary;

@@ -1,4 +1,4 @@
-//! `sandbox`: keeps a private control plane up until Ctrl-C.
+//! `sandbox`: runs a private control plane until Ctrl-C.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,49 +12,54 @@ use sandbox::kubernetes::Version;
 use sandbox::{Options, Sandbox, shell};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often to look whether the control plane still runs.
+/// The interval of checks that the control plane still runs.
 const CHECK: Duration = Duration::from_millis(500);
 
-/// A private Kubernetes control plane, a real etcd and kube-apiserver on loopback, up until Ctrl-C.
+/// Run a private Kubernetes control plane until Ctrl-C
 ///
-/// Prints lines to paste into another shell on stdout, and everything else on stderr. Nothing is left behind: when
-/// this process ends, even when it is killed, so do the processes that it started, and their data is removed.
+/// Starts a real etcd and kube-apiserver on loopback. Prints lines to paste into another shell on stdout, and everything else on stderr.
+/// When this process ends, even if it is killed, the control plane ends, too, and its data is deleted.
 ///
-/// The binaries come from the folder that KUBEBUILDER_ASSETS names, if it is set. Otherwise they are built with Go,
-/// once, into the cache folder (XDG_CACHE_HOME, or ~/.cache).
+/// The binaries come from the folder that KUBEBUILDER_ASSETS names, if it is set. Otherwise they are built with Go, once, into the cache
+/// folder (XDG_CACHE_HOME, or ~/.cache).
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  cargo run --bin sandbox -- --kubectl
+  cargo run --bin sandbox -- --kubernetes 1.30
+  cargo run --bin sandbox -- tool helm")]
 struct Arguments {
     #[command(subcommand)]
     task: Option<Task>,
 
-    /// The version of Kubernetes, such as 1.30 or 1.30.14, of those that the Go module proxy has
+    /// The version of Kubernetes, such as 1.30 or 1.30.14. The Go module proxy must have it
     #[arg(long, env = "SANDBOX_KUBERNETES", value_name = "VERSION")]
     kubernetes: Option<Version>,
 
-    /// Provide kubectl too, and print the line that puts it on the PATH
+    /// Provide kubectl, too, and print the line that puts it on the PATH
     #[arg(long, env = "SANDBOX_KUBECTL", value_parser = FalseyValueParser::new())]
     kubectl: bool,
 
-    /// Run kube-controller-manager too: node lifecycle, garbage collection, service accounts
+    /// Run kube-controller-manager, too, for node lifecycle, garbage collection and service accounts
     #[arg(long, env = "SANDBOX_CONTROLLER_MANAGER", value_parser = FalseyValueParser::new())]
     controller_manager: bool,
 
-    /// Leave the data folder, with the logs, behind after an orderly end
+    /// Keep the data folder, with the logs, unless this process is killed
     #[arg(long, env = "SANDBOX_KEEP_DATA", value_parser = FalseyValueParser::new())]
     keep_data: bool,
 
-    /// Build all of the control plane and exit; print the line that puts them on the PATH
+    /// Build the control plane and kubectl, print the line that puts them on the PATH, and exit
     #[arg(long, env = "SANDBOX_BUILD_ONLY", value_parser = FalseyValueParser::new())]
     build_only: bool,
 }
 
-/// What to do instead of keeping a control plane up.
+/// Tasks other than running a control plane.
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Print where a program is, for scripts; build it first if it is nowhere
+    /// Print the path of a program, for scripts; build it first if necessary
     Tool {
-        /// Its name
+        /// The name of the program
         name: Binary,
     },
 }
@@ -78,10 +83,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let assets = Assets::find(version, &Binary::CONTROL_PLANE)?;
         return print(&shell::export_path(assets.folder()));
     }
-    // Before the start, so that a build which fails leaves no control plane to stop.
+    // Before the start, so that a failed build leaves no control plane to stop.
     let kubectl = if arguments.kubectl { Some(Assets::find(version, &[Binary::Kubectl])?) } else { None };
 
-    // Until the signals are listened to below, they end this process, and with it all that it has started.
+    // Until the handlers below are set, a signal ends this process, and with it everything that it has started.
     let sandbox = Sandbox::start(Options {
         kubernetes: arguments.kubernetes.clone(),
         controller_manager: arguments.controller_manager,
@@ -92,9 +97,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runtime.block_on(keep_up(sandbox, kubectl))
 }
 
-/// Says how to use the control plane, then stops it when asked to.
+/// Prints how to use the control plane, then stops it at a signal.
 async fn keep_up(sandbox: Sandbox, kubectl: Option<Assets>) -> anyhow::Result<()> {
-    // Before the first line on stdout: whoever reads it may ask for the end at once.
+    // Before the first line on stdout: its reader may send a signal at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
 
@@ -102,8 +107,12 @@ async fn keep_up(sandbox: Sandbox, kubectl: Option<Assets>) -> anyhow::Result<()
     if let Some(assets) = kubectl {
         print(&shell::export_path(assets.folder()))?;
     }
-    eprintln!("up at {}, data and logs in {}", sandbox.server(), sandbox.data_folder().display());
-    eprintln!("Ctrl-C stops it");
+    eprintln!(
+        "the API server is at {}, data and logs are in {}",
+        sandbox.server(),
+        sandbox.data_folder().display()
+    );
+    eprintln!("press Ctrl-C to stop");
     tokio::select! {
         () = either(&mut interrupt, &mut terminate) => Ok(()),
         error = failure(&sandbox) => Err(error),
@@ -113,7 +122,7 @@ async fn keep_up(sandbox: Sandbox, kubectl: Option<Assets>) -> anyhow::Result<()
     let stopping = tokio::task::spawn_blocking(move || drop(sandbox));
     tokio::select! {
         stopped = stopping => stopped.context("stopping the control plane"),
-        // Who asks twice doesn't want to wait. The guards see this process end and do the rest.
+        // A second signal ends this process at once. The guards then stop the control plane.
         () = either(&mut interrupt, &mut terminate) => std::process::exit(1),
     }
 }
@@ -125,7 +134,7 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
     }
 }
 
-/// Returns when a part of the control plane has ended by itself.
+/// Returns when a part of the control plane has ended unexpectedly.
 async fn failure(sandbox: &Sandbox) -> anyhow::Error {
     loop {
         if let Err(error) = sandbox.check() {
@@ -135,7 +144,7 @@ async fn failure(sandbox: &Sandbox) -> anyhow::Error {
     }
 }
 
-/// Prints a line on stdout at once, also where that is a pipe.
+/// Prints a line on stdout and flushes it, for readers of a pipe.
 fn print(line: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("can't write to stdout")

@@ -1,5 +1,5 @@
-//! The Go modules that binaries are built from: a folder of this crate each, with a go.mod and a go.sum that pin
-//! everything. A further set of tools is a further folder, and a constant here.
+//! The Go modules that binaries are built from. Each is a folder of this crate, with a go.mod and a go.sum that pin
+//! everything, and has a constant here.
 
 use std::borrow::Cow;
 
@@ -8,26 +8,26 @@ use ring::digest;
 /// A set of binaries that are built from the same pinned modules, and cached together.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// Its folder's name, here and in the cache.
+    /// The name of its folder, here and in the cache.
     pub(crate) folder: &'static str,
-    /// What people call what comes of it.
+    /// The name of the result in messages.
     pub(crate) what: &'static str,
     pub(crate) go_mod: Cow<'static, str>,
-    /// Empty if the go.mod was made for a version that is not pinned.
+    /// Empty if the go.mod was generated for a version that is not pinned.
     pub(crate) go_sum: Cow<'static, str>,
     /// The module whose version stands for all.
     pub(crate) main: &'static str,
-    /// The variable that holds the version in what is built, which can't know it otherwise.
+    /// The Go variable that the linker sets to the version.
     pub(crate) version_variable: &'static str,
-    /// Build tags, separated by commas: what is left out of what is built.
+    /// Build tags that leave parts out, separated by commas.
     pub(crate) tags: &'static str,
-    /// How long the first build takes on 2 cores.
+    /// The duration of the first build on 2 cores.
     pub(crate) takes: &'static str,
-    /// What to do if it can't be built.
+    /// The advice if it can't be built.
     pub(crate) instead: &'static str,
 }
 
-/// etcd, kube-apiserver and those that go with them.
+/// etcd, kube-apiserver, kube-controller-manager and kubectl.
 pub(crate) const CONTROL_PLANE: Module = Module {
     folder: "control-plane",
     what: "the control plane",
@@ -40,7 +40,7 @@ pub(crate) const CONTROL_PLANE: Module = Module {
     instead: "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, e.g. from envtest's setup-envtest",
 };
 
-/// What renders and installs the chart.
+/// Renders and installs the chart.
 pub(crate) const HELM: Module = Module {
     folder: "helm",
     what: "helm",
@@ -53,7 +53,7 @@ pub(crate) const HELM: Module = Module {
     instead: "install helm v3.14 or later",
 };
 
-/// What scrapes the daemons, and what checks its rules. Its web pages are no part of the module, so this one has none.
+/// Prometheus and promtool. The module does not contain the web pages, so this Prometheus has none.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
     what: "Prometheus",
@@ -61,7 +61,7 @@ pub(crate) const PROMETHEUS: Module = Module {
     go_sum: Cow::Borrowed(include_str!("../prometheus/go.sum")),
     main: "github.com/prometheus/prometheus",
     version_variable: "github.com/prometheus/common/version.Version",
-    // Those who use it here know what there is to scrape; finding it in all the clouds there are is half of the build.
+    // Targets are given here, so service discovery for clouds is left out. It would be half of the build.
     tags: "remove_all_sd",
     takes: "4 minutes",
     instead: "install prometheus and promtool v3 or later",
@@ -73,17 +73,17 @@ impl Module {
         self.word_after(self.main).unwrap_or("unknown")
     }
 
-    /// The Go version that go.mod asks for.
+    /// The Go version that go.mod requires.
     pub(crate) fn go_version(&self) -> &str {
         self.word_after("go").unwrap_or("1.26")
     }
 
-    /// What tells the linker the version.
+    /// The linker flag that sets the version.
     pub(crate) fn linker_flags(&self) -> String {
         format!("-s -w -X {}={}", self.version_variable, self.version())
     }
 
-    /// Names a build: the version, for people, and a digest of all that is pinned, so that any change builds anew.
+    /// The name of a build: the version, and a digest of all pinned versions, so that any change causes a new build.
     pub(crate) fn key(&self) -> String {
         let mut pinned = digest::Context::new(&digest::SHA256);
         pinned.update(self.go_mod.as_bytes());

@@ -1,4 +1,4 @@
-//! Processes that can't outlive the one that started them, not even when it is killed with SIGKILL.
+//! Processes that end with their owner, even if the owner is killed with SIGKILL.
 //!
 //! The kernel has no portable way to tie one process's life to another's, and Linux's parent-death signal fires when
 //! the *thread* that forked ends. So each process runs under a guard, a small shell script that waits on a pipe. Only
@@ -24,46 +24,40 @@ pub use rustix::process::Signal;
 
 const GUARD: &str = include_str!("guard.sh");
 
-/// How long a process has between TERM and KILL, unless it is given less.
+/// The default time between TERM and KILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// How often a waiting owner looks: short against anything it waits for, long against what a look costs.
+/// The interval at which a waiting owner checks. It is short against the waits, and long against the cost of a check.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why a guarded process could not be started or signalled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The shell that guards the process did not start.
     #[error("can't start {name} under /bin/sh")]
     Spawn {
-        /// The process's name, as given to [`Guarded::spawn`].
+        /// The name that was given to [`Guarded::spawn`].
         name: String,
-        /// What the operating system said.
         #[source]
         source: io::Error,
     },
     /// The shell ended without starting the process.
-    #[error("the guard of {name} ended before it reported a process id: is {} writable?", log.display())]
+    #[error("the guard of {name} ended before it reported a process id: check that {} is writable", log.display())]
     NoPid {
-        /// The process's name.
         name: String,
-        /// Where its output should have gone.
+        /// The file for its output.
         log: PathBuf,
     },
-    /// The signal could not be sent.
+    /// The signal can't be sent.
     #[error("can't signal {name} (pid {pid})")]
     Signal {
-        /// The process's name.
         name: String,
-        /// Its process id.
         pid: u32,
-        /// What the operating system said.
         #[source]
         source: io::Error,
     },
 }
 
-/// How a process ended, in a shell's terms: its exit code, or 128+n if signal n killed it.
+/// The end of a process as a shell reports it: its exit code, or 128+n if signal n killed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit(i32);
 
@@ -73,7 +67,7 @@ impl Exit {
         self.0
     }
 
-    /// Whether the process ended by itself with code 0.
+    /// True if the process ended with code 0.
     pub fn success(self) -> bool {
         self.0 == 0
     }
@@ -81,7 +75,7 @@ impl Exit {
 
 impl From<ExitStatus> for Exit {
     fn from(status: ExitStatus) -> Self {
-        // A guard that was itself killed still gives a truthful answer: its program is dying of the same cause.
+        // If the guard itself was killed, its program gets the same signal.
         Self(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
     }
 }
@@ -102,16 +96,16 @@ pub struct Guarded {
     pid: Pid,
     log: PathBuf,
     grace: Duration,
-    /// Behind a lock so that a shared control plane can be asked about, and signalled, from every test's thread.
+    /// Behind a lock, so that the threads of all tests can use a shared control plane.
     guard: Mutex<Guard>,
 }
 
-/// What happens once a process is no longer wanted.
+/// The way to end a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Afterwards<'a> {
-    /// How long it has between TERM and KILL, both in an orderly stop and after its owner is gone.
+    /// The time between TERM and KILL, both in a stop and after the owner has ended.
     pub(crate) grace: Duration,
-    /// A folder to remove if its owner goes away without stopping it.
+    /// A folder to delete if the owner ends without a stop.
     pub(crate) remove: Option<&'a Path>,
 }
 
@@ -124,13 +118,13 @@ impl Default for Afterwards<'_> {
 #[derive(Debug)]
 struct Guard {
     shell: Child,
-    /// Never written to: that it is open says that the owner lives. Apart from `shell`, whose `wait` would close it.
+    /// Never written to: it is open as long as the owner lives. It is not part of `shell`, whose `wait` would close it.
     _lifeline: Option<ChildStdin>,
     exit: Option<Exit>,
 }
 
 impl Guarded {
-    /// Starts `command` with its output appended to `log`. `name` is how errors and messages speak of it.
+    /// Starts `command`, and appends its output to `log`. Errors and messages contain `name`.
     ///
     /// Of `command`, the program, the arguments, the working folder and the environment variables that were set or
     /// removed are used. Stdin is `/dev/null`.
@@ -138,7 +132,7 @@ impl Guarded {
         Self::spawn_with(name, command, log, Afterwards::default())
     }
 
-    /// Like [`Guarded::spawn`], with a say in how it ends.
+    /// Like [`Guarded::spawn`], with the way to end it.
     pub(crate) fn spawn_with(
         name: &str,
         command: &Command,
@@ -157,7 +151,7 @@ impl Guarded {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // A terminal sends Ctrl-C to its whole foreground group: the owner decides what ends, and in which order.
+            // A terminal sends Ctrl-C to its whole foreground group. In another group, the owner decides what ends, and in which order.
             .process_group(0);
         for (key, value) in command.get_envs() {
             match value {
@@ -178,7 +172,7 @@ impl Guarded {
         });
         let Some(pid) = pid else {
             drop(lifeline);
-            // Reaps it: a shell without a pid to report has ended, or does so now that its pipe is closed.
+            // Reaps it: a shell that reported no pid has ended, or does so now that its pipe is closed.
             let _ = shell.wait();
             return Err(Error::NoPid { name: name.to_owned(), log: log.to_owned() });
         };
@@ -186,7 +180,7 @@ impl Guarded {
         Ok(Self { name: name.to_owned(), pid, log: log.to_owned(), grace, guard })
     }
 
-    /// The name that it was started with.
+    /// The name that was given at the start.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -206,7 +200,7 @@ impl Guarded {
         tail(&self.log, lines)
     }
 
-    /// Sends a signal to the program itself. One that has ended already is left alone, without an error.
+    /// Sends a signal to the program itself. If it has ended already, this does nothing.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         if self.try_wait().is_some() {
             return Ok(());
@@ -219,7 +213,7 @@ impl Guarded {
         }
     }
 
-    /// How it ended, or `None` while it runs.
+    /// The exit status, or `None` while it runs.
     pub fn try_wait(&self) -> Option<Exit> {
         let mut guard = self.guard();
         if guard.exit.is_none() {
@@ -228,7 +222,7 @@ impl Guarded {
         guard.exit
     }
 
-    /// Waits for it to end by itself, at most for `limit`.
+    /// Waits until it ends, at most for `limit`.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Exit> {
         let deadline = Instant::now() + limit;
         loop {
@@ -240,11 +234,11 @@ impl Guarded {
         }
     }
 
-    /// Ends it with TERM, or with KILL after its grace, and waits until it is gone. Dropping does the same.
+    /// Ends it with TERM, or with KILL after the grace time, and waits until it has ended. Dropping does the same.
     pub fn stop(&self) -> Option<Exit> {
-        // Failing to signal means that it can't be stopped; the waits below say so with their `None`.
+        // If the signal fails, the waits below return `None`.
         let _ = self.signal(Signal::TERM);
-        // A stopped process would not see the TERM.
+        // A suspended process would not receive the TERM.
         let _ = self.signal(Signal::CONT);
         self.wait_timeout(self.grace).or_else(|| {
             let _ = self.signal(Signal::KILL);
@@ -253,7 +247,7 @@ impl Guarded {
     }
 
     fn guard(&self) -> MutexGuard<'_, Guard> {
-        // A panic elsewhere can't leave this state half-changed.
+        // A panic elsewhere does not leave this state inconsistent.
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

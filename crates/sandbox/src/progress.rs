@@ -1,4 +1,4 @@
-//! How far a long step is: a bar on a terminal, a plain line for each tenth where stderr goes to a file.
+//! The progress of a long step: a bar on a terminal, or a plain line for each tenth if stderr is a file.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -8,16 +8,16 @@ pub struct Progress {
     what: String,
     total: u64,
     bar: ProgressBar,
-    /// The tenth that the last plain line told of.
+    /// The tenth in the last plain line.
     told: u64,
 }
 
 impl Progress {
-    /// Starts at 0 of `total`. `what` says which step this is.
+    /// Starts at 0 of `total`. `what` is the name of the step.
     pub fn new(what: impl Into<String>, total: u64) -> Self {
         let what = what.into();
         let bar = ProgressBar::new(total).with_message(what.clone());
-        // The template is a constant that indicatif knows; its default style would do as well.
+        // The template is constant and valid. If not, the default style is used.
         if let Ok(style) =
             ProgressStyle::with_template("{elapsed:>4} {msg} [{bar:20}] {human_pos} of {human_len}")
         {
@@ -30,7 +30,7 @@ impl Progress {
     pub fn set(&mut self, done: u64) {
         let done = done.min(self.total);
         self.bar.set_position(done);
-        // Nothing to do is nothing to tell.
+        // With nothing to do, there is no line.
         let tenth = (done * 10).checked_div(self.total).unwrap_or(0);
         if self.bar.is_hidden() && tenth > self.told {
             self.told = tenth;
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away, so that the next line takes its place.
+    /// Removes the bar, so that the next line takes its place.
     pub fn clear(self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes what it is told to, every second, and is gone when its owner is.
+//! A real Prometheus that scrapes the given targets every second, and ends with its owner.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,47 +20,33 @@ use tempfile::TempDir;
 use crate::assets::{self, Binary};
 use crate::process::{self, Exit, Guarded};
 
-/// How long it may take until it listens.
+/// The time limit until it listens.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why there is no Prometheus, or no answer from it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no program to start.
+    /// The program is missing.
     #[error(transparent)]
     Assets(#[from] assets::Error),
     /// Its folder can't be used.
     #[error("can't write Prometheus's configuration")]
     Folder(#[source] io::Error),
-    /// It could not be started.
+    /// It can't be started.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// It ended by itself.
-    #[error("Prometheus ended by itself ({exit}); the last lines of its log:\n{tail}")]
-    Ended {
-        /// How.
-        exit: Exit,
-        /// What it said last.
-        tail: String,
-    },
+    /// It ended unexpectedly.
+    #[error("Prometheus ended unexpectedly ({exit}); the last lines of its log:\n{tail}")]
+    Ended { exit: Exit, tail: String },
     /// It does not listen.
     #[error("Prometheus did not listen within {} s; the last lines of its log:\n{tail}", START_LIMIT.as_secs())]
-    Silent {
-        /// What it said last.
-        tail: String,
-    },
-    /// It did not answer, or not well.
+    Silent { tail: String },
+    /// It did not answer, or with an error.
     #[error("Prometheus does not answer")]
     Call(#[source] kube::Error),
-    /// It has no answer to that.
+    /// It refuses a query.
     #[error("Prometheus refuses {what}: {why}")]
-    Refused {
-        /// What it was asked.
-        what: String,
-        /// What it says about it.
-        why: String,
-    },
+    Refused { what: String, why: String },
 }
 
 /// A running Prometheus.
@@ -71,40 +57,39 @@ pub struct Prometheus {
     _folder: TempDir,
 }
 
-/// What is scraped: its address, and the labels that each of its samples gets.
+/// A target: its address, and the labels for each of its samples.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Where it serves `/metrics`.
+    /// The address that serves `/metrics`.
     pub address: SocketAddr,
-    /// Such as its pod's name, which Prometheus finds out by itself in a cluster.
+    /// Such as the name of the pod, which Prometheus discovers in a cluster.
     pub labels: BTreeMap<String, String>,
 }
 
-/// One series of an answer. An answer for one moment has one point.
+/// One series of an answer. The answer to an instant query has one point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its labels, its name among them.
+    /// Its labels, with its name.
     pub labels: BTreeMap<String, String>,
-    /// When, in seconds since 1970, and how much.
+    /// Times in seconds since 1970, and values.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A recording or alerting rule.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Rule {
-    /// What it records, or the alert.
+    /// The name of the recorded series, or of the alert.
     pub name: String,
-    /// Its expression.
     pub query: String,
     /// `ok`, `err`, or `unknown` before it was first evaluated.
     pub health: String,
-    /// Why it can't be evaluated.
+    /// The error, if it can't be evaluated.
     #[serde(default, rename = "lastError")]
     pub last_error: String,
 }
 
 impl Prometheus {
-    /// Starts one that scrapes these targets, and evaluates the rules of this file, each second. Must be called on a tokio runtime.
+    /// Starts a Prometheus that scrapes these targets, and evaluates the rules of this file, each second. Must be called on a tokio runtime.
     pub fn start(targets: &[Target], rules: Option<&Path>) -> Result<Self, Error> {
         let program = assets::find(Binary::Prometheus)?;
         let folder = TempDir::new().map_err(Error::Folder)?;
@@ -115,7 +100,7 @@ impl Prometheus {
         let mut command = Command::new(program);
         command.arg(format!("--config.file={}", configuration.display()));
         command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
-        // Any that is free: it says which.
+        // Any free port: the log has it.
         command.arg("--web.listen-address=127.0.0.1:0");
         let process = Guarded::spawn("prometheus", &command, &folder.path().join("prometheus.log"))?;
         let address = listening(&process)?;
@@ -128,23 +113,22 @@ impl Prometheus {
         Ok(Self { client, address, process, _folder: folder })
     }
 
-    /// Where it serves its API.
+    /// The address of its API.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process itself.
     pub fn process(&self) -> &Guarded {
         &self.process
     }
 
-    /// What an expression is now.
+    /// The value of an expression now.
     pub async fn query(&self, expression: &str) -> Result<Vec<Series>, Error> {
         let answer = self.ask("/api/v1/query", &[("query", expression)]).await?;
         series(&answer, "value").ok_or_else(|| nonsense(expression, &answer))
     }
 
-    /// What an expression was, from one moment to another in steps, all of them in seconds.
+    /// The values of an expression in a range of time, in steps, all in seconds.
     pub async fn query_range(
         &self,
         expression: &str,
@@ -158,7 +142,7 @@ impl Prometheus {
         series(&answer, "values").ok_or_else(|| nonsense(expression, &answer))
     }
 
-    /// What an expression reads: each selector in it, without its range and offset.
+    /// The selectors of an expression, without ranges and offsets.
     pub async fn selectors(&self, expression: &str) -> Result<Vec<String>, Error> {
         let tree = self.ask("/api/v1/parse_query", &[("query", expression)]).await?;
         let mut found = Vec::new();
@@ -166,7 +150,7 @@ impl Prometheus {
         Ok(found)
     }
 
-    /// The rules, and whether they could be evaluated.
+    /// The rules, with their state.
     pub async fn rules(&self) -> Result<Vec<Rule>, Error> {
         #[derive(Deserialize)]
         struct Groups {
@@ -178,7 +162,7 @@ impl Prometheus {
         }
         let answer = self.ask("/api/v1/rules", &[]).await?;
         let groups: Groups = serde_json::from_value(answer).map_err(|error| Error::Refused {
-            what: "to name its rules".to_owned(),
+            what: "a list of its rules".to_owned(),
             why: error.to_string(),
         })?;
         Ok(groups.groups.into_iter().flat_map(|group| group.rules).collect())
@@ -218,7 +202,7 @@ fn configure(targets: &[Target], rules: Option<&Path>) -> Value {
     })
 }
 
-/// Waits until its log says where it listens.
+/// Waits until its log has the address.
 fn listening(process: &Guarded) -> Result<SocketAddr, Error> {
     let deadline = Instant::now() + START_LIMIT;
     loop {
@@ -242,11 +226,11 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     address.split_whitespace().next()?.parse().ok()
 }
 
-/// The series of an answer: of one moment under `value`, of many under `values`. A scalar is a series without labels.
+/// The series of an answer: `value` of an instant query, `values` of a range query. A scalar is a series without labels.
 fn series(answer: &Value, key: &str) -> Option<Vec<Series>> {
     let point = |pair: &Value| {
         let value = pair.get(1)?.as_str()?;
-        // `+Inf`, `-Inf` and `NaN` are as Rust reads them.
+        // Rust reads `+Inf`, `-Inf` and `NaN` as Prometheus writes them.
         Some((pair.get(0)?.as_f64()?, value.parse().ok()?))
     };
     if answer["resultType"] == "scalar" {
@@ -263,7 +247,7 @@ fn series(answer: &Value, key: &str) -> Option<Vec<Series>> {
     answer["result"].as_array()?.iter().map(one).collect()
 }
 
-/// A selector is whatever has matchers; it may be anywhere in the tree.
+/// A selector is a node of the tree with matchers.
 fn find_selectors(tree: &Value, found: &mut Vec<String>) {
     match tree {
         Value::Object(fields) => {
@@ -282,10 +266,10 @@ fn find_selectors(tree: &Value, found: &mut Vec<String>) {
 }
 
 fn nonsense(expression: &str, answer: &Value) -> Error {
-    Error::Refused { what: expression.to_owned(), why: format!("its answer makes no sense: {answer}") }
+    Error::Refused { what: expression.to_owned(), why: format!("the answer can't be decoded: {answer}") }
 }
 
-/// As forms have it.
+/// Encodes a form.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

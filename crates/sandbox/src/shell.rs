@@ -1,4 +1,4 @@
-//! Lines that a person can paste into a shell.
+//! Lines to paste into a shell.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The oracle's eyes: etcd's own history, each write in its order, whatever becomes of the API server.
+//! Feeds the oracle from etcd's own history: each write in order, even if the API server fails.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,32 +11,31 @@ use tokio::task::JoinHandle;
 use crate::object::Place;
 use crate::oracle::Oracle;
 
-/// Between the end of a watch and the next.
+/// The pause between two watches.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The oracle, as all share it.
+/// The oracle behind a lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(Arc<Mutex<Oracle>>);
 
 impl Shared {
-    /// An oracle to be shared.
     pub(crate) fn new(oracle: Oracle) -> Self {
         Self(Arc::new(Mutex::new(oracle)))
     }
 
-    /// For a moment: never across a wait.
+    /// Must not be held across an `await`.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Oracle> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sees everything from now on. Dropped, it sees no more.
+/// Follows all writes until it is dropped.
 pub(crate) struct Eyes {
     task: JoinHandle<Error>,
 }
 
 impl Eyes {
-    /// Opens them.
+    /// Starts with the next revision.
     pub(crate) async fn open(etcd: &Etcd, place: &Place, oracle: Shared) -> Result<Self, Error> {
         let next = etcd.revision().await? + 1;
         let (etcd, range) = (etcd.clone(), place.range());
@@ -44,7 +43,7 @@ impl Eyes {
         Ok(Self { task })
     }
 
-    /// Returns when they have missed something: an oracle that has not seen all can't judge.
+    /// Returns when a write was missed: the oracle can't judge an incomplete history.
     pub(crate) async fn blinded(&mut self) -> anyhow::Error {
         match (&mut self.task).await {
             Ok(error) => error.into(),
@@ -59,12 +58,12 @@ impl Drop for Eyes {
     }
 }
 
-/// Follows until something is missing.
+/// Follows until a part of the history is missing.
 async fn follow(etcd: &Etcd, (from, to): &(String, String), mut next: u64, oracle: &Shared) -> Error {
     loop {
         match follow_once(etcd, (from, to), &mut next, oracle).await {
             Err(error @ Error::Compacted(_)) => return error,
-            // It is killed now and then, and what it has to tell does not go away.
+            // etcd is killed at times. Its history is still complete afterwards.
             Ok(()) | Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }

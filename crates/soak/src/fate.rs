@@ -1,9 +1,9 @@
-//! One Node's fate: what people did to it, what the daemons made of that, and whether it is right.
+//! The history of one Node: the changes by people and by the daemons, and the expected state.
 //!
-//! All of it follows from etcd's history alone, in its order: a version of a Node in which the restorer's mark changed, or the start-up
-//! taint went, is the restorer's, every other one is a person's. What people did is right by definition. What each label, and all
-//! else that the rules keep, must be is a set of values, almost always of one; it is larger only where `docs/protocol.md` leaves it
-//! open, and each time it grows is counted.
+//! Everything follows from etcd's history, in order. The restorer wrote a version of a Node if its marker changed or its start-up taint
+//! was removed; a person wrote every other version. Changes by people are right by definition. Each item that the rules keep has a set of
+//! expected values, almost always one. The set is larger only where `docs/guarantees.md` leaves the outcome open, and each such case is
+//! counted.
 
 mod record;
 mod restored;
@@ -22,34 +22,34 @@ use crate::ledger::{Kind, Ledger};
 use crate::machine;
 use crate::object::{SeenNode, SeenRecord};
 
-/// What a label may be; `None` stands for none.
+/// The expected values of a label; `None` means that it is absent.
 type Values = BTreeSet<Option<String>>;
 
-/// So many versions of a Node are remembered, to check records against.
+/// The number of versions of a Node that are kept to check records.
 const MEMORY: usize = 128;
 
-/// So many of the latest events are told where something is wrong.
+/// The number of latest events in the report of a violation.
 const STORY: usize = 24;
 
-/// What is known of one Node, under whichever of its names.
+/// The state of one machine's Node, whatever its name, and of its record.
 #[derive(Debug)]
 pub(crate) struct Fate {
     name: String,
     rules: Arc<Rules>,
-    /// How many incarnations there were.
+    /// The number of incarnations so far.
     births: u64,
     node: Option<Life>,
     record: Option<SeenRecord>,
-    /// The revision in which the labels of the record last changed, and when that was.
+    /// The revision in which the labels of the record last changed, and its time.
     labels_changed: Option<(u64, Instant)>,
-    /// What each label must be. One that is not in here must not be.
+    /// The expected values of each label. A label that is not in here must be absent.
     expected: BTreeMap<String, Values>,
     unstored: Vec<Unstored>,
-    /// What it looked like. A deletion is a version too, with the labels of the one before.
+    /// The latest versions. A deletion is a version, too, with the labels of the one before.
     versions: VecDeque<SeenNode>,
-    /// Since when a person's change waits to be stored.
+    /// The time of a person's change that is not stored yet.
     changed: Option<Instant>,
-    /// What happened last, for a person who wants to know why.
+    /// The latest events, for the report.
     story: VecDeque<String>,
 }
 
@@ -57,30 +57,30 @@ pub(crate) struct Fate {
 #[derive(Debug, Clone)]
 struct Life {
     now: SeenNode,
-    /// The revision in which it began, and when that was.
+    /// The revision in which it was created, and its time.
     born_at: u64,
     born: Instant,
-    /// Since when it waits for its labels.
+    /// The time since which it waits to be restored.
     waits: Option<Instant>,
 }
 
-/// What a person sees who is about to do something.
+/// The state of a Node for a person who is about to change it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
-    /// The Node's name, where there is one.
+    /// The name of the Node, if it exists.
     pub(crate) node: Option<String>,
-    /// How many incarnations there were.
+    /// The number of incarnations so far.
     pub(crate) births: u64,
-    /// The names of all that it has.
+    /// The names of all its items.
     pub(crate) names: Vec<String>,
-    /// Whether its record is its own: what is removed from it now is removed for good.
+    /// True if its record is of this incarnation, so that a removed label stays removed.
     pub(crate) is_own: bool,
-    /// Whether its record says all that it says.
+    /// True if its record is of this incarnation, and has its labels.
     pub(crate) is_stored: bool,
 }
 
 impl Fate {
-    /// A Node that nobody has heard of yet.
+    /// A Node that does not exist yet.
     pub(crate) fn new(name: &str, rules: Arc<Rules>) -> Self {
         Self {
             name: name.to_owned(),
@@ -97,7 +97,6 @@ impl Fate {
         }
     }
 
-    /// How it looks now.
     pub(crate) fn view(&self) -> View {
         let Some(life) = &self.node else { return View { births: self.births, ..View::default() } };
         View {
@@ -117,7 +116,7 @@ impl Fate {
         let uid = short(uid);
         self.tell(
             *revision,
-            format!("node {name} {uid} is {kept:?}, beside {rest:?}, mark {marker:?}{taint}"),
+            format!("node {name} {uid} has {kept:?}, not kept: {rest:?}, marker {marker:?}{taint}"),
         );
         self.remember(seen.clone());
         match self.node.take().filter(|life| life.now.uid == seen.uid) {
@@ -152,14 +151,14 @@ impl Fate {
                 (before, after) if before == after => continue,
                 (before, Some(value)) => {
                     if !value.starts_with(&tag) && Item::parse(&key) != Some(Item::Cordon) {
-                        let what = format!("{key}={value} was set by nobody that we know");
+                        let what = format!("{key}={value} was not set by any person");
                         ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
                     }
                     self.set(&key, value, before, is_own || life.now.marker.is_some());
                 }
                 (_, None) if is_own || is_restored => self.decide(&key, None),
                 (_, None) => {
-                    // What comes back is what is stored, whatever stood there just now; or what is still to be stored, from before.
+                    // Either the stored value is restored, or one of an earlier incarnation that is not stored yet.
                     let stored = self.record.as_ref().and_then(|seen| seen.record.labels.get(&key).cloned());
                     let mut values = Values::from([None, stored]);
                     for earlier in &self.unstored {
@@ -177,7 +176,7 @@ impl Fate {
         self.node = Some(Life { now: seen, ..life });
     }
 
-    /// True if nothing will be restored to this Node any more: it has all that is stored, and nothing is left to be stored.
+    /// True if nothing more will be restored to this Node: it was restored from the latest record, and no deletion is left to be stored.
     fn is_surely_restored(&self, node: &SeenNode) -> bool {
         let generation = |marker: &str| marker.split('/').nth(1)?.parse::<u64>().ok();
         let marked = node.marker.as_deref().and_then(generation);
@@ -185,13 +184,13 @@ impl Fate {
         self.unstored.is_empty() && self.record.as_ref().is_none_or(is_marked)
     }
 
-    /// Something is set on a Node, or comes with it. `is_restored`: the Node's word counts from now on.
+    /// An item was set on a Node, or created with it. `is_restored`: the Node's own labels are stored from now on.
     fn set(&mut self, key: &str, value: &str, before: Option<&String>, is_restored: bool) {
         let value = Some(value.to_owned());
         if is_restored || !self.is_records(key) {
             return self.decide(key, value);
         }
-        // The record's value takes its place, if the record has one; and it takes the place of what stood there.
+        // If the record has a value, it is restored over this one. Otherwise this value replaces the one before.
         let expected = self.expected.entry(key.to_owned()).or_insert_with(absent);
         let is_replaced = before.is_some_and(|before| expected.remove(&Some(before.clone())));
         if expected.remove(&None) || is_replaced {
@@ -201,32 +200,32 @@ impl Fate {
         otherwise.filter(|values| values.contains(&None)).for_each(|values| _ = values.insert(value.clone()));
     }
 
-    /// True if a record's value counts for more than that of a Node which is to be restored.
+    /// True if the value of the record wins over that of a Node which is not restored yet.
     fn is_records(&self, key: &str) -> bool {
         self.rules.conflicts.winner(key) == Winner::Record
     }
 
-    /// Whether all is as it must be in the end. If not, why.
+    /// An error with the first difference, unless Node and record have reached the expected state.
     pub(crate) fn check(&self) -> Result<(), String> {
         let nothing = Labels::new();
         let stored = self.record.as_ref().map_or(&nothing, |seen| &seen.record.labels);
         let is_lifted = |life: &Life| self.rules.startup_taint.is_none() || !life.now.has_startup_taint;
         if !self.node.as_ref().is_none_or(is_lifted) {
-            return Err("it still has the start-up taint".to_owned());
+            return Err("the node still has the start-up taint".to_owned());
         }
         match &self.node {
             Some(life) if life.now.kept.is_empty() && stored.is_empty() => {
                 let wanted = self.expected.iter().find(|(_, values)| !values.contains(&None));
                 if let Some((key, values)) = wanted {
-                    return Err(format!("it has no labels and no record; right is {key}={values:?}"));
+                    return Err(format!("the node has no labels and no record; expected {key}={values:?}"));
                 }
             }
             Some(_) if self.is_settled() => {}
             Some(life) => {
-                let own = if self.has_own_record(&life.now) { "own" } else { "another incarnation's" };
+                let own = if self.has_own_record(&life.now) { "this" } else { "another" };
                 let marker = &life.now.marker;
                 return Err(format!(
-                    "it has {:?} (mark {marker:?}), and its record, its {own}, {stored:?}; right is {:?}",
+                    "the node has {:?} (marker {marker:?}), and its record, of {own} incarnation, has {stored:?}; expected {:?}",
                     life.now.kept, self.expected
                 ));
             }
@@ -236,12 +235,12 @@ impl Fate {
                 if let Some((key, values)) = wrong {
                     let found = stored.get(key);
                     return Err(format!(
-                        "it is away, and its record says {key}={found:?}; right is {values:?}"
+                        "the node is absent, and its record has {key}={found:?}; expected {values:?}"
                     ));
                 }
                 let is_gone = self.record.as_ref().is_none_or(|seen| seen.record.departed_at.is_some());
                 if !is_gone && !stored.is_empty() {
-                    return Err("it is away, and its record does not say so".to_owned());
+                    return Err("the node is absent, and its record is not departed".to_owned());
                 }
             }
         }
@@ -254,7 +253,7 @@ impl Fate {
         }
     }
 
-    /// The Node and its own record say the same: nothing but a person will change that. So this is what counts.
+    /// Judges a Node whose own record has the same labels. Only a person will change them from now on, so they are final.
     fn judge(&mut self, now: Instant, ledger: &mut Ledger) {
         let Some(life) = &self.node else { return };
         ledger.judged += 1;
@@ -264,7 +263,7 @@ impl Fate {
             let expected = self.expected.entry(key.clone()).or_insert_with(absent);
             if !expected.contains(&found) {
                 let kind = if expected.contains(&None) { Kind::Resurrected } else { Kind::Lost };
-                let what = format!("{key} is {found:?} for good, and {expected:?} is right");
+                let what = format!("{key} is {found:?} in the end, expected {expected:?}");
                 ledger.wrong(kind, &self.name, life.now.revision, what);
             }
             *expected = [found].into();
@@ -286,7 +285,7 @@ impl Fate {
         uid.is_some_and(|uid| uid.as_str() == node.uid)
     }
 
-    /// From here on, this is what is right.
+    /// Sets the only expected value.
     fn decide(&mut self, key: &str, value: Option<String>) {
         self.expected.insert(key.to_owned(), [value].into());
         for unstored in &mut self.unstored {
@@ -301,7 +300,6 @@ impl Fate {
         }
     }
 
-    /// What happened last.
     pub(crate) fn story(&self) -> Vec<String> {
         self.story.iter().cloned().collect()
     }
@@ -314,7 +312,7 @@ impl Fate {
     }
 }
 
-/// Enough of a uid to tell incarnations apart.
+/// The first digits of a uid, which tell incarnations apart.
 fn short(uid: &str) -> &str {
     uid.get(..8).unwrap_or(uid)
 }

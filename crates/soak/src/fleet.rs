@@ -1,4 +1,4 @@
-//! The daemons: several replicas of each, as processes, which are killed and started again.
+//! The daemons: several replicas of each, as processes that are killed and restarted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
@@ -11,26 +11,22 @@ use faults::Proxy;
 use sandbox::itself;
 use sandbox::process::{Guarded, Signal};
 
-/// A daemon that ends by itself is started again after this, as by a kubelet that has just begun to back off.
+/// The pause before an ended daemon is restarted: that of a kubelet that begins to back off.
 const BACK_OFF: Duration = Duration::from_secs(2);
 
-/// A daemon that was asked to end has this long. Then it is killed.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// Which daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Stores.
     Storer,
-    /// Restores.
     Restorer,
 }
 
 impl Role {
-    /// Both.
     pub(crate) const BOTH: [Self; 2] = [Self::Storer, Self::Restorer];
 
-    /// What a process is started as.
+    /// The role in which the program starts itself.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Storer => "storer",
@@ -39,33 +35,32 @@ impl Role {
     }
 }
 
-/// Which replica: like a StatefulSet's pod, there is never more than one process of it.
+/// A replica. Like a pod of a StatefulSet, it has at most one process.
 pub(crate) type Slot = (Role, u32);
 
-/// How the daemons are started.
+/// The settings of all daemons.
 pub(crate) struct Launch {
-    /// Through which they reach the cluster.
+    /// The proxy between the daemons and the cluster.
     pub(crate) proxy: Arc<Proxy>,
-    /// What they are all given.
+    /// The flags of all daemons.
     pub(crate) flags: Vec<String>,
-    /// Where their logs go.
+    /// The folder of their logs.
     pub(crate) folder: PathBuf,
 }
 
-/// All daemons.
 pub(crate) struct Fleet {
     launch: Launch,
     replicas: BTreeMap<Slot, Replica>,
-    /// Changes of their number that are still to be carried out, one after the other.
+    /// The remaining steps to the new number of replicas.
     changes: VecDeque<Change>,
-    /// How many replicas of each there are to be.
+    /// The wanted number of replicas of each daemon.
     count: NonZeroU32,
     started: u64,
-    /// How many daemons ended by themselves, by exit code.
+    /// The number of daemons that ended unexpectedly, by exit code.
     pub(crate) ended_by_themselves: BTreeMap<i32, u64>,
 }
 
-/// A replica, and the process that it is at the moment.
+/// A replica and its present process.
 struct Replica {
     process: Guarded,
     count: NonZeroU32,
@@ -75,11 +70,10 @@ struct Replica {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Up,
-    /// Since it can't do anything until then.
     Suspended {
         until: Instant,
     },
-    /// It was asked to end.
+    /// It got SIGTERM.
     Ending {
         killed_at: Instant,
         back_at: Instant,
@@ -98,7 +92,7 @@ enum Change {
 }
 
 impl Fleet {
-    /// Starts so many of each.
+    /// Starts this many replicas of each daemon.
     pub(crate) fn start(launch: Launch, count: NonZeroU32) -> anyhow::Result<Self> {
         let mut fleet = Self {
             launch,
@@ -124,7 +118,7 @@ impl Fleet {
         let mut command =
             itself::command(role.name(), Some(&kubeconfig)).context("can't find this program's own file")?;
         command.args(&self.launch.flags);
-        // As in a StatefulSet, whose pods keep their names.
+        // The pods of a StatefulSet keep their names.
         command.env("POD_NAME", &pod);
         command.args(["--replica-index", &index.to_string(), "--replicas", &count.to_string()]);
         let name = format!("{pod}-of-{count}");
@@ -134,7 +128,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The replicas that run and may be disturbed.
+    /// The replicas that run, and can be killed or suspended.
     pub(crate) fn up(&self) -> Vec<Slot> {
         self.replicas
             .iter()
@@ -143,12 +137,12 @@ impl Fleet {
             .collect()
     }
 
-    /// How many replicas of each there are to be.
+    /// The wanted number of replicas of each daemon.
     pub(crate) fn count(&self) -> NonZeroU32 {
         self.count
     }
 
-    /// Kills one, and starts it again after a while.
+    /// Kills a replica, and restarts it after this time.
     pub(crate) fn kill(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         replica.process.signal(Signal::KILL)?;
@@ -156,7 +150,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Asks one to end, and starts it again after a while.
+    /// Sends SIGTERM to a replica, and restarts it after this time.
     pub(crate) fn terminate(&mut self, slot: Slot, down: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         let now = Instant::now();
@@ -165,7 +159,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Suspends one for a while. What happens meanwhile it hears of afterwards.
+    /// Suspends a replica for this time.
     pub(crate) fn suspend(&mut self, slot: Slot, time: Duration) -> anyhow::Result<()> {
         let Some(replica) = self.replicas.get_mut(&slot) else { return Ok(()) };
         replica.process.signal(Signal::STOP)?;
@@ -173,7 +167,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Goes over to another number of replicas, one at a time, as a StatefulSet does.
+    /// Changes the number of replicas, one at a time, as a StatefulSet does.
     pub(crate) fn resize(&mut self, count: NonZeroU32) {
         let (before, after) = (self.count.get(), count.get());
         self.count = count;
@@ -186,12 +180,12 @@ impl Fleet {
         }
     }
 
-    /// Whether all replicas run that should, as they should.
+    /// True if all wanted replicas run, with the wanted number.
     pub(crate) fn is_whole(&self) -> bool {
         self.changes.is_empty() && self.replicas.values().all(|replica| replica.state == State::Up)
     }
 
-    /// Has all that is down come back at once, and all that is suspended go on.
+    /// Restarts and resumes all replicas at once.
     pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
         for replica in self.replicas.values_mut() {
@@ -204,7 +198,7 @@ impl Fleet {
         }
     }
 
-    /// Does what is due. To be called several times a second.
+    /// Carries out the steps that are due. To be called several times a second.
     pub(crate) fn tend(&mut self) -> anyhow::Result<()> {
         let slots: Vec<_> = self.replicas.keys().copied().collect();
         for slot in slots {
@@ -242,7 +236,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The next step of a change of number, once the one before has been taken.
+    /// Takes the next step to a new number of replicas, once the one before is done.
     fn advance(&mut self) -> anyhow::Result<()> {
         let Some(change) = self.changes.front().copied() else { return Ok(()) };
         let slot = match change {

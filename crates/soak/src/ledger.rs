@@ -1,89 +1,84 @@
-//! What the oracle has found, and how often it has looked.
+//! The findings of the oracle, and the number of its checks.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Something that must never happen.
+/// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Wrong {
-    /// What kind of thing.
     pub kind: Kind,
-    /// To which Node.
     pub node: String,
-    /// When, in the history of the cluster.
+    /// The revision of etcd at which it was found.
     pub revision: u64,
-    /// The rest, for a person.
+    /// The description.
     pub what: String,
-    /// What happened to it before, the latest last.
+    /// The earlier events of the Node, the latest last.
     pub story: Vec<String>,
 }
 
-/// Kinds of things that must never happen.
+/// The kinds of broken guarantees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A label (or what else the rules keep), or a change of one, that was promised to survive did not.
+    /// An item, or its last change, was lost although its survival is guaranteed.
     Lost,
-    /// A label that was removed, or replaced by another value, is back.
+    /// A removed label, or a replaced value, was restored.
     Resurrected,
-    /// A daemon changed or removed a label that was there, or anything that the rules do not keep.
+    /// A daemon changed or removed an existing label, or something that the rules do not keep.
     Overwritten,
-    /// A record does not say what its Node said at the moment that it names, or it was deleted, or went back in time.
+    /// A record differs from its Node at the version that it names, was deleted, or went back to an earlier version.
     BadRecord,
-    /// Not right in time, though nothing was in the way.
+    /// The expected state was not reached in time, without faults.
     NotInTime,
-    /// A value that nobody ever set on this Node.
+    /// A value that no person set on this Node.
     Foreign,
-    /// The start-up taint went before the labels were back, or stayed when they were.
+    /// The start-up taint was removed before the restore, or stayed after it.
     StartupTaint,
 }
 
-/// Cells, a label of a Node each, of which more than one value is right: by what is documented as open.
+/// The number of labels with more than one expected value, because the documentation leaves the outcome open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Undetermined {
-    /// The Node was deleted after a change that was not stored yet, and the API server forgot that before a storer could hear of it.
+    /// The Node was deleted before its last change was stored, and the API server dropped the deletion before a storer could receive it.
     pub unheard: u64,
-    /// The Node came back at once, and was restored before its last change was stored.
+    /// The Node was re-created at once, and restored before its last change was stored.
     pub overtaken_at_once: u64,
-    /// The same, but it took the storers longer than a moment: something was in their way.
+    /// The same, but later, because faults delayed the storers.
     pub overtaken_late: u64,
-    /// It was removed from a Node that was not restored yet.
+    /// The label was removed from a Node that was not restored yet.
     pub removed_unrestored: u64,
 }
 
 impl Undetermined {
-    /// All of them.
     pub fn total(&self) -> u64 {
         self.unheard + self.overtaken_at_once + self.overtaken_late + self.removed_unrestored
     }
 }
 
-/// Last changes are stored within this time, unless something is in the way.
+/// The time in which last changes are stored without faults.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// The oracle's own account.
+/// Findings and counts.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// What is wrong.
     pub wrongs: Vec<Wrong>,
-    /// How many of these were told as news.
+    /// The number of findings that [`news`](Self::news) has returned.
     told: usize,
-    /// What can't be judged.
     pub undetermined: Undetermined,
-    /// How many versions of Nodes and of records were checked against the version before.
+    /// The number of versions of Nodes and records that were checked against the version before.
     pub versions: u64,
-    /// How often all the labels of a Node were compared with what they must be.
+    /// The number of comparisons of all labels of a Node with the expected ones.
     pub judged: u64,
-    /// Nodes deleted at once after a change, where the change was surely stored all the same.
-    pub last_words_kept: u64,
-    /// Whether nothing keeps the daemons from their work.
+    /// The number of Nodes that were deleted right after a change which was stored.
+    pub final_labels_kept: u64,
+    /// True while there are no faults.
     pub is_fair: bool,
-    /// Whether times are taken: in calm weather only.
+    /// True while latencies are measured: only in a calm.
     pub is_timing: bool,
-    /// From a change to the record that has it.
+    /// The times from a change until it was stored.
     pub stored_after: Vec<Duration>,
-    /// From a Node's return to its labels.
+    /// The times from the return of a Node until it was restored.
     pub restored_after: Vec<Duration>,
 }
 
@@ -92,20 +87,20 @@ impl Ledger {
         self.wrongs.push(Wrong { kind, node: node.to_owned(), revision, what, story: Vec::new() });
     }
 
-    /// So many labels of a Node were decided by its next incarnation, this long after it was deleted.
+    /// Counts labels of a deleted Node that its next incarnation overtook, this long after the deletion.
     pub(crate) fn overtaken(&mut self, labels: u64, node: &str, revision: u64, after: Duration) {
         if labels == 0 {
         } else if after < AT_ONCE {
             self.undetermined.overtaken_at_once += labels;
         } else if self.is_fair {
-            let what = format!("its last change was overtaken {after:?} later, and nothing was in the way");
+            let what = format!("the last change was overtaken {after:?} later, without faults");
             self.wrong(Kind::Lost, node, revision, what);
         } else {
             self.undetermined.overtaken_late += labels;
         }
     }
 
-    /// What was found wrong since this was last asked, in a line each.
+    /// The findings since the last call, one a line.
     pub(crate) fn news(&mut self) -> Vec<String> {
         let told = std::mem::replace(&mut self.told, self.wrongs.len());
         self.wrongs[told..]
@@ -114,7 +109,7 @@ impl Ledger {
             .collect()
     }
 
-    /// How many of a kind there were.
+    /// The number of findings of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.wrongs.iter().filter(|wrong| wrong.kind == kind).count()
     }

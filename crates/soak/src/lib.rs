@@ -1,23 +1,23 @@
-//! Random histories of thousands of Nodes in bad weather, against an oracle.
+//! Random histories of thousands of Nodes under faults, checked by an oracle.
 //!
 //! ```text
 //!   people ──► kube-apiserver ◄── proxy (faults) ◄── fleet: storers and restorers, as processes
 //!                   │                 ▲                ▲
 //!                  etcd               └── weather ─────┘ kills, suspends, resizes; kills etcd and the API server
 //!                   │
-//!                 eyes: every write, in its order ──► oracle ─┬─ fate: of one Node ──► ledger ──► report
-//!                       proxy: watches, and each 410 ─────────┘─ storers: how far they have come
+//!                 eyes: every write, in order ──────► oracle ─┬─ fate: of one Node ──► ledger ──► report
+//!                       proxy: watches, and each 410 ─────────┘─ storers: their positions
 //! ```
 //!
-//! Storms and calms alternate. In a storm people change, delete and re-create Nodes, and things go wrong; in a calm all has to become
-//! right in time. The oracle checks every version of every Node and of every record, all the time.
+//! Storms and calms alternate. In a storm, people change, delete and re-create Nodes while faults occur. In a calm, there are no faults, and
+//! all Nodes and records must reach the expected state in time. The oracle checks every version of every Node and record, all the time.
 //!
-//! It does not ask the API server, nor believe what it is answered: it reads etcd's own history, which has no gaps and one order. What
-//! it holds the daemons to is in `fate.rs`.
+//! The oracle does not use the API server: it reads etcd's own history, which has no gaps and one order. `fate.rs` has the expected
+//! behaviour of the daemons.
 //!
-//! What a seed says again: the rules of the daemons; what people do, in which order, to which Nodes, with which values; which storms there are, what strikes when, and whom,
-//! of the replicas that are up; and which of the daemons' requests fail, by their number. What it does not: how all this interleaves, and
-//! what depends on that. Whether a Node is there when its turn comes decides what is done to it, and requests come in the order in which they come.
+//! A seed repeats the rules of the daemons, the acts of people with their order, Nodes and values, the storms and their blows, and the
+//! numbers of the requests that fail. It does not repeat the interleaving, nor its consequences: an act depends on whether its Node exists at
+//! that moment, and the order of requests differs.
 
 mod eyes;
 mod fate;
@@ -29,9 +29,11 @@ mod oracle;
 mod person;
 pub mod report;
 pub mod rules;
+mod settings;
 pub mod soak;
 mod storers;
 pub mod weather;
 
 pub use report::Report;
-pub use soak::{Settings, Stage, Status, run};
+pub use settings::Settings;
+pub use soak::{Stage, Status, run};

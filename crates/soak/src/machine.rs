@@ -1,31 +1,31 @@
-//! Machines: what stays the same when a Node is deleted and re-created, and the record is filed under.
+//! Machines, which stay the same when their Node is deleted and re-created. They have the key of the record.
 
 use k8s_openapi::api::core::v1 as core;
 use label_storage::Rules;
 use label_storage::node::STARTUP_TAINT;
 use label_storage::rules::IdentityBy;
 
-/// How the name of a Node ends that returned under another name.
+/// The suffix of a Node that returned under another name.
 const RENAMED: &str = "-b";
 
-/// The name under which a machine registers that has done so this many times. Where the rules don't go by the name, every third is another.
-/// Until a Node was seen, the name stays: one create that arrives late does not make two Nodes of a machine.
+/// The name of a machine's Node after this many registrations. If the rules do not identify Nodes by name, every third registration has
+/// another name. The name stays until the Node was seen, so that a late create does not make two Nodes of one machine.
 pub(crate) fn node_name(machine: &str, times: u64, rules: &Rules) -> String {
     let is_renamed = rules.identity != IdentityBy::Name && times % 3 == 2;
     format!("{machine}{}", if is_renamed { RENAMED } else { "" })
 }
 
-/// The machine that registered under this name.
+/// The machine of a Node.
 pub(crate) fn of_node(node: &str) -> &str {
     node.strip_suffix(RENAMED).unwrap_or(node)
 }
 
-/// How values begin that belong to this machine, and to no other.
+/// The prefix of all values of this machine, and of no other.
 pub(crate) fn tag(machine: &str) -> String {
     format!("{}_", machine.rsplit('.').next().unwrap_or(machine))
 }
 
-/// What the record of a machine is filed under.
+/// The record key of a machine.
 pub(crate) fn filed_under(machine: &str, rules: &Rules) -> String {
     match &rules.identity {
         IdentityBy::Name => machine.to_owned(),
@@ -37,7 +37,7 @@ fn identity(machine: &str) -> String {
     format!("{}id", tag(machine))
 }
 
-/// Gives a Node what its machine is known by, and the start-up taint, as a kubelet does.
+/// Adds the identity of the machine and the start-up taint, as a kubelet does.
 pub(crate) fn register(node: &mut core::Node, machine: &str, rules: &Rules) {
     let identity = identity(machine);
     match &rules.identity {

@@ -1,4 +1,4 @@
-//! `soak`: random histories of thousands of Nodes in bad weather, for as long as one likes.
+//! `soak`: random histories of thousands of Nodes under faults.
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
@@ -21,91 +21,100 @@ use soak::object::Place;
 use soak::weather::Climate;
 use soak::{Report, Settings, Stage, Status, rules};
 
-/// Where the records are.
+/// The namespace of the records.
 const NAMESPACE: &str = "label-storage";
 
-/// How often a line tells how far it is, where there is no terminal.
+/// The interval of progress lines without a terminal.
 const LINE: Duration = Duration::from_secs(30);
 
-/// Lets nodes live and die at random while everything goes wrong, and checks every step of it.
+/// Test the guarantees of Label Storage with random changes and faults
 ///
-/// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) and the real daemons, all as
-/// processes on this machine that end with this one. No other cluster is touched. Storms, in which daemons are killed and suspended,
-/// requests fail, the API server and etcd go down, and the number of replicas changes, alternate with calms, in which every label
-/// of every node has to become right. Exits with 0 only if all that Label Storage promises was kept, all the time.
+/// Starts a private Kubernetes control plane (`sandbox --help` explains where its binaries come from) and the real daemons on this
+/// machine. All processes end with this one. No other cluster is used.
 ///
-/// One seed draws the same rules, acts of people, storms and faults again; how they interleave is up to the machine.
+/// Storms and calms alternate. In a storm, nodes are labelled, deleted and re-created at random, while daemons are killed and suspended,
+/// requests fail, the API server and etcd go down, and the number of replicas changes. In a calm, there are no faults, and every label of
+/// every node must reach its expected value. The exit code is 0 only if no guarantee was broken.
+///
+/// The same seed draws the same rules, changes, storms and faults. Their interleaving differs from run to run.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  cargo run --release --bin soak -- --duration 10m
+  cargo run --release --bin soak -- --duration 10m --seed 7 --json soak.json"
+)]
 struct Arguments {
-    /// For how long; the last calm comes on top
+    /// Duration of all storms and calms, without the last calm
     #[arg(long, env = "SOAK_DURATION", value_name = "TIME", default_value = "60m", value_parser = duration)]
     duration: Duration,
 
-    /// What chance depends on [default: a new one, which is printed]
+    /// Seed of the random numbers [default: a new one, which is printed]
     #[arg(long, env = "SOAK_SEED", value_name = "N")]
     seed: Option<u64>,
 
-    /// The rules of the daemons: `default`, `random` (drawn from the seed), or a file
+    /// Rules of the daemons: `default`, `random` (drawn from the seed), or a file
     #[arg(long, env = "SOAK_RULES", value_name = "RULES", default_value = "random")]
     rules: Choice,
 
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, env = "SOAK_NODES", value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     nodes: u32,
 
-    /// How many storers and how many restorers, in the beginning
+    /// Number of storers, and of restorers, at the start
     #[arg(long, env = "SOAK_REPLICAS", value_name = "N", default_value = "3")]
     replicas: NonZeroU32,
 
-    /// Whether the daemons watch, or list alone
+    /// Let the daemons watch. With false, they only list
     #[arg(long, env = "SOAK_WATCH", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     watch: bool,
 
-    /// How many things people do to nodes in a second, during a storm
+    /// Changes of nodes per second, in a storm
     #[arg(long, env = "SOAK_RATE", value_name = "RATE", default_value_t = 50.0)]
     rate: f64,
 
-    /// How long a storm lasts
+    /// Duration of a storm
     #[arg(long, env = "SOAK_STORM", value_name = "TIME", default_value = "4m", value_parser = duration)]
     storm: Duration,
 
-    /// How long it may take after a storm, once all daemons are up, until everything is right
+    /// Time limit for reaching the expected state after a storm, once all daemons are up
     #[arg(long, env = "SOAK_PATIENCE", value_name = "TIME", default_value = "3m", value_parser = duration)]
     patience: Duration,
 
-    /// How much time there is between two kills, outages and the like, on average
+    /// Average time between two kills, outages or other blows
     #[arg(long, env = "SOAK_PAUSE", value_name = "TIME", default_value = "6s", value_parser = duration)]
     pause: Duration,
 
-    /// The share of the daemons' requests that fail, in storms with faults, from 0 to 1
+    /// Share of the daemons' requests that fail in storms with faults, from 0 to 1
     #[arg(long, env = "SOAK_FAULTS", value_name = "SHARE", default_value_t = 0.05)]
     faults: f64,
 
-    /// For how long a daemon is suspended at least: longer than its lease
+    /// Least time for which a daemon is suspended; it should be longer than its lease
     #[arg(long, env = "SOAK_SUSPENSION", value_name = "TIME", default_value = "16s", value_parser = duration)]
     suspension: Duration,
 
-    /// Whether the API server and etcd are killed, too
+    /// Kill the API server and etcd, too
     #[arg(long, env = "SOAK_OUTAGES", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     outages: bool,
 
-    /// Whether the number of replicas changes, too
+    /// Change the number of replicas, too
     #[arg(long, env = "SOAK_RESIZING", value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     resizing: bool,
 
-    /// How many times storing and restoring is timed after each storm
+    /// Number of measurements of the latencies of storing and restoring after each storm
     #[arg(long, env = "SOAK_PROBES", value_name = "N", default_value_t = 20)]
     probes: u32,
 
-    /// What the daemons log
+    /// Log level of the daemons
     #[arg(long, env = "SOAK_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
     log_level: String,
 
-    /// Leave data and logs behind, also where all was good
+    /// Keep data and logs even after a success
     #[arg(long, env = "SOAK_KEEP")]
     keep: bool,
 
@@ -166,7 +175,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Where the rules come from.
+/// The source of the rules.
 #[derive(Debug, Clone)]
 enum Choice {
     Default,
@@ -223,7 +232,7 @@ impl Arguments {
     }
 }
 
-/// How far it is: a bar on a terminal, a line now and then elsewhere.
+/// Shows the progress: a bar on a terminal, or a line every 30 s.
 struct Display {
     bar: ProgressBar,
     total: Duration,
@@ -242,11 +251,11 @@ impl Display {
     fn show(&mut self, status: &Status) {
         let Status { phase, elapsed, acts, blows, wrongs, undetermined, news } = status;
         for line in news {
-            self.bar.suspend(|| eprintln!("WRONG {line}"));
+            self.bar.suspend(|| eprintln!("BROKEN GUARANTEE: {line}"));
         }
         let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
         let line = format!(
-            "{minutes}:{seconds:02} of {} min, {acts} versions checked, {blows} blows, wrong {wrongs}, undetermined {undetermined}; {phase}",
+            "{minutes}:{seconds:02} of {} min, {acts} versions checked, {blows} blows, {wrongs} broken guarantees, {undetermined} undetermined; {phase}",
             self.total.as_secs() / 60
         );
         self.bar.set_position(elapsed.as_secs());

@@ -1,4 +1,4 @@
-//! Nodes and records as the API server keeps them in etcd: protobuf, in an envelope.
+//! Decodes Nodes, records and Leases from etcd: protobuf in an envelope.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,50 +12,46 @@ use label_storage::node::{RESTORED, STARTUP_TAINT};
 use label_storage::{Labels, Position, Record, Rules};
 use prost::Message;
 
-/// What every object begins with.
+/// The first bytes of every object.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// A Node at one moment of its life.
+/// A version of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenNode {
-    /// The name that it registered under.
+    /// The name of the Node.
     pub(crate) name: String,
-    /// Which incarnation.
     pub(crate) uid: String,
-    /// When.
     pub(crate) revision: u64,
-    /// What the rules keep of it, by name (see [`Item`]).
+    /// The items that the rules keep, by name (see [`Item`]).
     pub(crate) kept: Labels,
-    /// What else it has: labels, annotations, taints and the cordon that the rules leave out.
+    /// The labels, annotations, taints and cordon that the rules do not keep.
     pub(crate) rest: Labels,
-    /// The restorer's mark, if it has one.
+    /// The restorer's marker, if there is one.
     pub(crate) marker: Option<String>,
-    /// True while the start-up taint keeps pods away.
+    /// True while it has the start-up taint.
     pub(crate) has_startup_taint: bool,
 }
 
-/// A record at one moment.
+/// A version of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenRecord {
-    /// When.
     pub(crate) revision: u64,
-    /// What it says, as the daemons read it.
+    /// The content, as the daemons decode it.
     pub(crate) record: Record,
 }
 
-/// A storer's Lease at one moment.
+/// A version of a storer's Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenLease {
-    /// Who holds it, if anybody does.
     pub(crate) holder: Option<String>,
-    /// How far its holder has dealt with the deletions of the shard's Nodes, as it says.
+    /// The resume position of the shard.
     pub(crate) position: Option<Position>,
 }
 
-/// A shard: its index, and of how many it is one.
+/// A shard: its index, and the number of shards.
 pub(crate) type Shard = (u32, NonZeroU32);
 
-/// Which object an event in etcd is about.
+/// The object of an event in etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A Node, by name.
@@ -66,22 +62,22 @@ pub(crate) enum Subject {
     Lease(Shard),
 }
 
-/// Where the objects of one soak are.
+/// The namespace and the names of the objects of one soak.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Where the records are.
+    /// The namespace of the records.
     pub namespace: String,
-    /// How the names of the Nodes begin.
+    /// The prefix of the names of Nodes.
     pub prefix: String,
 }
 
 impl Place {
-    /// The keys to watch, from the first to before the last. What else lies in between is not many.
+    /// The range of keys to watch, without its end. There are few other objects in between.
     pub(crate) fn range(&self) -> (String, String) {
         (format!("{CONFIG_MAPS}{}/", self.namespace), "/registry/minions0".to_owned())
     }
 
-    /// What lies at this key.
+    /// The object at this key.
     pub(crate) fn subject(&self, key: &str) -> Option<Subject> {
         let own = |node: &str| node.starts_with(&self.prefix).then(|| node.to_owned());
         if let Some(node) = key.strip_prefix(NODES) {
@@ -95,23 +91,23 @@ impl Place {
     }
 }
 
-/// Where the API server keeps Nodes, as it has done since they were called minions.
+/// The key of Nodes in etcd. The name dates from when Nodes were called minions.
 const NODES: &str = "/registry/minions/";
 const CONFIG_MAPS: &str = "/registry/configmaps/";
 const LEASES: &str = "/registry/leases/";
 
-/// Where the storers say how far they have come.
+/// The key of the storers' Leases in etcd.
 const POSITION: &str = "label-storage/position";
 const PENDING: &str = "label-storage/pending";
 
-/// Which shard this Lease is of: `label-storage.storer.0-of-3`, and perhaps a dot and more.
+/// The shard of a Lease: `label-storage.storer.0-of-3`, perhaps with a suffix after a dot.
 fn storers_shard(name: &str) -> Option<Shard> {
     let (index, rest) = name.strip_prefix("label-storage.storer.")?.split_once("-of-")?;
     let replicas = rest.split('.').next()?;
     Some((index.parse().ok()?, replicas.parse().ok()?))
 }
 
-/// Reads a Node, of which these rules keep something.
+/// Reads a Node, and sorts its items by the rules.
 pub(crate) fn node(bytes: &[u8], revision: u64, rules: &Rules) -> anyhow::Result<SeenNode> {
     let Node { meta, spec } = unwrapped(bytes)?;
     let mut meta = meta.context("an object without metadata")?;
@@ -133,7 +129,6 @@ pub(crate) fn node(bytes: &[u8], revision: u64, rules: &Rules) -> anyhow::Result
     Ok(SeenNode { name: meta.name, uid: meta.uid, revision, kept, rest, marker, has_startup_taint })
 }
 
-/// Reads a Lease.
 pub(crate) fn lease(bytes: &[u8]) -> anyhow::Result<SeenLease> {
     let Lease { meta, spec } = unwrapped(bytes)?;
     let meta = meta.context("an object without metadata")?;
@@ -144,7 +139,6 @@ pub(crate) fn lease(bytes: &[u8]) -> anyhow::Result<SeenLease> {
     Ok(SeenLease { holder, position })
 }
 
-/// Reads a record.
 pub(crate) fn record(bytes: &[u8], revision: u64) -> anyhow::Result<SeenRecord> {
     let RawConfigMap { meta, data } = unwrapped(bytes)?;
     let meta = meta.context("an object without metadata")?;

@@ -1,4 +1,4 @@
-//! The oracle: knows the fate of every Node, and which storers hear of what.
+//! The oracle: the history of every Node, and the positions of the storers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::machine;
 use crate::object::{self, Place, Shard, Subject};
 use crate::storers::Storers;
 
-/// All that is known.
+/// Judges every write.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     place: Place,
@@ -25,9 +25,8 @@ pub(crate) struct Oracle {
     fates: HashMap<String, Fate>,
     /// The machine of each record, by the name of the ConfigMap.
     records: HashMap<String, String>,
-    /// What was found.
     pub(crate) ledger: Ledger,
-    /// Whether storers hear of deletions at all.
+    /// True if the storers watch, so that they receive deletions.
     is_watching: bool,
     storers: Storers,
     /// The last revision that was seen.
@@ -35,7 +34,6 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Knows nothing yet.
     pub(crate) fn new(place: Place, rules: Rules, machines: &[String], is_watching: bool) -> Self {
         let rules = Arc::new(rules);
         let fate = |machine: &String| (machine.clone(), Fate::new(machine, Arc::clone(&rules)));
@@ -53,7 +51,7 @@ impl Oracle {
         }
     }
 
-    /// Something was written to etcd.
+    /// Checks a write to etcd.
     pub(crate) fn see(&mut self, event: &Event, now: Instant) {
         self.revision = self.revision.max(event.revision);
         let Some(subject) = self.place.subject(&event.key) else { return };
@@ -81,7 +79,7 @@ impl Oracle {
 
     fn see_node(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
         let Self { fates, ledger, rules, .. } = self;
-        let fate = fates.get_mut(machine).context("a node that nobody has made")?;
+        let fate = fates.get_mut(machine).context("a node of an unknown machine")?;
         match &event.value {
             Some(value) => fate.node_written(object::node(value, event.revision, rules)?, now, ledger),
             None => fate.node_deleted(event.revision, self.is_watching, now, ledger),
@@ -91,7 +89,7 @@ impl Oracle {
 
     fn see_record(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
         let Self { fates, ledger, storers, rules, .. } = self;
-        let fate = fates.get_mut(machine).context("a record of no node")?;
+        let fate = fates.get_mut(machine).context("a record of an unknown machine")?;
         let is_past = |machine: &str, deletion| {
             storers.have_asked_past(&machine::filed_under(machine, rules), deletion, now)
         };
@@ -102,7 +100,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A storer tells how far it has come.
+    /// A storer has published its position.
     fn see_lease(&mut self, shard: Shard, event: &Event, now: Instant) -> anyhow::Result<()> {
         let Self { fates, ledger, storers, rules, .. } = self;
         let Some(value) = &event.value else { return Ok(()) };
@@ -115,7 +113,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A storer asks to watch Nodes from this version on, or was answered 410 to that.
+    /// A storer has requested a watch of Nodes from this version on, or got the answer 410.
     pub(crate) fn watched(&mut self, storer: &str, version: u64, watched: Watched) {
         match watched {
             Watched::Asked => self.storers.asked(storer, version, Instant::now()),
@@ -123,17 +121,17 @@ impl Oracle {
         }
     }
 
-    /// What a person sees of a Node.
+    /// The state of a Node for a person.
     pub(crate) fn view(&self, machine: &str) -> View {
         self.fates.get(machine).map(Fate::view).unwrap_or_default()
     }
 
-    /// True if this Node and its record are as they must be in the end.
+    /// True if this Node and its record have reached the expected state.
     pub(crate) fn is_right(&self, machine: &str) -> bool {
         self.fates.get(machine).is_some_and(|fate| fate.check().is_ok())
     }
 
-    /// The Nodes that are not as they must be in the end, and why. Only asked when nothing is in the way.
+    /// The Nodes that have not reached the expected state, with the difference. Only meaningful in a calm.
     pub(crate) fn not_right(&mut self) -> Vec<(String, String)> {
         let wrong = |(name, fate): (&String, &Fate)| Some((name.clone(), fate.check().err()?));
         let wrong: Vec<_> = self.fates.iter().filter_map(wrong).collect();
@@ -143,7 +141,7 @@ impl Oracle {
         wrong
     }
 
-    /// That these Nodes are not right is wrong in itself.
+    /// Reports Nodes that have not reached the expected state in time.
     pub(crate) fn not_in_time(&mut self, nodes: Vec<(String, String)>) {
         for (node, what) in nodes {
             let story = self.fates.get(&node).map(Fate::story).unwrap_or_default();

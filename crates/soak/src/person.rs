@@ -1,4 +1,4 @@
-//! What people, kubelets and clouds do to Nodes.
+//! The changes that people, kubelets and clouds make to Nodes.
 
 mod step;
 
@@ -19,16 +19,16 @@ use crate::eyes::Shared;
 use crate::fate::View;
 use crate::{machine, rules};
 
-/// So many people are at work at the same time.
+/// The number of concurrent acts.
 const PEOPLE: usize = 16;
 
-/// And so many where many Nodes are deleted at once.
+/// The number of concurrent acts while many Nodes are deleted at once.
 const CROWD: usize = 256;
 
-/// Something that is done to one Node, in one go.
+/// An act: one or more calls for one Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
-    /// A label is set, or its value changed; or an annotation, a taint or the cordon, as with all others.
+    /// A label is set or changed. In all acts, the same goes for annotations, taints and the cordon.
     Label,
     /// A label is removed.
     Unlabel,
@@ -40,18 +40,18 @@ pub(crate) enum Act {
     Blink,
     /// A label is changed, the Node deleted, and re-created, all at once.
     LabelAndBlink,
-    /// The Node is created, without a label.
+    /// The Node is created without labels.
     CreateBare,
     /// The Node is created with labels, as by a kubelet.
     CreateLabelled,
-    /// The Node is created with labels, and deleted at once: most likely before it is restored.
+    /// The Node is created with labels and deleted at once, most likely before it is restored.
     CreateAndDelete,
-    /// The Node is deleted together with many others, and comes back after a while.
+    /// The Node is deleted together with many others, and re-created after a while.
     Wave,
 }
 
 impl Act {
-    /// A word for it.
+    /// The name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Label => "label",
@@ -68,8 +68,8 @@ impl Act {
     }
 }
 
-/// Everything that chance decides about an act, drawn before anything is known of the Node: so that one seed draws the same
-/// sequence whatever the daemons do.
+/// The random choices of an act. They are drawn before the state of the Node is known, so that a seed draws the same sequence whatever the
+/// daemons do.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     machine: usize,
@@ -78,22 +78,22 @@ struct Draw {
     chance: u32,
 }
 
-/// How many acts there were.
+/// The number of acts so far.
 pub(crate) type Tally = BTreeMap<&'static str, u64>;
 
-/// Everybody who changes Nodes.
+/// All people.
 pub(crate) struct People {
     nodes: Api<Node>,
     oracle: Shared,
     machines: Vec<String>,
     rules: Rules,
-    /// The names of what they set and remove.
+    /// The names of the items that they set and remove.
     names: Vec<&'static str>,
     random: SmallRng,
-    /// Values are numbered: no two are the same.
+    /// The number in the next value, so that no two values are the same.
     values: u64,
     permits: Arc<Semaphore>,
-    /// The same for many Nodes at once.
+    /// Permits for acts on many Nodes at once.
     crowd: Arc<Semaphore>,
     shared: Arc<Mutex<Progress>>,
 }
@@ -140,7 +140,7 @@ impl People {
         self.rest().await;
     }
 
-    /// One act, to whichever Node chance picks. Returns when somebody is free to do it.
+    /// Starts an act on a random Node, once a permit is free.
     pub(crate) async fn act(&mut self) {
         let draw = Draw {
             machine: self.random.random_range(0..self.machines.len()),
@@ -155,7 +155,7 @@ impl People {
         self.begin(machine, act, steps).await;
     }
 
-    /// Deletes this share of all Nodes at once, and brings them back after a while. Does not wait for that.
+    /// Deletes this share of all Nodes at once, and re-creates them after a while. Does not wait for that.
     pub(crate) fn wave(&mut self, percent: u32, away: Duration) {
         for machine in self.machines.clone() {
             let is_struck = self.random.random_range(0..100) < percent;
@@ -168,19 +168,19 @@ impl People {
         }
     }
 
-    /// What a person sees who is about to do something: of what people set and remove, and no more.
+    /// The state of a Node, with only the items that people set and remove.
     fn view(&self, machine: &str) -> View {
         let mut view = self.oracle.lock().view(machine);
         view.names.retain(|name| self.names.contains(&name.as_str()));
         view
     }
 
-    /// Changes a label of a Node about which all is well, and says of which.
+    /// Changes a label of a Node in the expected state, and returns its machine.
     pub(crate) async fn label_one(&mut self) -> Option<String> {
         self.pick_and_do(Act::Label).await
     }
 
-    /// Deletes and at once re-creates a Node about which all is well, and says which.
+    /// Deletes and at once re-creates a Node in the expected state, and returns its machine.
     pub(crate) async fn blink_one(&mut self) -> Option<String> {
         self.pick_and_do(Act::Blink).await
     }
@@ -201,7 +201,7 @@ impl People {
         None
     }
 
-    /// Waits until nobody does anything.
+    /// Waits until all acts have ended.
     pub(crate) async fn rest(&self) {
         loop {
             if self.shared().busy.is_empty() {
@@ -211,7 +211,7 @@ impl People {
         }
     }
 
-    /// What was done so far, by kind, and how many acts broke off for want of an answer.
+    /// The acts so far by kind, and the number of failed ones.
     pub(crate) fn tally(&self) -> (Tally, u64) {
         let progress = self.shared();
         (progress.done.clone(), progress.unanswered)
@@ -249,7 +249,7 @@ impl People {
         self.create(machine, view, &items.into())
     }
 
-    /// A Node of this machine with all of this, by name, as a kubelet registers it.
+    /// A Node of this machine with these items, as a kubelet registers it.
     fn create(&self, machine: &str, view: &View, items: &Labels) -> Step {
         let name = machine::node_name(machine, view.births, &self.rules);
         let mut node = step::node(name, items);
@@ -257,7 +257,7 @@ impl People {
         Step::Create(Box::new(node))
     }
 
-    /// The name of something that is set, and a value that nothing had before.
+    /// The name of an item, and a value that no item had before.
     fn item(&mut self, machine: &str, key: usize) -> (String, String) {
         self.values += 1;
         let name = self.names[key];
@@ -268,9 +268,9 @@ impl People {
         (name.to_owned(), value)
     }
 
-    /// Returns when somebody was free to begin with it.
+    /// Returns when a permit was free.
     async fn begin(&self, machine: String, act: Act, steps: Vec<Step>) {
-        // Never closed, so there is always one in the end.
+        // The semaphore is never closed.
         drop(self.permits.acquire().await);
         self.spawn(machine, act, steps, &self.permits);
     }
@@ -298,7 +298,7 @@ impl People {
     }
 }
 
-/// What becomes of a draw, with the Node as it is.
+/// The act of a draw, given the state of the Node.
 fn resolve(draw: Draw, view: &View) -> Option<Act> {
     if view.node.is_none() {
         return match draw.act {
@@ -308,7 +308,7 @@ fn resolve(draw: Draw, view: &View) -> Option<Act> {
             _ => None,
         };
     }
-    // A person who knows better removes a label only from a Node that has got all of its labels back. Some don't.
+    // Most people remove labels only from restored Nodes. Some do not wait for that.
     let removes = view.is_own || draw.chance < 3;
     match draw.act {
         0..45 => Some(Act::Label),

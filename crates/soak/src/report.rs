@@ -1,4 +1,4 @@
-//! What came of it.
+//! The report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,65 +7,59 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::ledger::{Kind, Ledger, Undetermined, Wrong};
-use crate::soak::Settings;
+use crate::settings::Settings;
 
-/// What happened.
+/// The events of a soak.
 #[derive(Debug, Clone, Serialize)]
 pub struct Events {
-    /// What people did, by kind.
+    /// Acts of people, by kind.
     pub acts: BTreeMap<String, u64>,
-    /// How many acts broke off, because nobody answered or what was asked for could not be done.
+    /// Acts that failed, because there was no answer or the call was refused.
     pub unanswered: u64,
-    /// What went wrong at once, by kind.
+    /// Blows, by kind.
     pub blows: BTreeMap<String, u64>,
-    /// Requests of the daemons that failed, by class.
+    /// Faults of the daemons' requests, by class.
     pub faults: BTreeMap<String, u64>,
-    /// Daemons that ended without having been asked to, by exit code.
+    /// Daemons that ended unexpectedly, by exit code.
     pub ended_by_themselves: BTreeMap<i32, u64>,
-    /// How many storms there were.
     pub storms: u64,
-    /// From the end of each storm, with all daemons up, until all was right.
+    /// The times from the end of each storm, with all daemons up, until the expected state was reached.
     #[serde(serialize_with = "in_seconds")]
     pub convergences: Vec<Duration>,
 }
 
-/// The whole of it.
+/// The results of a soak.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Whether all that was promised was kept.
+    /// True if no guarantee was broken and no daemon crashed.
     pub is_good: bool,
-    /// What chance depended on.
     pub seed: u64,
-    /// The rules of the daemons: what differs from the defaults, as YAML.
+    /// The rules of the daemons that differ from the defaults, as YAML.
     pub rules: String,
-    /// How many Nodes there were.
     pub nodes: usize,
-    /// For how long.
     pub seconds: f64,
-    /// What happened.
     pub events: Events,
-    /// What was found wrong, by kind: each kind is there.
+    /// Broken guarantees, by kind. Every kind is included.
     pub wrong: BTreeMap<Kind, usize>,
-    /// What was found wrong, the first of it.
+    /// The first broken guarantees.
     pub wrongs: Vec<Wrong>,
-    /// What can't be judged.
     pub undetermined: Undetermined,
-    /// How many versions of Nodes and records were checked.
+    /// The number of versions of Nodes and records that were checked.
     pub versions_checked: u64,
-    /// How often all labels of a Node were compared with what they must be.
+    /// The number of comparisons of all labels of a Node with the expected ones.
     pub nodes_judged: u64,
-    /// How many Nodes were deleted at once after a change that was promised to survive, and did.
-    pub last_words_kept: u64,
-    /// In calm weather.
+    /// The number of Nodes that were deleted right after a change which was stored.
+    pub final_labels_kept: u64,
+    /// The latency of storing in a calm.
     pub store: Latency,
-    /// In calm weather.
+    /// The latency of restoring in a calm.
     pub restore: Latency,
 }
 
-/// How long something took.
+/// Measured times.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Latency {
-    /// How often it was measured.
+    /// The number of measurements.
     pub count: usize,
     /// In seconds.
     pub median: f64,
@@ -73,10 +67,10 @@ pub struct Latency {
     pub slowest: f64,
 }
 
-/// So many wrongs are enough for a report.
+/// The most broken guarantees in a report.
 const ENOUGH: usize = 100;
 
-/// True if a daemon that ends with this has panicked, or was killed by a signal. (Those that the soak kills don't end by themselves.)
+/// True if this exit code means a panic or a signal. Daemons that the soak kills do not count as ended.
 fn is_crash(code: i32) -> bool {
     code == 101 || code > 128
 }
@@ -105,7 +99,7 @@ impl Report {
             undetermined: ledger.undetermined,
             versions_checked: ledger.versions,
             nodes_judged: ledger.judged,
-            last_words_kept: ledger.last_words_kept,
+            final_labels_kept: ledger.final_labels_kept,
             store: Latency::of(&ledger.stored_after),
             restore: Latency::of(&ledger.restored_after),
         }
@@ -139,18 +133,15 @@ impl fmt::Display for Report {
         let rows =
             |rows: &[(&str, u64)]| rows.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         let events = &self.events;
-        table("what people did", named(&events.acts))?;
-        table(
-            "what people began and could not do",
-            rows(&[("for want of an answer, mostly", events.unanswered)]),
-        )?;
-        table("what went wrong", named(&events.blows))?;
-        table("requests of daemons that failed", named(&events.faults))?;
+        table("acts of people", named(&events.acts))?;
+        table("failed acts of people", rows(&[("mostly without an answer", events.unanswered)]))?;
+        table("blows", named(&events.blows))?;
+        table("faults of daemons' requests", named(&events.faults))?;
         let ended = events.ended_by_themselves.iter();
         let ended = ended.map(|(code, count)| (format!("with exit code {code}"), *count)).collect();
-        table("daemons that ended by themselves", ended)?;
+        table("daemons that ended unexpectedly", ended)?;
         let undetermined = [
-            ("last changes that the API server forgot before they were stored", self.undetermined.unheard),
+            ("last changes that the API server dropped before they were stored", self.undetermined.unheard),
             ("last changes overtaken by the node's return, at once", self.undetermined.overtaken_at_once),
             ("last changes overtaken by the node's return, later", self.undetermined.overtaken_late),
             ("labels removed before the node was restored", self.undetermined.removed_unrestored),
@@ -158,27 +149,27 @@ impl fmt::Display for Report {
         table("undetermined", rows(&undetermined))?;
         let checked = [
             ("versions of nodes and records", self.versions_checked),
-            ("labels of a node as a whole", self.nodes_judged),
-            ("nodes deleted right after a change, which was kept", self.last_words_kept),
+            ("comparisons of all labels of a node", self.nodes_judged),
+            ("nodes deleted right after a change that was stored", self.final_labels_kept),
         ];
         table("checked", rows(&checked))?;
         let wrong = self.wrong.iter().map(|(kind, count)| (kind.to_string(), *count as u64)).collect();
-        table("wrong", wrong)?;
+        table("broken guarantees", wrong)?;
         for Wrong { kind, node, revision, what, story } in &self.wrongs {
             writeln!(f, "  {kind}: {node}, revision {revision}: {what}")?;
             story.iter().try_for_each(|line| writeln!(f, "      {line}"))?;
         }
         let seconds = |times: &[Duration]| times.iter().max().map_or(0.0, Duration::as_secs_f64);
         let (slowest, calms) = (seconds(&events.convergences), events.convergences.len());
-        writeln!(f, "all was right at the latest {slowest:.1} s after a storm, of {calms}")?;
+        writeln!(f, "expected state reached at most {slowest:.1} s after a storm, in {calms} calms")?;
         for (what, latency) in [("stored", self.store), ("restored", self.restore)] {
             let Latency { count, median, slowest } = latency;
             writeln!(
                 f,
-                "{what} in calm weather after {median:.3} s (median), {slowest:.3} s (slowest), of {count}"
+                "{what} in a calm after {median:.3} s (median), {slowest:.3} s (slowest), {count} measurements"
             )?;
         }
-        let verdict = if self.is_good { "good" } else { "NOT GOOD" };
+        let verdict = if self.is_good { "passed" } else { "FAILED" };
         writeln!(f, "rules {}", self.rules)?;
         write!(f, "{verdict}: {} nodes, {:.0} s, seed {}", self.nodes, self.seconds, self.seed)
     }
@@ -191,8 +182,8 @@ impl fmt::Display for Kind {
             Self::Resurrected => "label resurrected",
             Self::Overwritten => "label overwritten",
             Self::BadRecord => "record wrong",
-            Self::NotInTime => "not right in time",
-            Self::Foreign => "label from nowhere",
+            Self::NotInTime => "expected state not reached in time",
+            Self::Foreign => "label that no person set",
             Self::StartupTaint => "start-up taint wrong",
         })
     }

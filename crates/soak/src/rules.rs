@@ -1,4 +1,4 @@
-//! The rules of a soak, and what people do to Nodes so that they matter.
+//! The rules of a soak, and the items that people set so that the rules matter.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-/// Label keys: ordinary ones, and some that a record has to write in another way.
+/// Label keys: ordinary ones, and some that a record has to encode.
 const LABELS: [&str; 6] =
     ["pool", "example.com/rack", "a-SLASH-b", "a/b", "topology.example.com/zone", "tier"];
 const ANNOTATIONS: [&str; 3] =
     ["annotation:example.com/owner", "annotation:example.com/last-seen", "annotation:note"];
-/// Two have one key: they differ by their effect.
+/// Two have the same key and another effect.
 const TAINTS: [&str; 4] = [
     "taint:NoSchedule:dedicated",
     "taint:NoExecute:dedicated",
@@ -24,7 +24,7 @@ const TAINTS: [&str; 4] = [
 ];
 const CORDON: &str = "cordon:";
 
-/// A Node is known by this, where it is known by a label or by an annotation.
+/// The key of the identity, if it is a label or an annotation.
 const SLOT: &str = "example.com/slot";
 
 const LABEL_PATTERNS: [&str; 6] = ["pool", "tier", "*example.com/*", "*/zone", "a*", "a/b"];
@@ -33,11 +33,11 @@ const EXCLUDED: [&str; 3] = ["example.com/last-seen", "example.com/draining", "*
 const CONFLICTS: [&str; 7] =
     ["*", "pool", "*example.com/*", "a*", "annotation:*", "taint:*:dedicated", "tier"];
 
-/// A retention that no soak outlasts.
+/// A retention that is longer than any soak.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The names of what people set and remove (see [`label_storage::item`]): all labels, and all of each other kind of which the rules keep
-/// something.
+/// The names of the items that people set and remove (see [`label_storage::item`]): all labels, and all of each other kind of which the rules
+/// keep any.
 pub(crate) fn names(rules: &Rules) -> Vec<&'static str> {
     let mut names = LABELS.to_vec();
     if !rules.annotations.selects_none() {
@@ -52,7 +52,7 @@ pub(crate) fn names(rules: &Rules) -> Vec<&'static str> {
 
 /// The rules of this seed.
 pub fn draw(seed: u64) -> anyhow::Result<Rules> {
-    // Apart from what people do, and from the weather.
+    // Independent of the acts of people, and of the storms.
     let mut random = SmallRng::seed_from_u64(seed ^ 0x0f_ab1e);
     let labels = match random.random_range(0..4) {
         0 | 1 => Selection::all(),
@@ -71,7 +71,7 @@ pub fn draw(seed: u64) -> anyhow::Result<Rules> {
         Some(by) => by.parse()?,
         None => IdentityBy::Name,
     };
-    // One that storms outlast, and one that is longer than all is given to become right.
+    // One that is shorter than a storm, and one that is longer than the time limit of a calm.
     let at_most = [60, 600].choose(&mut random).copied().map(Duration::from_secs);
     Ok(Rules {
         labels,
@@ -96,14 +96,14 @@ fn one(random: &mut SmallRng, kind: KeyKind, words: &[&str]) -> Result<Patterns,
     Patterns::of(kind, words.choose(random).copied())
 }
 
-/// What is kept beside labels: nothing, as often as not.
+/// The items beside labels: none, in half of the cases.
 fn others(random: &mut SmallRng, kind: KeyKind) -> Result<Selection, InvalidRule> {
     let include = one(random, kind, &OTHER_PATTERNS)?;
     let exclude = one(random, kind, &EXCLUDED)?;
     Ok(if random.random_ratio(1, 2) { Selection { include, exclude } } else { Selection::none() })
 }
 
-/// Who wins a conflict: the Node always, as often as not.
+/// The winners of conflicts: always the Node, in half of the cases.
 fn winners(random: &mut SmallRng) -> Result<Conflicts, InvalidRule> {
     let mut winners = Conflicts::default();
     let count = if random.random_ratio(1, 2) { random.random_range(1..4) } else { 0 };
@@ -133,7 +133,7 @@ pub fn judgeable(rules: &Rules) -> anyhow::Result<()> {
     ];
     match unjudged.into_iter().find(|(_, is_there)| *is_there) {
         Some((rule, _)) => {
-            anyhow::bail!("the soak can't judge what comes of {rule}: remove it from the rules")
+            anyhow::bail!("the soak can't judge {rule}: remove it from the rules")
         }
         None => Ok(()),
     }

@@ -1,7 +1,6 @@
-//! The soak itself: storms and calms, one after the other.
+//! Runs storms and calms, one after the other.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +9,6 @@ use anyhow::Context;
 use faults::{Fault, Proxy, Request, Verb};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use label_storage::Rules;
 use sandbox::Sandbox;
 use sandbox::etcd::Etcd;
 use sandbox::process::Signal;
@@ -24,73 +22,40 @@ use crate::oracle::Oracle;
 use crate::person::People;
 use crate::report::Report;
 use crate::rules;
-use crate::weather::{self, Blow, Climate, Refusal, Weather};
+use crate::settings::Settings;
+use crate::weather::{self, Blow, Refusal, Weather};
 
-/// How often the daemons are looked after.
+/// The interval at which daemons are restarted and resumed.
 const TEND: Duration = Duration::from_millis(200);
 
-/// How often it is asked whether all is right, when it should become so.
+/// The interval of checks for the expected state in a calm.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What a soak is like.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How many Nodes.
-    pub nodes: usize,
-    /// How many replicas of each daemon, in the beginning.
-    pub replicas: NonZeroU32,
-    /// Flags for the daemons.
-    pub flags: Vec<String>,
-    /// The rules of the daemons.
-    pub rules: Rules,
-    /// Whether the daemons watch.
-    pub watch: bool,
-    /// For how long there are storms, with the calms in between. The last calm comes after it.
-    pub duration: Duration,
-    /// How long one storm lasts.
-    pub storm: Duration,
-    /// How long it may take at most, once a storm is over, until all is right.
-    pub patience: Duration,
-    /// How many things people do in a second, during a storm.
-    pub rate: f64,
-    /// How often the times of storing and restoring are taken, in each calm.
-    pub probes: u32,
-    /// What goes wrong.
-    pub climate: Climate,
-    /// What chance depends on.
-    pub seed: u64,
-}
-
-/// Where it takes place.
+/// The cluster of a soak.
 pub struct Stage {
-    /// The cluster, for the people.
+    /// For the people.
     pub kubeconfig: PathBuf,
-    /// Its etcd, for the oracle.
+    /// For the oracle.
     pub etcd: Etcd,
     /// The control plane, if its parts may be killed.
     pub control_plane: Option<Arc<Mutex<Sandbox>>>,
-    /// Where the objects are. The namespace exists, and no Node.
+    /// The namespace must exist, and no Node may exist.
     pub place: Place,
-    /// Where logs go.
+    /// The folder of the logs.
     pub folder: PathBuf,
 }
 
-/// How far it is.
+/// The progress of a soak.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// What is going on.
     pub phase: String,
-    /// For how long there was a soak.
     pub elapsed: Duration,
-    /// How many acts there were.
     pub acts: u64,
-    /// How many blows there were.
     pub blows: u64,
-    /// What is wrong so far.
+    /// The number of broken guarantees so far.
     pub wrongs: usize,
-    /// What was found wrong since this was last told, in a line each.
+    /// The broken guarantees since the last status, one a line.
     pub news: Vec<String>,
-    /// What can't be judged.
     pub undetermined: u64,
 }
 
@@ -111,8 +76,8 @@ struct Soak<'a> {
     show: &'a mut dyn FnMut(&Status),
 }
 
-/// Runs a soak to its end. `show` is told how far it is, a few times a second. An error is one of the soak itself: what it finds
-/// is in the report.
+/// Runs a soak. Calls `show` with the progress a few times a second. An error is one of the soak itself: broken guarantees are in the
+/// report.
 pub async fn run(
     settings: &Settings,
     stage: &Stage,
@@ -158,7 +123,7 @@ pub async fn run(
         people,
         fleet,
         proxy,
-        // Apart from what people do, so that the one does not depend on the other.
+        // Independent of the acts of people.
         weather: Weather::new(settings.climate, settings.seed ^ 0x5eed),
         refusal: Refusal::default(),
         outages: JoinSet::new(),
@@ -170,7 +135,7 @@ pub async fn run(
     };
     tokio::select! {
         done = soak.weather_the_storms() => done?,
-        error = eyes.blinded() => return Err(error).context("the oracle has missed something, and can't judge"),
+        error = eyes.blinded() => return Err(error).context("the oracle has missed a part of the history, and can't judge"),
     }
     Ok(soak.report())
 }
@@ -204,7 +169,7 @@ impl Soak<'_> {
         let mut next_blow = Instant::now() + self.weather.pause();
         let mut tick = tokio::time::interval(TEND);
         let pause = Duration::from_secs_f64(1.0 / self.settings.rate.max(0.01));
-        // Taken out, because people do not wait for the weather.
+        // Taken out, because people act independently of blows.
         let people = &mut self.people;
         let mut acting = std::pin::pin!(async {
             let mut due = tokio::time::interval(pause);
@@ -259,10 +224,10 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Everything is mended, nobody does anything, and all must become right.
+    /// Ends all faults and acts, and waits for the expected state.
     async fn calm(&mut self) -> anyhow::Result<()> {
         let phase = format!("calm after {} storms", self.storms);
-        // What is in the way of acts in flight, such as an API server that is away, goes first.
+        // First ends the faults that would block acts in flight, such as an API server that is down.
         while let Some(outage) = self.outages.join_next().await {
             outage??;
         }
@@ -285,7 +250,7 @@ impl Soak<'_> {
                 break;
             }
             let first = not_right.iter().min().map(|(name, why)| format!("such as {name}: {why}"));
-            self.tell(&format!("{phase}: {} nodes to go, {}", not_right.len(), first.unwrap_or_default()));
+            self.tell(&format!("{phase}: {} nodes left, {}", not_right.len(), first.unwrap_or_default()));
             tokio::time::sleep(LOOK).await;
         }
         self.convergences.push(began.elapsed());
@@ -364,7 +329,7 @@ impl Teller<'_> {
     }
 }
 
-/// Nothing goes wrong.
+/// The script without faults.
 fn fair(_: &Request) -> Fault {
     Fault::None
 }
@@ -382,7 +347,7 @@ fn strike(
         Blow::Kill(slot, down) => fleet.kill(slot, down)?,
         Blow::Terminate(slot, down) => fleet.terminate(slot, down)?,
         Blow::Suspend(slot, time) => fleet.suspend(slot, time)?,
-        // Whoever watches has to ask again, and is refused.
+        // Clients have to open their watches again, and are refused.
         Blow::Cut | Blow::Refusal(..) => proxy.cut(),
         Blow::Silence => proxy.silence(),
         Blow::Resize(count) if count != fleet.count() && fleet.is_whole() => fleet.resize(count),
@@ -390,7 +355,7 @@ fn strike(
         Blow::Wave(percent, away) => drop(waves.send((percent, away))),
         Blow::Compaction => {
             let (etcd, revision) = (stage.etcd.clone(), oracle.lock().revision);
-            // Where etcd is away, there is nothing to be forgotten.
+            // While etcd is down, there is nothing to compact.
             outages.spawn(async move { etcd.compact(revision).await.or(Ok(())) });
         }
         Blow::ApiServer(down) | Blow::Etcd(down) => {
@@ -403,7 +368,7 @@ fn strike(
     Ok(())
 }
 
-/// A part of the control plane is killed, and comes back.
+/// Kills a part of the control plane, and restarts it.
 async fn outage(
     control_plane: Arc<Mutex<Sandbox>>,
     is_api_server: bool,
@@ -418,7 +383,7 @@ async fn outage(
     let restarting = tokio::task::spawn_blocking(move || {
         let sandbox = control_plane.lock().unwrap_or_else(PoisonError::into_inner);
         let is_etcd_back = !is_api_server && sandbox.restart_etcd().is_ok();
-        // An API server that does not get over the loss of its etcd is started again, too.
+        // An API server that does not recover from the loss of etcd is restarted, too.
         if is_etcd_back { Ok(()) } else { Ok(sandbox.restart_api_server()?) }
     });
     restarting.await?

@@ -1,8 +1,8 @@
-//! How far the storers of each shard have come, and what the API server had forgotten on their way.
+//! The positions of the storers of each shard, and the parts of the history that the API server had dropped before them.
 //!
-//! A storer publishes in its Lease the version up to which no deletion is left to be stored. A deletion before that which nobody has
-//! stored is lost. It is excused only if the API server, or the proxy in its place, answered 410 to the very storer that holds the
-//! Lease, and the deletion lies between the version that it asked for and the one from which it went on.
+//! A storer publishes in its Lease the version up to which no deletion is left to be stored. A deletion before that which is not stored
+//! is lost. The loss is excused only if the API server, or the proxy in its place, answered 410 to the storer that holds the Lease, and the
+//! deletion lies between the version that the storer requested and the one from which it continued.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,43 +12,43 @@ use label_storage_runtime::lease::LIFETIME;
 
 use crate::object::{SeenLease, Shard};
 
-/// What became of a deletion whose last labels nobody has stored.
+/// The state of a deletion whose final labels are not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// A storer still has to store it, or to hear of it.
+    /// A storer still has to store it, or to receive it.
     Ahead,
-    /// All storers of its shard are past it, and the API server had forgotten it.
+    /// All storers of its shard are past it, and the API server had dropped it.
     Forgotten,
-    /// All storers of its shard are past it, and this one had no reason to be.
+    /// All storers of its shard are past it, and this one had no reason to skip it.
     Skipped(String),
 }
 
-/// The storers' Leases, and the answers that they were given.
+/// The storers' Leases, and the watches that they requested.
 #[derive(Debug, Default)]
 pub(crate) struct Storers {
     leases: BTreeMap<Shard, Lease>,
-    /// By the name of the storer. A process that works on several shards has one watch for each, which can't be told apart.
+    /// By the name of the storer. A process that holds several shards has a watch for each, which can't be told apart.
     gaps: BTreeMap<String, Vec<Gap>>,
-    /// The version that each storer last asked for.
+    /// The version that each storer last requested.
     asked: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
 struct Lease {
-    /// Who wrote it last.
+    /// The last holder that wrote it.
     holder: String,
     is_released: bool,
-    /// When it was written last.
+    /// The time of its last write.
     written: Instant,
-    /// What its holder began with: what came before that is another's affair.
-    began_at: u64,
+    /// The position at which its holder started. Deletions that were settled then belong to another holder.
+    began: Position,
     position: Position,
-    /// What the API server had forgotten before it came to its position.
+    /// The gaps in the history before its position.
     forgotten: Vec<Gap>,
 }
 
 impl Lease {
-    /// False if nobody may work on the shard any more, as where there is another number of replicas by now.
+    /// False if the shard may have no holder any more, for example because the number of replicas has changed.
     fn is_current(&self, now: Instant) -> bool {
         now.duration_since(self.written) < LIFETIME
     }
@@ -58,12 +58,12 @@ impl Lease {
     }
 }
 
-/// What the API server has forgotten, as a storer was told.
+/// A part of the history that the API server had dropped when a storer requested it.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
-    /// The version that the storer asked for, and was answered 410.
+    /// The version that the storer requested, with the answer 410.
     after: u64,
-    /// The version from which it went on. Nothing while it has not.
+    /// The version from which it continued; `None` until then.
     until: Option<u64>,
 }
 
@@ -74,48 +74,47 @@ impl Gap {
 }
 
 impl Storers {
-    /// A storer asks to watch Nodes from this version on.
+    /// A storer requests a watch of Nodes from this version on.
     pub(crate) fn asked(&mut self, storer: &str, version: u64, now: Instant) {
         self.asked.insert(storer.to_owned(), version);
-        // One of several watches may not be the one that was refused. Then the Leases tell how far that one came. A Lease that could not be
-        // renewed for a while counts, too: its engine goes on, and so does its watch.
+        // If the storer has several watches, this may not be the one that was refused. Then the positions in the Leases show its progress. A
+        // Lease that was not renewed for a while counts, too, because its engine and its watch continue.
         let is_its_own = |lease: &&Lease| lease.holder == storer && !lease.is_released;
         let is_recent = |lease: &&Lease| now.duration_since(lease.written) < LIFETIME * 4;
         if self.leases.values().filter(is_its_own).filter(is_recent).count() > 1 {
             return;
         }
         let Some(gaps) = self.gaps.get_mut(storer) else { return };
-        // Asked for again, as by a successor: it is not forgotten until that is answered.
+        // The version is requested again, as by a successor. It counts as available until the answer.
         gaps.retain(|gap| gap.until.is_some() || gap.after < version);
         for gap in gaps.iter_mut().filter(|gap| gap.until.is_none()) {
             gap.until = Some(version);
         }
     }
 
-    /// This storer was answered 410 to that.
+    /// This storer got the answer 410.
     pub(crate) fn expired(&mut self, storer: &str, version: u64) {
         self.gaps.entry(storer.to_owned()).or_default().push(Gap { after: version, until: None });
     }
 
-    /// A Lease was written, and with it how far its holder has come.
+    /// A Lease was written, with the position of its holder.
     pub(crate) fn lease_written(&mut self, shard: Shard, seen: SeenLease, now: Instant) {
         let before = self.leases.remove(&shard);
         let is_released = seen.holder.is_none();
-        // It is released by who held it.
+        // Its holder has released it.
         let holder = seen.holder.or_else(|| before.as_ref().map(|lease| lease.holder.clone()));
         let (Some(holder), Some(position)) = (holder, seen.position) else { return };
         let same = before.filter(|lease| lease.holder == holder && !lease.is_released);
         let version = position.version.0;
-        let began_at = same.map_or(version, |lease| lease.began_at);
+        let began = same.map_or_else(|| position.clone(), |lease| lease.began);
         let gaps = self.gaps.get(&holder).into_iter().flatten().filter(|gap| gap.after < version);
         let forgotten = gaps.map(|gap| Gap { until: gap.until.or(Some(version)), ..*gap }).collect();
-        let lease =
-            Lease { holder: holder.clone(), is_released, written: now, began_at, position, forgotten };
+        let lease = Lease { holder: holder.clone(), is_released, written: now, began, position, forgotten };
         self.leases.insert(shard, lease);
         self.close_gaps(&holder, now);
     }
 
-    /// A storer that is past a gap with all of its shards has gone on from there, at the latest.
+    /// Closes a gap once all shards of the storer are past it: the storer has continued from there.
     fn close_gaps(&mut self, storer: &str, now: Instant) {
         let positions: Vec<_> = self.held_by(storer, now).map(|lease| lease.position.version.0).collect();
         let (Some(least), Some(most)) = (positions.iter().min(), positions.iter().max()) else { return };
@@ -131,7 +130,7 @@ impl Storers {
         self.leases.values().filter(move |lease| lease.holder == storer).filter(is_held)
     }
 
-    /// What became of a deletion that nobody has stored, by what the Node is filed under.
+    /// The state of a deletion that is not stored, by the record key of the Node.
     pub(crate) fn passage(&self, node: &str, deletion: u64, now: Instant) -> Passage {
         let leases: Vec<_> = self.responsible(node, deletion, now).collect();
         let is_settled = |lease: &&Lease| lease.position.is_settled(node, ResourceVersion(deletion));
@@ -144,8 +143,8 @@ impl Storers {
         }
     }
 
-    /// True if all storers of this Node watch from after this deletion, and were not told that it is forgotten. Then they have heard
-    /// of it, and have to store it before anything else of that Node, or they have skipped it.
+    /// True if all storers of this Node watch from after this deletion, without an answer 410 for it. Then they have received it, and have to
+    /// store it before anything else of that Node, or they have skipped it.
     pub(crate) fn have_asked_past(&self, node: &str, deletion: u64, now: Instant) -> bool {
         let is_past = |lease: &Lease| {
             let mut gaps = self.gaps.get(&lease.holder).into_iter().flatten();
@@ -157,11 +156,11 @@ impl Storers {
         leases.peek().is_some() && leases.all(is_past)
     }
 
-    /// Of the storers that handle this Node, those that were there before this deletion. While the number of replicas changes there
-    /// are several.
+    /// The storers that had to store this deletion when they started, or later. There are several while the number of replicas changes.
     fn responsible(&self, node: &str, deletion: u64, now: Instant) -> impl Iterator<Item = &Lease> {
         let is_responsible = move |((index, replicas), lease): &(&Shard, &Lease)| {
-            shard(node, *replicas) == *index && lease.is_current(now) && lease.began_at < deletion
+            let is_its_own = !lease.began.is_settled(node, ResourceVersion(deletion));
+            shard(node, *replicas) == *index && lease.is_current(now) && is_its_own
         };
         self.leases.iter().filter(is_responsible).map(|(_, lease)| lease)
     }

@@ -1,4 +1,4 @@
-//! The weather: what goes wrong in a storm, and when.
+//! Draws storms, and their faults and blows.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,32 +12,32 @@ use rand::{RngExt, SeedableRng};
 
 use crate::fleet::{Role, Slot};
 
-/// In a forgetful storm, one in so many watches has expired.
+/// In a forgetful storm, one in this many watches expires.
 const EXPIRING: u32 = 8;
 
-/// What may go wrong in a soak at all.
+/// The faults that may occur in a soak.
 #[derive(Debug, Clone, Copy)]
 pub struct Climate {
-    /// Between two blows, on average.
+    /// The average time between two blows.
     pub pause: Duration,
     /// The share of the daemons' requests that fail, in a storm that has faults.
     pub fault_rate: f64,
-    /// For how long a daemon is suspended, at least: longer than its lease lasts.
+    /// The least time for which a daemon is suspended: longer than its lease.
     pub suspension: Duration,
-    /// Whether there are faults that take daemons half a minute or more to notice.
+    /// True if there are faults that daemons notice only after half a minute or more.
     pub lengthy: bool,
-    /// Whether the API server and etcd may be killed.
+    /// True if the API server and etcd may be killed.
     pub control_plane: bool,
-    /// Whether the number of replicas may change.
+    /// True if the number of replicas may change.
     pub resizing: bool,
 }
 
-/// One storm: which of the things that may go wrong do.
+/// The faults of one storm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Storm {
     /// Requests fail.
     pub(crate) has_faults: bool,
-    /// And among the faults are those with which the API server forgets what a watch has missed.
+    /// Watches expire, so that storers can miss deletions.
     pub(crate) is_forgetful: bool,
     /// The API server and etcd are killed.
     pub(crate) has_outages: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Storm {
     pub(crate) has_kills: bool,
     /// The number of replicas changes.
     pub(crate) has_resizing: bool,
-    /// Many Nodes leave at once.
+    /// Many Nodes are deleted at once.
     pub(crate) has_waves: bool,
 }
 
@@ -60,11 +60,11 @@ impl fmt::Display for Storm {
             (self.has_waves, "waves"),
         ];
         let parts: Vec<_> = parts.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
-        f.write_str(&if parts.is_empty() { "nothing but people".to_owned() } else { parts.join(", ") })
+        f.write_str(&if parts.is_empty() { "no faults".to_owned() } else { parts.join(", ") })
     }
 }
 
-/// Something that goes wrong at once.
+/// One sudden fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Blow {
     /// SIGKILL, and a restart after a while.
@@ -77,22 +77,22 @@ pub(crate) enum Blow {
     Cut,
     /// All connections of all daemons go silent.
     Silence,
-    /// All requests of all daemons are answered with this status for a while, as by an API server or a load balancer that is starting.
+    /// All requests of all daemons get this status for a while, as from an API server or a load balancer that is starting.
     Refusal(u16, Duration),
-    /// The API server is killed, and comes back after a while.
+    /// The API server is killed, and restarted after a while.
     ApiServer(Duration),
-    /// etcd is killed, and comes back after a while.
+    /// etcd is killed, and restarted after a while.
     Etcd(Duration),
-    /// etcd forgets all but the present.
+    /// The history of etcd is compacted.
     Compaction,
-    /// There are to be so many replicas of each daemon.
+    /// The number of replicas of each daemon changes to this.
     Resize(NonZeroU32),
-    /// So many of a hundred Nodes are deleted at once, and come back after a while.
+    /// This percentage of all Nodes is deleted at once, and re-created after a while.
     Wave(u32, Duration),
 }
 
 impl Blow {
-    /// A word for it.
+    /// The name in the report.
     pub(crate) fn name(self) -> String {
         let of = |what: &str, (role, _): Slot| format!("{what} of a {}", role.name());
         match self {
@@ -119,13 +119,12 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// The weather of this seed.
     pub(crate) fn new(climate: Climate, seed: u64) -> Self {
         Self { climate, random: SmallRng::seed_from_u64(seed), storms: 0 }
     }
 
-    /// The next storm. The first has a bit of everything, so that a short soak has, too; but for what makes the oracle lenient:
-    /// the second is sure to have that.
+    /// The next storm. The first has every kind of fault, so that a short soak has them all, except expired watches, which make the oracle
+    /// lenient. The second always has these.
     pub(crate) fn storm(&mut self) -> Storm {
         let climate = self.climate;
         self.storms += 1;
@@ -149,7 +148,7 @@ impl Weather {
         self.random.random()
     }
 
-    /// How long until the next blow.
+    /// The time until the next blow.
     pub(crate) fn pause(&mut self) -> Duration {
         self.climate.pause.mul_f64(self.random.random_range(0.2..1.8))
     }
@@ -190,7 +189,7 @@ impl Weather {
     }
 }
 
-/// The status that all requests are answered with, and until when, if they are.
+/// The status that all requests get, and until when.
 pub(crate) type Refusal = Arc<Mutex<Option<(u16, Instant)>>>;
 
 /// The faults of one storm.
@@ -201,7 +200,7 @@ pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64, refusal: Refusal
     let mut watches = 0;
     move |request: &Request| {
         let fault = seeded.fault(request);
-        // Watches are opened rarely: left to chance alone, an hour may pass without one that has expired.
+        // Watches are opened rarely. By chance alone, an hour could pass without an expired one.
         watches += u32::from(request.verb == Verb::Watch);
         if storm.is_forgetful && request.verb == Verb::Watch && watches.is_multiple_of(EXPIRING) {
             return Fault::ExpiredWatch;
@@ -216,18 +215,18 @@ pub(crate) fn faults(storm: Storm, climate: Climate, seed: u64, refusal: Refusal
     }
 }
 
-/// A read of one object by name is answered by etcd, and never old.
+/// A read by name is answered from etcd, so it is never stale.
 fn is_impossible(request: &Request, fault: Fault) -> bool {
     request.verb == Verb::Get && fault == Fault::Stale
 }
 
-/// What makes a watch lose its place.
+/// True for a fault that makes a watch lose its position.
 fn is_forgetful(request: &Request, fault: Fault) -> bool {
     let forgets = fault == Fault::ExpiredWatch || matches!(fault, Fault::Status { code: 410, .. });
     request.verb == Verb::Watch && forgets
 }
 
-/// What is noticed only after half a minute, or a whole one.
+/// True for a fault that is noticed only after half a minute or a minute.
 fn is_lengthy(request: &Request, fault: Fault) -> bool {
     let waits = [Fault::BlackHole, Fault::SilentWatch].contains(&fault);
     waits && matches!(request.verb, Verb::List | Verb::Watch)

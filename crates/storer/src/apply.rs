@@ -12,10 +12,10 @@ use label_storage::store::{
 use label_storage::summary::UidDigest;
 use label_storage::{Node, Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::STALE;
+use label_storage_runtime::cache::{Reading, STALE};
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::fresh::FreshReads;
-use label_storage_runtime::reconciler::{Done, Reading, Worker};
+use label_storage_runtime::reconciler::{Done, Worker};
 use label_storage_runtime::records::{self, Found, Recorded};
 use tokio::time;
 
@@ -81,7 +81,7 @@ impl Worker<StoreTask> for Apply {
         let stored = Found::stored(found.as_ref()).map(Record::summary);
         let last = task.final_labels.as_ref();
         let sighting = store::sighting(live.as_ref(), last, stored, tries >= STALE).ok_or_else(|| {
-            Error::refused("get node", "the API server still has a node that it told us it has deleted")
+            Error::refused("get node", "the API server still returns a node whose deletion it reported")
         })?;
         // The annotation of the Node whose labels are stored decides what is kept. That may not be the Node that is there now.
         let seen = match sighting {
@@ -95,7 +95,7 @@ impl Worker<StoreTask> for Apply {
         if let (Reason::ViewOlderThanRecord, Sighting::Live(live)) = (plan.reason, sighting) {
             let advice = "if it was copied from another cluster, remove its annotation label-storage/node-resource-version";
             let message =
-                format!("it claims to be newer than version {} of its node: {advice}", live.version);
+                format!("it names a later version than {}, the version of its node: {advice}", live.version);
             return Err(Error::refused("replace the record", message));
         }
         if read_at.elapsed() > PLAN_LIFETIME {
@@ -110,7 +110,7 @@ impl Worker<StoreTask> for Apply {
             && plan.reason.takes_over()
         {
             // The final labels of the incarnation that was decided upon may still be on their way.
-            tracing::debug!(node, "it was re-created meanwhile, to be decided upon again");
+            tracing::debug!(node, "the node was re-created meanwhile: deciding again");
             return Ok(Done { outcome: None, node: Reading::Present(live.summary()), record: before });
         }
         let (outcome, record) = match self.write(key, node, plan, found, before).await {
@@ -220,14 +220,14 @@ impl Apply {
                 return Ok((Some("deleted"), Reading::Absent));
             }
             Action::Nothing => {
-                tracing::debug!(node, reason, "nothing to write after a second look");
+                tracing::debug!(node, reason, "nothing to write after a fresh read");
                 return Ok((None, before));
             }
         };
         self.metrics.stored(labels_before.as_ref(), &record.labels);
         let (outcome, message) = match plan.reason {
-            Reason::Departed => ("stamped", "gone, its labels are kept"),
-            Reason::Returned => ("stamped", "back, to be restored"),
+            Reason::Departed => ("stamped", "departed: labels kept"),
+            Reason::Returned => ("stamped", "re-created: waiting for the restore"),
             _ => ("stored", "stored"),
         };
         let (generation, labels) = (record.generation, record.labels.len());

@@ -17,10 +17,10 @@ use crate::apply::Apply;
 pub use crate::metrics::StorerMetrics;
 use crate::planner::StorePlanner;
 
-/// Keeps the labels of Kubernetes Nodes in ConfigMaps, so that they survive the Node.
+/// Store the labels of Kubernetes Nodes in ConfigMaps
 ///
-/// Watches all nodes, and stores the labels of each in a ConfigMap `label-storage.NODE`. Works on the current
-/// kubeconfig context, or in a pod with its service account. The restorer brings the labels back.
+/// The storer watches all nodes, and stores the labels of each in a ConfigMap `label-storage.NODE`. When a node is re-created, the
+/// restorer adds its labels again. The storer uses the current kubeconfig context or, in a pod, the pod's service account.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "storer", version, styles = STYLES, max_term_width = 100, args_override_self = true)]
 pub struct Args {

@@ -51,7 +51,7 @@ impl StorerMetrics {
 impl Own for StorerMetrics {
     const GAUGES: &'static [GaugeRow] = &[(
         "nodes_stored",
-        "Nodes whose latest labels are stored, or have none, or are for the restorer to bring back first",
+        "Nodes whose latest labels are stored, that have none, or that must be restored first",
         |all| all.nodes.saturating_sub(all.behind) as f64,
     )];
 
@@ -59,16 +59,20 @@ impl Own for StorerMetrics {
         start_at_zero(&self.writes, "action", &["created", "updated", "deleted"]);
         let reasons = [Reason::RetentionOver, Reason::EmptyForGood].map(Reason::as_str);
         start_at_zero(&self.cleanups, "reason", &reasons);
-        let help = "From when a node was seen to differ from its record until it was stored";
+        let help = "Time from when a node was seen to differ from its record until it was stored";
         registry.register("store_latency_seconds", help, common.latency.0.clone());
         registry.register("labels_stored", "Labels added or changed in records", self.labels_stored.clone());
         registry.register("labels_removed", "Labels removed from records", self.labels_removed.clone());
-        registry.register("record_writes", "Written records, by action", self.writes.clone());
+        registry.register("record_writes", "Record writes, by action", self.writes.clone());
         registry.register("cleanups", "Deleted records, by reason", self.cleanups.clone());
-        let help = "Records to delete that wait because many were deleted within an hour";
+        let help = "Expired records whose deletion is delayed by cleanupShare";
         registry.register("cleanups_held_back", help, self.cleanups_held_back.clone());
-        registry.register("label_changes", "Changes of existing records", self.label_changes.clone());
-        registry.register("brake_engagements", "Lists that lacked many nodes", self.brakings.clone());
+        registry.register("label_changes", "Label changes in existing records", self.label_changes.clone());
+        registry.register(
+            "brake_engagements",
+            "Lists that lacked more than a third of the nodes",
+            self.brakings.clone(),
+        );
         let help = "Deleted nodes whose final labels are lost: too many to keep, or too large for a record";
         registry.register("final_labels_given_up", help, self.final_labels_given_up.clone());
     }

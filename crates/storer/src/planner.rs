@@ -11,7 +11,7 @@ use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labe
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
-use label_storage_runtime::fresh::Needs;
+use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
 
@@ -79,7 +79,7 @@ impl StorePlanner {
     fn tell_held_back(&mut self) {
         let held_back = self.budget.waiting() as i64;
         if self.held_back == 0 && held_back > 0 {
-            tracing::info!("the retention of some records is over: they are deleted one after the other");
+            tracing::info!("the retention of some records has expired: deleting them one after the other");
         }
         self.metrics.cleanups_held_back.inc_by(held_back - self.held_back);
         self.held_back = held_back;
@@ -115,7 +115,7 @@ impl Planner for StorePlanner {
             self.metrics.final_labels_given_up.inc();
             if !std::mem::replace(&mut self.has_given_up, true) {
                 let (node, kept) = (&*given_up, cache.final_labels.len());
-                tracing::error!(node, kept, "too many final labels can't be stored: giving up the oldest");
+                tracing::error!(node, kept, "too many final labels are not stored yet: dropping the oldest");
             }
         }
     }
@@ -148,10 +148,10 @@ impl Planner for StorePlanner {
         })
     }
 
-    /// Only a create begins with the Node. Otherwise the record is read first, by name: all its fields have to be written back.
+    /// Only a create begins with the Node, and it needs the machine. Otherwise the record is read first, by name: all its fields have to be written back.
     fn needs(&self, entry: &Entry<'_>) -> Needs {
         let is_create = entry.stored() == Stored::Nothing && entry.final_labels().is_none();
-        if is_create && !entry.is_contested() { Needs::Node } else { Needs::Nothing }
+        if is_create && !entry.is_contested() { Needs::Node(Extent::Whole) } else { Needs::Nothing }
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, _: &Done) {
@@ -177,7 +177,7 @@ impl Planner for StorePlanner {
             tracing::error!(
                 missing,
                 known,
-                "a large share of the nodes is missing: the list is not used unless the next one agrees"
+                "a large share of the nodes is missing: the list is not used until the next one confirms it"
             );
         }
         is_accepted

@@ -9,10 +9,10 @@ use crate::{MAX_ITEM, Status};
 pub enum Error {
     #[error("the answer ended early")]
     BrokeOff,
-    #[error("the answer could not be read: {0}")]
+    #[error("the answer can't be read: {0}")]
     Io(#[source] io::Error),
     /// The list is a page of a longer one. Pages are never asked for here.
-    #[error("the list is only a part: more was to follow")]
+    #[error("the list is incomplete: it has a continue token")]
     Partial,
     #[error("the answer has an object of more than {MAX_ITEM} bytes")]
     TooLarge,

@@ -1,4 +1,4 @@
-//! What the documentation's table of identity, fence and trust labels says, row by row: of another machine of the same name, and of
+//! The documented table of identity, fence and trust labels, row by row: another machine of the same name, and
 //! the same machine under another.
 
 use super::life::{Content, Example, example};
@@ -6,7 +6,7 @@ use super::life::{Content, Example, example};
 /// A label that no kubelet can set itself.
 const TRUST: &str = "node-restriction.kubernetes.io/tier";
 
-/// What is kept of the machine m1.
+/// The stored items of the machine m1.
 const ALL: Content = &[("pool", "gold"), (TRUST, "secret")];
 
 /// And without what a machine has to be trusted with.

@@ -1,8 +1,8 @@
-//! What becomes of nodes under an example's rules: steps that are written down, and are taken one after the other.
+//! Nodes under the rules of an example: a list of steps that are taken one after the other.
 //!
-//! What is on a node is written here as records have it, one name for each: a label's key, `annotation:KEY`, `taint:EFFECT:KEY`,
-//! `cordon:`. And which machine it is: `instance:` is its `spec.providerID`, `machine:` its `systemUUID`. All of it is read and written
-//! here without the daemons' own code, which is what is to be shown to be right.
+//! Items are named here as in records: a label's key, `annotation:KEY`, `taint:EFFECT:KEY`,
+//! `cordon:`. Two more name the machine: `instance:` is its `spec.providerID`, `machine:` its `systemUUID`. Items are read and written here
+//! without the daemons' own code, which is under test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::daemon::Daemon;
 use crate::events::events_of;
 use crate::scenario::{Labels, Scenario};
 
-/// What is on a node, or in a record.
+/// The items of a node or of a record.
 pub type Content = &'static [(&'static str, &'static str)];
 
 /// An example of the documentation, and what it promises.
 pub struct Example {
-    /// What the documentation calls it.
+    /// Its name in the documentation.
     pub name: &'static str,
     /// The rules in force, as the daemons say when they start.
     rules: &'static str,
@@ -65,7 +65,7 @@ impl Example {
         self.then(Step::KnownBy(identity))
     }
 
-    /// Somebody changes it.
+    /// A person changes it.
     pub fn changes(self, patch: Value) -> Self {
         self.then(Step::Changes(patch))
     }
@@ -246,7 +246,7 @@ fn annotation(record: &ConfigMap, key: &str) -> Option<String> {
     record.metadata.annotations.as_ref()?.get(key).cloned()
 }
 
-/// What is said of a node by its machine, and is nothing that is kept.
+/// The fields that a machine reports, and that are not kept.
 const MACHINE: [&str; 2] = ["instance:", "machine:"];
 
 fn own(content: Content) -> Labels {
@@ -275,7 +275,7 @@ fn node_of(content: Content) -> Value {
     node
 }
 
-/// What is on a node, without what says that it was restored, and without the taint that the API server gives to every new one.
+/// The items of a node, without the marker, and without the taint that the API server adds to every new node.
 fn content_of(node: &Node) -> Labels {
     let mut content = node.metadata.labels.clone().unwrap_or_default();
     for (key, value) in node.metadata.annotations.iter().flatten() {
@@ -295,13 +295,13 @@ fn content_of(node: &Node) -> Labels {
 
 const HISTORY: &str = "history-COLON-";
 
-/// What a record holds, but for what it held before.
+/// The items of a record, without its history.
 fn kept_in(record: &ConfigMap) -> Labels {
     let kept = record.data.iter().flatten().filter(|(key, _)| !key.starts_with(HISTORY));
     kept.map(|(key, value)| (key.replace("-COLON-", ":").replace("-SLASH-", "/"), value.clone())).collect()
 }
 
-/// What it held before, the oldest first.
+/// The history of a record, the oldest first.
 fn history_in(record: &ConfigMap) -> Result<Vec<Labels>> {
     let mut versions = BTreeMap::new();
     for (key, text) in record.data.iter().flatten() {

@@ -1,4 +1,4 @@
-//! What the recipes promise: what their clouds are said to do is done to nodes here.
+//! The recipes: the documented actions of each cloud are applied to nodes here.
 
 use serde_json::json;
 
@@ -241,7 +241,7 @@ pub fn instances() -> Vec<Example> {
         .leaves("a")
         .registers("a", &[])
         .has(&[("eks.amazonaws.com/capacityType", "ON_DEMAND"), ("pool", "gold")]),
-        // What a retention and a share are, `storing` and `retaining` show.
+        // `storing` and `retaining` test the retention and the share.
         example(
             "spot-short",
             "{labels: {exclude: [machine-facts, controller-labels]}, retention: 2h, cleanupShare: 100%, history: 0}",

@@ -1,4 +1,4 @@
-//! What the examples of single rules promise, by section of the documentation.
+//! The examples of single rules, by section of the documentation.
 
 use serde_json::json;
 
@@ -108,7 +108,7 @@ pub fn what() -> Vec<Example> {
         ])
         .written("taint-COLON-NoSchedule-COLON-dedicated", "gpu")
         .leaves("a")
-        // What somebody else has put there meanwhile stays.
+        // Items that others have added meanwhile stay.
         .registers("a", &[("taint:NoExecute:node.kubernetes.io/not-ready", "")])
         .has(&[
             ("taint:NoExecute:node.kubernetes.io/not-ready", ""),
@@ -236,7 +236,7 @@ pub fn whose() -> Vec<Example> {
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "cpu"),
         ])
-        // What was overwritten on the node was never stored; what was overwritten in the record is in the history.
+        // The overwritten value of the node was never stored; the overwritten value of the record is in the history.
         .remembered(&[&[
             ("pool", "gold"),
             ("example.com/rack", "7"),
@@ -244,7 +244,7 @@ pub fn whose() -> Vec<Example> {
             ("kept", "1"),
             ("taint:NoSchedule:dedicated", "gpu"),
         ]])
-        // Once it is restored, the node is right.
+        // Once it is restored, its own labels are stored.
         .changes(json!({"metadata": {"labels": {"pool": "silver"}}}))
         .stored(&[
             ("pool", "silver"),
@@ -273,7 +273,7 @@ pub fn who() -> Vec<Example> {
             .known_by("providerID=cloud://i-2")
             .stored(&[("own", "1")])
             .left_alone()
-            // The cloud says who it is a while later.
+            // The cloud sets the identity a while later.
             .leaves("b")
             .registers("c", &[])
             .not_stored("no-identity")
@@ -324,7 +324,7 @@ pub fn who() -> Vec<Example> {
 /// deleted, by `storing` and `retaining`, with one of a minute. Here it is shown that the daemons run with these.
 pub fn when() -> Vec<Example> {
     vec![
-        // That it goes in the very patch that brings the labels, `startup` shows.
+        // `startup` tests that one patch removes the taint and adds the labels.
         example("startup-taint", "{startupTaint: {enabled: true}}")
             .registers("a", &[("taint:NoSchedule:label-storage/restoring", ""), ("pool", "gold")])
             .has(&[("pool", "gold")])

@@ -1,4 +1,4 @@
-//! What the daemons' accounts may do is what the daemons do.
+//! The accounts of the daemons have exactly the permissions that the daemons use.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -82,11 +82,11 @@ pub fn granted(documents: &[Value]) -> Result<BTreeSet<Permission>> {
     Ok(granted)
 }
 
-/// What the API server has written down of the daemons' accounts.
+/// The audit log of the daemons' accounts.
 pub struct Audit {
     /// Each as it would have to be granted with the object's name, and without.
     used: BTreeSet<Permission>,
-    /// What was refused for want of a right, or by a policy.
+    /// The requests that RBAC or a policy refused.
     pub forbidden: Vec<Value>,
 }
 
@@ -119,7 +119,7 @@ impl Audit {
         Ok(Self { used, forbidden })
     }
 
-    /// The writes of the accounts, also those that failed. Asking for one's own rights is no write.
+    /// The writes of the accounts, also those that failed. A review of one's own permissions is not a write.
     pub fn writes(&self) -> Vec<&Permission> {
         let is_write = |it: &&Permission| {
             !["get", "list", "watch"].contains(&it.verb.as_str()) && it.resource != "selfsubjectaccessreviews"
@@ -273,7 +273,7 @@ pub async fn every_permission_is_used_and_none_is_missing(s: &Scenario) -> Resul
     let log = s.sandbox.audit_log();
     let (spoilt, mut changes) = (record_name(spoilt), 0);
     s.eventually("all that is granted is used", BTreeSet::new(), async || {
-        // It changes, and still can't be read: one Event that says so twice.
+        // It changes, and still can't be read: one Event with a count of two.
         changes += 1;
         let change = json!({"data": {"pool": changes.to_string()}});
         records.patch(&spoilt, &PatchParams::default(), &Patch::Merge(change)).await?;

@@ -116,7 +116,7 @@ pub async fn each_daemon_writes_its_own_leases(s: &Scenario) -> Result<()> {
 }
 
 pub async fn the_accounts_are_for_their_own_pods(s: &Scenario) -> Result<()> {
-    const REFUSED: &str = "the accounts of label-storage are for its own StatefulSets";
+    const REFUSED: &str = "only the StatefulSets of label-storage may use its accounts";
     apply(&s.client, &rendered(s, &[])?).await?;
     let client = client_as(s, &s.namespace, "editor").await?;
     bind(s, "editor", "edit").await?;
@@ -154,7 +154,7 @@ pub async fn the_accounts_are_for_their_own_pods(s: &Scenario) -> Result<()> {
             refused(REFUSED, sets.patch(account, &PatchParams::default(), &other).await)?,
             "another pod template"
         );
-        // The number of replicas stays in the hands of those who have it now.
+        // The number of replicas can still be changed with the usual permissions.
         let scaled = Patch::Merge(json!({"spec": {"replicas": 3}}));
         sets.patch_scale(account, &PatchParams::default(), &scaled).await.context("scaled")?;
         // The StatefulSet controller makes pods for these two, and not for another in their place.
@@ -187,7 +187,7 @@ pub async fn a_stolen_token_of_the_storer_writes_records_alone(s: &Scenario) -> 
         Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
     };
     s.eventually("the policy is in force", true, async || {
-        Ok(refused("which writes nothing else", maps.create(&trying(), &map("another")?).await)
+        Ok(refused("it may write no other ConfigMap", maps.create(&trying(), &map("another")?).await)
             .unwrap_or(false))
     })
     .await?;
@@ -198,24 +198,24 @@ pub async fn a_stolen_token_of_the_storer_writes_records_alone(s: &Scenario) -> 
     let mut ca = maps.get("kube-root-ca.crt").await?;
     ca.data = Some(labels([("ca.crt", "theirs")]));
     let replaced = maps.replace("kube-root-ca.crt", &PostParams::default(), &ca).await;
-    assert!(refused("which writes nothing else", replaced)?, "the root certificate");
+    assert!(refused("it may write no other ConfigMap", replaced)?, "the root certificate");
     let deleted = maps.delete("kube-root-ca.crt", &DeleteParams::default()).await;
-    assert!(refused("which writes nothing else", deleted)?, "the root certificate is deleted");
+    assert!(refused("it may write no other ConfigMap", deleted)?, "the root certificate is deleted");
 
     // Events about Nodes, as itself.
     let events: Api<Event> = Api::namespaced(storer, "default");
     let event = |controller: &str, kind: &str| event(s, controller, kind);
     s.eventually("the policy for Events is in force", true, async || {
-        Ok(refused("as itself alone", events.create(&trying(), &event("kubelet", "Node")?).await)
+        Ok(refused("only under its own name", events.create(&trying(), &event("kubelet", "Node")?).await)
             .unwrap_or(false))
     })
     .await?;
     assert!(refused(
-        "as itself alone",
+        "only under its own name",
         events.create(&trying(), &event("label-storage/restorer", "Node")?).await
     )?);
     assert!(refused(
-        "about Nodes alone",
+        "only about Nodes",
         events.create(&trying(), &event("label-storage/storer", "Pod")?).await
     )?);
     events.create(&trying(), &event("label-storage/storer", "Node")?).await.context("its own Event")?;
@@ -240,7 +240,7 @@ pub async fn accounts_can_have_any_name(s: &Scenario) -> Result<()> {
         let events: Api<Event> = Api::namespaced(client.clone(), "default");
         s.eventually("the policy for Events is in force", true, async || {
             let theirs = event(s, &format!("label-storage/{other}"), "Node")?;
-            Ok(refused("as itself alone", events.create(&trying(), &theirs).await).unwrap_or(false))
+            Ok(refused("only under its own name", events.create(&trying(), &theirs).await).unwrap_or(false))
         })
         .await?;
         let own = event(s, &format!("label-storage/{daemon}"), "Node")?;
@@ -267,7 +267,7 @@ pub async fn accounts_can_have_any_name(s: &Scenario) -> Result<()> {
         s.eventually("its tokens are guarded", true, async || {
             let token = TokenRequest::default();
             let request = accounts.create_token_request(account, &PostParams::default(), &token).await;
-            Ok(refused("the accounts of label-storage", request).unwrap_or(false))
+            Ok(refused("only the StatefulSets of label-storage", request).unwrap_or(false))
         })
         .await?;
     }

@@ -87,7 +87,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     ];
     assert_eq!(container["args"], json!(args));
     assert!(container["image"].as_str().is_some_and(|image| image.contains("@sha256:")), "{container}");
-    // Who takes the start-up taint off must be able to run where it is, whatever is tolerated beside it.
+    // The restorer must tolerate the start-up taint, whatever other tolerations there are.
     let tolerations = &storer["spec"]["template"]["spec"]["tolerations"];
     let start = json!({"key": "label-storage/restoring", "operator": "Exists"});
     let own = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});

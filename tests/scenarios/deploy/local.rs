@@ -1,5 +1,5 @@
-//! What deploy/local/local.sh brings up beside Label Storage. Its images are not to be had here, so what is shown is that the
-//! API server takes it all, that its pods pass Pod Security, and that its parts fit together and to the daemons' pods.
+//! The monitoring that deploy/local/local.sh installs. Its images are not available here, so the tests check that the API server accepts all
+//! objects, that the pods pass Pod Security, and that the parts match each other and the daemons' pods.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;

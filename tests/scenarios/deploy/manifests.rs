@@ -29,12 +29,12 @@ pub fn documents(text: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(objects).collect())
 }
 
-/// What `kubectl apply -f deploy/label-storage.yaml` takes.
+/// The objects of deploy/label-storage.yaml.
 pub fn committed() -> Result<Vec<Value>> {
     file("label-storage.yaml")
 }
 
-/// What `kubectl apply -f` takes, of a file in deploy/.
+/// The objects of a file in deploy/.
 pub fn file(path: &str) -> Result<Vec<Value>> {
     documents(&text(path)?).context(path.to_owned())
 }

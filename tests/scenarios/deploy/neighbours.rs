@@ -47,7 +47,7 @@ async fn change(
 }
 
 pub async fn objects_of_others_are_left_alone(s: &Scenario) -> Result<()> {
-    // The role `admin` has no right to leases.
+    // The role `admin` has no permission for leases.
     allow_leases(s, "admin").await?;
     let admin = client_as(s, &s.namespace, "admin").await?;
     bind(s, "admin", "admin").await?;
@@ -79,7 +79,7 @@ pub async fn objects_of_others_are_left_alone(s: &Scenario) -> Result<()> {
     let record: ConfigMap = serde_json::from_value(named("label-storage.a"))?;
     s.eventually("the policies are in force", true, async || {
         let trying = PostParams { dry_run: true, ..PostParams::default() };
-        refused("are written by the storer alone", config_maps.create(&trying, &record).await)
+        refused("only the storer may write records", config_maps.create(&trying, &record).await)
     })
     .await?;
     let lease: Lease = serde_json::from_value(named("label-storage.storer.0-of-2"))?;
@@ -91,7 +91,10 @@ pub async fn objects_of_others_are_left_alone(s: &Scenario) -> Result<()> {
     let restart = Patch::Merge(json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}}));
     s.eventually("and that for StatefulSets", true, async || {
         let trying = PatchParams { dry_run: true, ..PatchParams::default() };
-        refused("for its own StatefulSets", sets.patch("label-storage-storer", &trying, &restart).await)
+        refused(
+            "only the StatefulSets of label-storage may use",
+            sets.patch("label-storage-storer", &trying, &restart).await,
+        )
     })
     .await?;
 

@@ -1,4 +1,4 @@
-//! What becomes of the StatefulSets, with the real controller that makes their pods.
+//! The StatefulSets, with the real controller that creates their pods.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the admission policies refuse, and what they let pass.
+//! The requests that the admission policies refuse and allow.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::manifests::{apply, client_as, rendered};
 use crate::scenario::{Labels, Scenario, labels};
 
-/// Whether a policy refused it, with these words. Anything else than that and success is a failure of the test.
+/// True if a policy refused the request with these words. Any other error fails the test.
 pub fn refused<T>(words: &str, result: kube::Result<T>) -> Result<bool> {
     match result {
         Ok(_) => Ok(false),
@@ -67,7 +67,7 @@ fn record(node: &str) -> ConfigMap {
 }
 
 pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Result<()> {
-    const REFUSED: &str = "are written by the storer alone";
+    const REFUSED: &str = "only the storer may write records";
     apply(&s.client, &rendered(s, &[])?).await?;
     let maps = |client: Client| -> Api<ConfigMap> { Api::namespaced(client, &s.namespace) };
     let (create, delete) = (PostParams::default(), DeleteParams::default());
@@ -84,7 +84,7 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     }
     storer.delete(&b.name_any(), &delete).await.context("the storer deletes")?;
 
-    // Somebody who may write every ConfigMap here.
+    // An account that may write every ConfigMap in the namespace.
     let editor = maps(client_as(s, &s.namespace, "editor").await?);
     bind(s, "editor", "admin").await?;
     s.eventually("the editor's rights", true, async || Ok(editor.list(&ListParams::default()).await.is_ok()))
@@ -114,7 +114,7 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     assert!(refused(REFUSED, all)?, "the deletion of all");
     assert_eq!(storer.get(&a.name_any()).await?.data, Some(labels([("pool", "silver")])));
 
-    // What is no record is nobody's business.
+    // The policy ignores ConfigMaps that are not records.
     let mut plain = labelled.clone();
     plain.metadata.labels = None;
     editor.create(&create, &plain).await.context("another ConfigMap")?;
@@ -136,7 +136,7 @@ pub async fn only_the_storer_and_those_who_may_write_records(s: &Scenario) -> Re
     let filed = editor.create(&create, &serde_json::from_value(filed)?).await;
     assert!(refused(REFUSED, filed)?, "a record that is filed by something else than a name");
 
-    // The restorer has no right to write any, and would not be let with one.
+    // The restorer has no permission to write records, and the policy would refuse them, too.
     let restorer = maps(client_as(s, &s.namespace, "label-storage-restorer").await?);
     assert!(refused("cannot patch resource", restorer.patch(&a.name_any(), &patching(), &value).await)?);
     bind(s, "label-storage-restorer", "admin").await?;
@@ -195,11 +195,11 @@ pub async fn a_namespace_with_records_can_be_deleted(s: &Scenario) -> Result<()>
 }
 
 pub const FIELDS: &str = "may not change the spec";
-const LABELS: &str = "may add labels to a Node, but not remove one";
-const ANNOTATIONS: &str = "of a Node's annotations the restorer";
+const LABELS: &str = "may add labels to a Node, but not remove or change them";
+const ANNOTATIONS: &str = "may set the annotation label-storage/restored of a Node";
 
 pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Result<()> {
-    const WHOLE: &str = "may neither make nor delete Nodes";
+    const WHOLE: &str = "may not create or delete Nodes";
     apply(&s.client, &rendered(s, &[])?).await?;
     let name = s.node("a");
     let node = json!({
@@ -261,7 +261,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
     ] {
         assert!(refused(words, patch(change).await)?, "{what}");
     }
-    // What is no part of an update of the Node itself.
+    // The status is not part of an update of the Node itself.
     patch(json!({"status": {"phase": "Terminated"}})).await?;
     assert_eq!(s.get(&name).await?.status.and_then(|status| status.phase), None);
 
@@ -276,7 +276,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
         .context("the marker again")?;
     patch(metadata(json!({"annotations": {"label-storage/restored": null}}))).await.context("no marker")?;
 
-    // With all rights to Nodes that RBAC can give, too.
+    // Also with all permissions for Nodes that RBAC can grant.
     let everything = format!("{}-everything", s.namespace);
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -300,7 +300,7 @@ pub async fn the_restorer_adds_labels_and_its_marker_alone(s: &Scenario) -> Resu
     let other: Node = serde_json::from_value(json!({"metadata": {"name": s.node("b")}}))?;
     assert!(refused(WHOLE, nodes.create(&PostParams::default(), &other).await)?, "a Node is made");
 
-    // Nobody else is concerned.
+    // Other accounts are not affected.
     s.nodes.patch(&name, &patching(), &Patch::Merge(cordon)).await.context("a person cordons")?;
     let wanted = Labels::from([("a".to_owned(), "b".to_owned())]);
     s.nodes.patch(&name, &patching(), &Patch::Merge(metadata(json!({"annotations": wanted})))).await?;
@@ -336,8 +336,8 @@ const RULES: &[&str] = &[
 ];
 
 pub async fn the_restorer_may_do_what_the_rules_ask_for_and_no_more(s: &Scenario) -> Result<()> {
-    const TAKEN_OFF: &str = "may take no taint off a Node but";
-    const PUT_ON: &str = "may put no taint on a Node that tells of its state";
+    const TAKEN_OFF: &str = "may not remove a taint from a Node";
+    const PUT_ON: &str = "may not add a taint that describes the state of a Node";
     const UNCORDONED: &str = "may cordon a Node, but not uncordon it";
     apply(&s.client, &rendered(s, RULES)?).await?;
     let taint = |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});

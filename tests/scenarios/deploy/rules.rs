@@ -30,7 +30,7 @@ async fn start(s: &Scenario, documents: &[Value], kind: &str) -> Result<Daemon> 
     replica(s, manifests::set(documents, kind)?, 0, &["--replicas=1"]).await
 }
 
-/// What a Node has of what is kept here: labels, annotations, taints and whether it is cordoned. Not what the control plane puts there.
+/// The items of a Node: labels, annotations, taints and the cordon, without those that the control plane sets.
 fn kept(node: &Node) -> (Labels, Labels, Vec<(String, String)>, bool) {
     let mut annotations = node.annotations().clone();
     annotations.retain(|key, _| key.starts_with("example.com/"));

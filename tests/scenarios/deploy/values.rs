@@ -194,10 +194,10 @@ fn good() -> Vec<Value> {
     .concat()
 }
 
-/// Renders the chart with these rules beside the default ones.
-fn render(s: &Scenario, rules: &Value) -> Result<Vec<Value>> {
+/// Renders the chart with these values beside the default ones.
+fn render(s: &Scenario, values: &Value) -> Result<Vec<Value>> {
     let file = s.file("values.json");
-    std::fs::write(&file, json!({"rules": rules}).to_string())?;
+    std::fs::write(&file, values.to_string())?;
     rendered(s, &["--values", file.to_str().context("a path")?])
 }
 
@@ -216,7 +216,7 @@ pub async fn helm_refuses_the_rules_that_the_storer_refuses(s: &Scenario) -> Res
     for rules in bad() {
         let refusals = [
             ("the storer", Rules::from_yaml(&rules.to_string()).is_err()),
-            ("helm", render(s, &rules).is_err()),
+            ("helm", render(s, &json!({"rules": rules})).is_err()),
         ];
         accepted.extend(
             refusals
@@ -232,13 +232,14 @@ pub async fn helm_refuses_the_rules_that_the_storer_refuses(s: &Scenario) -> Res
         examples.map(|(yaml, _)| serde_saphyr::from_str(yaml)).collect::<Result<Vec<Value>, _>>()?;
     assert!(examples.len() > 10, "{} examples", examples.len());
     let shipped: Value = serde_saphyr::from_str(manifests::rules(&rendered(s, &[])?)?)?;
-    for rules in good().into_iter().chain(examples) {
-        Rules::from_yaml(&rules.to_string()).with_context(|| rules.to_string())?;
-        let documents = render(s, &rules).with_context(|| rules.to_string())?;
-        let read = Rules::from_yaml(manifests::rules(&documents)?).with_context(|| rules.to_string())?;
+    // The examples work as printed, with `--config` and with `helm --values`.
+    for values in good().into_iter().map(|rules| json!({"rules": rules})).chain(examples) {
+        Rules::from_yaml(&values.to_string()).with_context(|| values.to_string())?;
+        let documents = render(s, &values).with_context(|| values.to_string())?;
+        let read = Rules::from_yaml(manifests::rules(&documents)?).with_context(|| values.to_string())?;
         let mut expected = shipped.clone();
-        merge(&mut expected, &rules);
-        assert_eq!(read, Rules::from_yaml(&expected.to_string())?, "{rules}");
+        merge(&mut expected, &values["rules"]);
+        assert_eq!(read, Rules::from_yaml(&expected.to_string())?, "{values}");
     }
     // Each key that is never kept: it is refused if it is named.
     let lists: Value = serde_saphyr::from_str(&manifests::text("chart/files/lists.yaml")?)?;
@@ -250,7 +251,7 @@ pub async fn helm_refuses_the_rules_that_the_storer_refuses(s: &Scenario) -> Res
             assert!(is_never_kept(&key), "{key}");
             let rules = json!({kind: {"include": [key]}});
             assert!(Rules::from_yaml(&rules.to_string()).is_err(), "the storer accepts {rules}");
-            assert!(render(s, &rules).is_err(), "helm accepts {rules}");
+            assert!(render(s, &json!({"rules": rules})).is_err(), "helm accepts {rules}");
         }
     }
     Ok(())

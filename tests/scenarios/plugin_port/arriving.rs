@@ -1,4 +1,4 @@
-//! `import`: who is asked, who is told, and what is in the way.
+//! `import`: confirmation, messages and obstacles.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -58,7 +58,7 @@ pub async fn an_import_that_nobody_listens_to_is_finished(s: &Scenario) -> Resul
     drop(child.stderr.take());
     assert_eq!(child.wait()?.code(), Some(0));
     assert_eq!(count(s).await?, 30);
-    // What goes wrong is an exit code, and no panic.
+    // A failure is an exit code, not a panic.
     let mut command = itself::command("plugin", Some(s.sandbox.kubeconfig()))?;
     command.args(["import", "--yes", "-f", "/nowhere/at-all"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
@@ -90,7 +90,7 @@ pub async fn on_a_terminal_a_bar_shows_how_far_it_is(s: &Scenario) -> Result<()>
     let mut command = itself::command("plugin", Some(proxy.kubeconfig()))?;
     command.args(["import", "--yes", "-n", &s.namespace, "-f"]).arg(&file).env("TERM", "xterm");
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(theirs).spawn();
-    // It is held by this, too, and a terminal ends when nobody holds it any more.
+    // This process holds the terminal, too. A terminal ends when its last holder closes it.
     drop(command);
     let mut child = child?;
     let mut shown = Vec::new();
@@ -153,10 +153,10 @@ pub async fn a_dry_run_on_the_server_shows_refusals_and_changes_nothing(s: &Scen
         "{told:?}"
     );
     assert!(
-        told.err.starts_with("1 created, 0 replaced, 0 unchanged, 1 left alone (server dry run)\n"),
+        told.err.starts_with("1 created, 0 replaced, 0 unchanged, 1 not written (server dry run)\n"),
         "{told:?}"
     );
-    assert!(told.err.contains(&format!("left alone: {bad}: ")) && told.err.contains("\"a b\""), "{told:?}");
+    assert!(told.err.contains(&format!("not written: {bad}: ")) && told.err.contains("\"a b\""), "{told:?}");
     assert_eq!(count(s).await?, 0);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A person at a terminal, who is asked.
+//! Confirmation by a person at a terminal.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -97,7 +97,7 @@ fn command(s: &Scenario, kubeconfig: &Path, args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// All that comes from there, so that nobody has to wait for it for ever.
+/// Reads everything from there, so that the writer never blocks.
 fn heard_from(from: impl Read + Send + 'static) -> Receiver<u8> {
     let (sender, heard) = channel();
     std::thread::spawn(move || {
@@ -152,7 +152,7 @@ pub async fn what_has_changed_before_the_answer_is_shown_again(s: &Scenario) -> 
     dialogue.answers("y")?;
     let (code, said) = dialogue.ends()?;
     assert_eq!(code, Some(0));
-    assert!(said.contains("+pool=gold") && said.contains("! pool=silver stays"), "{said}");
+    assert!(said.contains("+pool=gold") && said.contains("! pool=silver is not changed"), "{said}");
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]));
     Ok(())
 }
@@ -160,7 +160,7 @@ pub async fn what_has_changed_before_the_answer_is_shown_again(s: &Scenario) -> 
 pub async fn who_says_no_in_the_middle_is_told_what_was_done(s: &Scenario) -> Result<()> {
     let (old, new) = (s.node("old"), s.node("new"));
     departed(s, &old, &labels([("pool", "gold")])).await?;
-    // The record is written under the new name; before it is deleted under the old one, somebody changes that.
+    // The record is written under the new name. Before it is deleted under the old name, another client changes it.
     let (reached, is_reached) = channel();
     let (go, may_go) = channel::<()>();
     let proxy = s.proxy(move |request: &Request| {

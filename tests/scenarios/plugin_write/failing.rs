@@ -1,4 +1,4 @@
-//! What becomes of a change when the world moves, or the network fails, in the middle of it.
+//! Changes that are interrupted by other writers or by network failures.
 
 use std::sync::{Arc, Mutex};
 

@@ -20,7 +20,7 @@ pub async fn a_node_that_is_forgotten_returns_without(s: &Scenario) -> Result<()
     let said = does(s, &["forget", &node, "--dry-run"])?;
     has_lines(
         &said,
-        &["  -pool=gold", "  ! the node does not exist: its labels are lost, and it returns without them"],
+        &["  -pool=gold", "  ! the node does not exist: its labels are lost, and can't be restored"],
     )?;
     assert!(s.record(&node).await?.is_some());
     does(s, &["forget", &node, "--yes"])?;
@@ -30,7 +30,7 @@ pub async fn a_node_that_is_forgotten_returns_without(s: &Scenario) -> Result<()
     s.has_acted(&restorer, &node).await?;
     assert_eq!(s.labels(&node).await?, labels([("new", "1")]));
 
-    // While it is there, its record is made anew.
+    // While the node exists, its record is created again.
     let before = s.config_map(&node).await?.and_then(|record| record.metadata.uid);
     let said = does(s, &["forget", &node, "--yes"])?;
     has_lines(&said, &["  ! the node exists: the storer creates a new record from its labels"])?;
@@ -52,7 +52,7 @@ pub async fn what_is_no_record_is_not_forgotten(s: &Scenario) -> Result<()> {
     let both = ["forget", node.as_str(), &nobody, &foreign, "--yes"];
     refuses(s, &both, &["nothing was changed", &nobody, "managed-by"])?;
     assert!(s.record(&node).await?.is_some() && s.config_map(&foreign).await?.is_some());
-    // A record that is broken can be got rid of.
+    // A broken record can be deleted.
     s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "else"}}})).await?;
     does(s, &["forget", &node, &node, "--yes"])?;
     assert!(s.config_map(&node).await?.is_none());
@@ -80,7 +80,7 @@ pub async fn a_failure_of_one_node_does_not_hold_up_the_others(s: &Scenario) -> 
     roles.create(&PostParams::default(), &serde_json::from_value(rights)?).await?;
     bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
     let [a, b, c] = &nodes;
-    // Rights take a moment to be known.
+    // New permissions take a moment to apply.
     let args = ["forget", a, b, c, "--as", &somebody];
     s.eventually("rights", Some(0), async || Ok(s.plugin(&[&args[..], &["--dry-run"]].concat())?.code))
         .await?;
@@ -88,7 +88,7 @@ pub async fn a_failure_of_one_node_does_not_hold_up_the_others(s: &Scenario) -> 
         let (a, b, c) = (s.record(a).await?, s.record(b).await?, s.record(c).await?);
         anyhow::Ok([a.is_some(), b.is_some(), c.is_some()])
     };
-    // A missing permission shows when the API server is asked.
+    // A missing permission shows in the answer of the API server.
     for (flag, left) in [("--dry-run=server", [true; 3]), ("--yes", [false, true, false])] {
         let told = s.plugin(&[&args[..], &[flag]].concat())?;
         let errors: Vec<_> = told.err.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -114,13 +114,13 @@ pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenar
     ] {
         let args = [args, &["--yes", "--as", "nobody"]].concat();
         let told = s.plugin(&args)?;
-        // By which rules it would be done is not known either.
+        // The rules are unknown, too.
         let error = "error: the rules can't be read: configmaps \"label-storage-rules\" is forbidden";
         assert!(told.code == Some(1) && told.err.lines().any(|line| line.starts_with(error)), "{told:?}");
         let with_rules = [&args[..], &["--config", "/dev/null"]].concat();
         refuses(s, &with_rules, &["User \"nobody\" cannot get resource"])?;
     }
-    // Nor where nobody can read them.
+    // The same for rules that can't be read.
     let rules =
         json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "fence: perhaps"}});
     s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;

@@ -1,4 +1,4 @@
-//! What happens between the plugin's last look and its write.
+//! Changes between the plugin's last read and its write.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -25,7 +25,7 @@ impl Held {
         Self::at(s, verb, 1, Fault::None, args).await
     }
 
-    /// Runs it until it has asked for this for the n-th time, which nobody ever hears.
+    /// Runs it until its n-th request of this kind, which is never answered.
     async fn unheard(s: &Scenario, verb: Verb, nth: usize, args: &[&str]) -> Result<Self> {
         Self::at(s, verb, nth, Fault::BlackHole, args).await
     }
@@ -81,7 +81,7 @@ pub async fn a_record_that_changes_before_it_is_written_keeps_that_change(s: &Sc
     let all = labels([("owner", "them"), ("pool", "silver"), ("zone", "a")]);
     assert_eq!(kept_of(s, &node).await?, Some(all));
 
-    // What would be done is something else by then, and that is shown.
+    // The change is a different one by then, and is shown again.
     does(s, &["set", &node, "owner-", "--yes"])?;
     let held = Held::before(s, Verb::Update, &["rollback", &node, "--to", &generation]).await?;
     s.patch_record(&node, theirs.clone()).await?;
@@ -117,7 +117,7 @@ pub async fn a_node_that_changes_before_it_is_patched_keeps_that_change(s: &Scen
     let held = Held::before(s, Verb::Patch, &["restore", &node]).await?;
     s.label(&node, [("pool", Some("theirs"))]).await?;
     let (code, said) = held.goes_on().await?;
-    assert!(code == 0 && said.contains("pool=theirs stays"), "{said}");
+    assert!(code == 0 && said.contains("pool=theirs is not changed"), "{said}");
     assert_eq!(s.labels(&node).await?, labels([("pool", "theirs"), ("zone", "a")]));
 
     let storer = s.storer(&[])?;
@@ -136,14 +136,14 @@ pub async fn a_node_that_changes_before_it_is_patched_keeps_that_change(s: &Scen
 pub async fn what_changes_while_it_is_renamed_is_not_lost(s: &Scenario) -> Result<()> {
     let (old, new) = (s.node("old"), s.node("new"));
     departed(s, &old, &labels([("pool", "gold")])).await?;
-    // Somebody is there first.
+    // Another writer is first.
     let held = Held::before(s, Verb::Create, &["rename", &old, &new]).await?;
     does(s, &["set", &new, "pool=theirs", "--yes"])?;
     let (code, said) = held.goes_on().await?;
     assert!(code == 1 && said.contains("has a record"), "{said}");
     assert_eq!(kept_of(s, &old).await?, Some(labels([("pool", "gold")])));
     assert_eq!(kept_of(s, &new).await?, Some(labels([("pool", "theirs")])));
-    // That one changes before it is replaced.
+    // The record of the new name changes before it is replaced.
     let held = Held::before(s, Verb::Update, &["rename", &old, &new, "--replace"]).await?;
     s.patch_record(&new, json!({"data": {"owner": "them"}})).await?;
     let (code, said) = held.goes_on().await?;

@@ -14,8 +14,11 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     s.create(&node, labels([("pool", "silver")])).await?;
 
     let said = does(s, &["restore", &node, "--dry-run"])?;
-    has_lines(&said, &["  +zone=a", "  ! pool=silver stays: give --overwrite to restore pool=gold"])?;
-    refuses(s, &["restore", &node], &["there is no terminal to ask at", "--yes"])?;
+    has_lines(
+        &said,
+        &["  +zone=a", "  ! pool=silver is not changed: give --overwrite to restore pool=gold"],
+    )?;
+    refuses(s, &["restore", &node], &["can't ask for confirmation without a terminal", "--yes"])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "silver")]), "nothing was changed");
 
     does(s, &["restore", &node, "--yes"])?;
@@ -23,14 +26,14 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
     let marker = s.get(&node).await?.metadata.annotations.and_then(|mut all| all.remove(RESTORED));
     assert!(marker.is_some(), "it is marked, so that its own labels are stored from now on");
 
-    // It has been restored: what it lacks by now was removed, and is given again because a person says so.
+    // It was restored before: its missing labels were removed, and are restored because a person asks for it.
     s.label(&node, [("zone", None)]).await?;
     let said = does(s, &["restore", &node, "--overwrite", "--yes"])?;
     has_lines(&said, &["  -pool=silver", "  +pool=gold", "  +zone=a", &format!("node/{node} restored")])?;
     let all = labels([("pool", "gold"), ("zone", "a")]);
     assert_eq!(s.labels(&node).await?, all);
     let said = does(s, &["restore", &node])?;
-    has_lines(&said, &[&format!("node {node} lacks nothing that can be restored")])?;
+    has_lines(&said, &[&format!("node {node} has everything that can be restored")])?;
 
     // The daemons go on from there, and do not bring anything back.
     let (_storer, restorer) = s.pair()?;
@@ -73,7 +76,7 @@ pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> 
 pub async fn what_can_not_be_restored_is_refused_with_advice(s: &Scenario) -> Result<()> {
     let (node, other, away) = (s.node("a"), s.node("b"), s.node("away"));
     refuses(s, &["restore", &s.node("nobody"), "--yes"], &["there is no node"])?;
-    refuses(s, &["restore", "No_Name", "--yes"], &["is not the name of a node"])?;
+    refuses(s, &["restore", "No_Name", "--yes"], &["is not a valid node name"])?;
     stored(s, &node, &labels([("pool", "gold")])).await?;
     s.create(&other, Labels::new()).await?;
     refuses(s, &["restore", &other, "--yes"], &["nothing is stored for node"])?;

@@ -53,11 +53,11 @@ pub async fn a_node_that_is_away_comes_back_with_an_earlier_version(s: &Scenario
     refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["choose from", &generation])?;
     let said = does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
     has_lines(&said, &["  -pool=silver", "  +pool=gold"])?;
-    has_lines(&said, &[&format!("  ! {TRUST} is left alone: give --trust to return it on any machine")])?;
+    has_lines(&said, &[&format!("  ! {TRUST} is not changed: give --trust to include it on any machine")])?;
     let record = s.record(&node).await?.context("a record")?;
     assert_eq!(record.labels, labels([("pool", "gold")]));
     generation_of(s, &node, &labels([("pool", "silver")])).await?;
-    // Whatever machine it was that was trusted, nobody else gets it.
+    // The trust label is restored only to the machine that had it.
     s.create_as(&node, on(m2, json!({}))).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
     s.eventually_labelled(&node, labels([("pool", "gold")])).await
@@ -67,7 +67,7 @@ pub async fn where_there_is_nothing_to_go_back_to_it_is_said(s: &Scenario) -> Re
     let node = s.node("a");
     refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["there is no node"])?;
     super::departed(s, &node, &labels([("pool", "gold")])).await?;
-    refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["generation 1 of node", "is stored now"])?;
+    refuses(s, &["rollback", &node, "--to", "1", "--yes"], &["generation 1 of node", "is the present one"])?;
     refuses(s, &["rollback", &node, "--to", "7", "--yes"], &["no earlier version of node"])?;
     let told = s.plugin(&["rollback", &node, "--yes"])?;
     assert_eq!(told.code, Some(2), "{told:?}");
@@ -117,10 +117,10 @@ pub async fn what_a_version_could_not_tell_of_is_left_alone(s: &Scenario) -> Res
     let rules = rules.to_str().context("a path")?;
     let rollback = ["rollback", node.as_str(), "--to", &generation, "--yes", "--config", rules];
     let left = [
-        "  ! annotation:example.com/owner is left alone: that version has no item of this kind",
-        "  ! cordon: is left alone: that version has no item of this kind",
-        "  ! taint:NoSchedule:dedicated is left alone: that version has no item of this kind",
-        "  ! zone is left alone: the rules do not keep it",
+        "  ! annotation:example.com/owner is not changed: that version has no item of this kind",
+        "  ! cordon: is not changed: that version has no item of this kind",
+        "  ! taint:NoSchedule:dedicated is not changed: that version has no item of this kind",
+        "  ! zone is not changed: the rules do not keep it",
     ];
     let said = does(s, &[&rollback[..], &["--dry-run"]].concat())?;
     has_lines(&said, &[&["  -pool=silver", "  +pool=gold", "  -rack=1"][..], &left].concat())?;

@@ -34,7 +34,7 @@ pub async fn of_selected_nodes_those_that_can_be_restored_are(s: &Scenario) -> R
     }
     // Named, the same is refused, all of it.
     refuses(s, &["restore", &returned, &ignored, "--yes"], &["nothing was changed", "label-storage/ignore"])?;
-    refuses(s, &["restore", "--pending"], &["there is no terminal to ask at"])?;
+    refuses(s, &["restore", "--pending"], &["can't ask for confirmation without a terminal"])?;
     assert_eq!(s.labels(&returned).await?, Labels::new());
 
     let told = s.plugin(&["restore", "-l", "pool=gold", "--yes"])?;
@@ -63,7 +63,7 @@ pub async fn selected_records_are_forgotten(s: &Scenario) -> Result<()> {
         anyhow::Ok(left)
     };
     refuses(s, &["forget", "--yes"], &["--all"])?;
-    refuses(s, &["forget", "--all"], &["there is no terminal to ask at", "--yes"])?;
+    refuses(s, &["forget", "--all"], &["can't ask for confirmation without a terminal", "--yes"])?;
     let told = s.plugin(&["forget", "--all", &gold, "--yes"])?;
     assert_eq!(told.code, Some(2), "{told:?}");
     assert_eq!(left().await?, [true; 3]);

@@ -45,7 +45,7 @@ pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenar
         "cordon:=true",
     ];
     let said = does(s, &[&set[..], &["--dry-run"]].concat())?;
-    ensure!(said.contains("nothing was stored before") && said.contains("within 30d"), "{said}");
+    ensure!(said.contains("a new record is created") && said.contains("within 30d"), "{said}");
     assert!(s.config_map(&node).await?.is_none());
     does(s, &[&set[..], &["--yes"]].concat())?;
     s.eventually_departed(&node).await?;
@@ -83,7 +83,7 @@ pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenar
 pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> Result<()> {
     let node = s.node("a");
     super::stored(s, &node, &labels([("pool", "gold")])).await?;
-    // No storer hears of this, until one comes and is told of all that has happened since the last one was there.
+    // No storer runs. The next one receives all events since the last one stopped.
     s.label(&node, [("pool", Some("bronze"))]).await?;
     s.delete(&node).await?;
     let told = s.plugin(&["set", &node, "pool=silver", "--yes", "--force"])?;
@@ -118,7 +118,7 @@ pub async fn a_machine_that_has_never_been_there_gets_what_is_set_for_it(s: &Sce
     refuses(
         s,
         &["rename", &node, &other, "--yes", "--config", rules],
-        &["nodes are identified by systemUUID"],
+        &["the rules identify nodes by systemUUID"],
     )
 }
 
@@ -136,8 +136,8 @@ pub async fn what_nothing_can_have_is_bad_usage(s: &Scenario) -> Result<()> {
     }
     let told = s.plugin(&["set", &s.node("a"), "--yes"])?;
     assert_eq!(told.code, Some(2), "{told:?}");
-    refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is given twice"])?;
-    refuses(s, &["set", "No_Name", "a=b", "--yes"], &["is not the name of a node"])?;
+    refuses(s, &["set", &s.node("a"), "a=b", "a-", "--yes"], &["a is given more than once"])?;
+    refuses(s, &["set", "No_Name", "a=b", "--yes"], &["is not a valid node name"])?;
     assert!(s.config_map(&s.node("a")).await?.is_none());
     Ok(())
 }
@@ -147,7 +147,7 @@ pub async fn what_a_node_said_last_is_waited_for_before_it_is_set(s: &Scenario) 
     let kept = labels([("pool", "gold")]);
     super::stored(s, &node, &kept).await?;
     super::stored(s, &other, &kept).await?;
-    // No storer hears of this.
+    // No storer runs.
     s.label(&node, [("owner", Some("me"))]).await?;
     s.delete(&node).await?;
     let args = ["set", node.as_str(), "pool=silver", "--yes", "-n", &s.namespace].map(str::to_owned);

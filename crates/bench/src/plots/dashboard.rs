@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::FONT;
-use crate::picture::Evaluated;
+use crate::report::Evaluated;
 
 /// Pixels of one unit of Grafana's grid, which is 24 units wide.
 const UNIT: (u32, u32) = (60, 32);

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use plotters::prelude::*;
 
 use super::FONT;
-use crate::picture::{Drawn, Line, Picture};
+use crate::report::{Drawn, Line, Picture};
 
 const COLUMNS: usize = 2;
 /// Of one panel.

@@ -1,8 +1,8 @@
-//! The events of a watch in protobuf, while they stream in.
+//! The events of a watch in protobuf, as they arrive.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Splits a stream into events, each with its length before it.
+/// Splits a stream into events. Each has a length prefix.
 #[derive(Default)]
 pub(crate) struct Frames {
     /// The beginning of an incomplete event.
@@ -10,7 +10,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Takes what came in, and gives the events that are complete now.
+    /// Adds bytes, and returns the events that are complete now.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<Bytes> {
         self.begun.extend_from_slice(chunk);
         let mut complete = Vec::new();
@@ -20,7 +20,7 @@ impl Frames {
         complete
     }
 
-    /// The length of the first event with the length before it, if that has arrived.
+    /// The length of the first event with its prefix, if the prefix has arrived.
     fn length(&self) -> Option<usize> {
         let length = self.begun.get(..4)?.get_u32();
         usize::try_from(length).ok()?.checked_add(4)

@@ -1,4 +1,4 @@
-//! Lists that lack something.
+//! Incomplete lists.
 
 use bytes::Buf;
 use prost::encoding::{WireType, decode_varint, encode_key, encode_varint};
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Format, MAGIC, Malformed};
 
-/// In `runtime.Unknown`: the object itself. In a list: an item.
+/// Field numbers. In `runtime.Unknown`: the object itself. In a list: an item.
 const RAW: u32 = 2;
 const ITEMS: u32 = 2;
 
-/// The same list without every third item, and otherwise as it was.
+/// The same list without every third item.
 pub(crate) fn without_a_third(format: Format, body: &[u8]) -> Result<Vec<u8>, Malformed> {
     match format {
         Format::Protobuf => protobuf(body),
@@ -32,7 +32,7 @@ fn json(body: &[u8]) -> Result<Vec<u8>, Malformed> {
 }
 
 fn protobuf(body: &[u8]) -> Result<Vec<u8>, Malformed> {
-    let content = body.strip_prefix(MAGIC).ok_or_else(|| Malformed("it is no protobuf".to_owned()))?;
+    let content = body.strip_prefix(MAGIC).ok_or_else(|| Malformed("it is not protobuf".to_owned()))?;
     let mut edited = MAGIC.to_vec();
     for field in fields(content) {
         let field = field?;
@@ -54,10 +54,10 @@ fn protobuf(body: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok(edited)
 }
 
-/// A field of a message, as it stands there.
+/// A field of a message, not decoded.
 struct Field<'a> {
     number: u32,
-    /// With its key and its length.
+    /// With key and length.
     whole: &'a [u8],
     content: &'a [u8],
 }
@@ -70,7 +70,7 @@ fn fields(mut message: &[u8]) -> impl Iterator<Item = Result<Field<'_>, Malforme
             Ok(field)
         })
     })
-    // What follows upon something malformed is that again.
+    // After an error the rest can't be read.
     .scan(false, |is_over, field| (!std::mem::replace(is_over, field.is_err())).then_some(field))
 }
 
@@ -79,7 +79,7 @@ fn first_field(message: &[u8]) -> Result<Field<'_>, Malformed> {
     let varint = |rest: &mut &[u8]| decode_varint(rest).map_err(|error| Malformed(error.to_string()));
     let mut rest = message;
     let key = varint(&mut rest)?;
-    let number = u32::try_from(key >> 3).map_err(|_| malformed("a field number that there is not"))?;
+    let number = u32::try_from(key >> 3).map_err(|_| malformed("an invalid field number"))?;
     let length = match key & 7 {
         0 => {
             let before = rest.len();
@@ -89,9 +89,9 @@ fn first_field(message: &[u8]) -> Result<Field<'_>, Malformed> {
             length
         }
         1 => 8,
-        2 => usize::try_from(varint(&mut rest)?).map_err(|_| malformed("a length that there is not"))?,
+        2 => usize::try_from(varint(&mut rest)?).map_err(|_| malformed("an invalid length"))?,
         5 => 4,
-        _ => return Err(malformed("a field of a type that there is not")),
+        _ => return Err(malformed("an invalid field type")),
     };
     let content = rest.get(..length).ok_or_else(|| malformed("a field that is longer than its message"))?;
     Ok(Field { number, whole: &message[..message.len() - rest.len() + length], content })

@@ -1,11 +1,11 @@
-//! What the API server says when it says no.
+//! The errors of the API server.
 
 use prost::Message;
 use serde_json::{Value, json};
 
 use super::{Format, MAGIC};
 
-/// A refusal, in the words of a real one.
+/// The reason and the message of a real error.
 pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec<u8> {
     let (reason, message) = match code {
         404 => ("NotFound", "the object is not found"),
@@ -23,7 +23,7 @@ pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec
         500 => ("InternalError", "Internal error occurred: etcdserver: leader changed"),
         503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
         504 => ("Timeout", "Timeout: request did not complete within the allotted time"),
-        _ => ("Unknown", "the server says no"),
+        _ => ("Unknown", "the server refused the request"),
     };
     match format {
         Format::Json => json(code, reason, message, retry_after).to_string().into_bytes(),
@@ -31,7 +31,7 @@ pub(crate) fn status(format: Format, code: u16, retry_after: Option<u32>) -> Vec
     }
 }
 
-/// The last event of a watch that has expired, with its length before it.
+/// The last event of an expired watch, with its length prefix.
 pub(crate) fn expired_event() -> Vec<u8> {
     let object = Some(RawExtension { raw: status(Format::Protobuf, 410, None) });
     let event = WatchEvent { r#type: "ERROR".to_owned(), object }.encode_to_vec();
@@ -40,7 +40,7 @@ pub(crate) fn expired_event() -> Vec<u8> {
     [&length[..], &event].concat()
 }
 
-/// True if this event, with its length before it, ends a watch with 410.
+/// True if this event, which has a length prefix, ends a watch with 410.
 pub(crate) fn is_expired(event: &[u8]) -> bool {
     expired(event).unwrap_or(false)
 }
@@ -82,7 +82,7 @@ fn protobuf(code: u16, reason: &str, message: &str, retry_after: Option<u32>) ->
     [&MAGIC[..], &Unknown::new(kind, status.encode_to_vec()).encode_to_vec()].concat()
 }
 
-/// The envelope of everything. Its last two fields are always written, though they are empty.
+/// The envelope of every object. Its last two fields are always written, even if they are empty.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Unknown {
     #[prost(message, optional, tag = "1")]

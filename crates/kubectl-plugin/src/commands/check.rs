@@ -17,11 +17,12 @@ use crate::server_time::ServerTime;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each finding comes with the command that fixes its cause or shows more. Exit code: 0 without problems, 1 for an error, 3 with problems.
-A part that you may not read is `unknown`, which does not count as a problem. Use `status` in scripts.
+Each finding has a command that fixes it or shows more. A part that you are not allowed to read is `unknown`, which does not count as a
+problem. Exit codes: 0 no problems, 1 error, 3 problems found. Use `status` in scripts.
 
-Example:
-  kubectl label-storage check")]
+Examples:
+  kubectl label-storage check
+  kubectl label-storage check -n my-namespace -o yaml")]
 pub struct Args {
     /// The output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
@@ -32,21 +33,21 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Checked {
     name: &'static str,
-    /// A summary for the case that nothing was found.
+    /// Printed if there are no findings.
     summary: String,
     findings: Vec<Finding>,
 }
 
 #[derive(Debug, Serialize)]
 struct Checks {
-    sound: bool,
+    healthy: bool,
     namespace: String,
     checks: Vec<Checked>,
 }
 
 pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
     let cluster = Cluster::connect_without_rules(global).await?;
-    let time = ServerTime::ask(&cluster.client).await.context("the API server can't be asked")?;
+    let time = ServerTime::ask(&cluster.client).await.context("the API server does not answer")?;
     let checks = match cluster.require_namespace().await {
         Err(error) => {
             let find = cluster.hints.kubectl(installation::FIND);
@@ -55,12 +56,12 @@ pub(crate) async fn run(global: &Global, args: &Args) -> Result<Ended> {
         }
         Ok(()) => checks(&cluster, &time).await,
     };
-    let sound = !checks.iter().flat_map(|checked| &checked.findings).any(Finding::is_problem);
-    let checks = Checks { sound, namespace: cluster.namespace, checks };
+    let healthy = !checks.iter().flat_map(|checked| &checked.findings).any(Finding::is_problem);
+    let checks = Checks { healthy, namespace: cluster.namespace, checks };
     if !args.output.print(&typed("Checks", &checks))? {
         print(&text(&checks))?;
     }
-    Ok(if sound { Ended::Well } else { Ended::Unwell })
+    Ok(if healthy { Ended::Well } else { Ended::Unwell })
 }
 
 async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
@@ -96,12 +97,12 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
     let checked = |name, summary: &str, findings| Checked { name, summary: summary.to_owned(), findings };
     vec![
         checked("statefulsets", "both daemons run this version", installation.findings(cluster)),
-        checked("permissions", "both accounts have all that they need", permitted),
+        checked("permissions", "both accounts have all permissions", permitted),
         checked("policies", &format!("{in_force} in force"), policies),
-        checked("rules", "they can be read", Vec::from_iter(installation::rules(cluster))),
+        checked("rules", "the rules can be read", Vec::from_iter(installation::rules(cluster))),
         checked("shards", &format!("{} held", counted(held, "shard")), shards),
         checked("records", &seen, nodes),
-        checked("you", "you may use every command", yours),
+        checked("you", "you can use every command", yours),
     ]
 }
 
@@ -127,7 +128,7 @@ fn text(checks: &Checks) -> String {
         }
     }
     let [errors, warnings, unknown, _] = counts;
-    let verdict = if checks.sound { "No problems found" } else { "Problems found" };
+    let verdict = if checks.healthy { "No problems found" } else { "Problems found" };
     let found = format!("{}, {}, {unknown} unknown", counted(errors, "error"), counted(warnings, "warning"));
     format!("{}\n{verdict} in namespace {}: {found}.\n", table.to_text(), plain(&checks.namespace))
 }

@@ -17,17 +17,17 @@ use crate::{flags::Global, output::print};
 
 pub(crate) const ABOUT: &str = "Print the completion script for kubectl
 
-kubectl runs it to complete `kubectl label-storage`. Put it into a folder of your PATH:
+kubectl runs this script to complete `kubectl label-storage`. Put it into a folder of your PATH.
 
     kubectl label-storage completion > ~/.local/bin/kubectl_complete-label_storage
     chmod +x ~/.local/bin/kubectl_complete-label_storage";
 
 pub(crate) const SCRIPT: &str = "#!/bin/sh\nexec kubectl-label_storage __complete -- \"$@\"\n";
 
-/// A shell should not wait for longer.
+/// The time limit for candidates from the cluster, so that the shell is not blocked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Prints a candidate a line, with a tab before its description. The number at the end tells the shell to offer nothing else.
+/// Prints one candidate a line, with a tab before its description. The number at the end disables the shell's own candidates.
 pub(crate) fn print_candidates(words: &[String]) -> Result<()> {
     let found = tokio::task::block_in_place(|| offered(words))?;
     let line = |candidate: &CompletionCandidate| {
@@ -62,7 +62,7 @@ fn global(words: &[String]) -> Global {
     matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default()
 }
 
-/// Adds the names that only the cluster or the kubeconfig has.
+/// Adds the names from the cluster or the kubeconfig.
 fn with_names(arg: Arg, global: &Global) -> Arg {
     let value_names = arg.get_value_names().unwrap_or_default();
     let kind = match (arg.get_id().as_str(), value_names.first().map(Str::as_str)) {
@@ -96,7 +96,7 @@ async fn names_of(kind: &str, global: &Global) -> Result<BTreeSet<String>> {
         names(cluster.node_source(Detail::WhatIsKept), |node| Some(node.name)),
         names(cluster.record_source(), |record| Some(Found::from(record).content.ok()?.record.node)),
     );
-    // A user who may not list the one may list the other.
+    // A user may be allowed to list only one of them.
     Ok(nodes.into_iter().chain(records).flatten().collect())
 }
 

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Below the next step of a daemon, - is an item that it removes, and + one that it adds.
+Below the next step of a daemon, - marks an item that it removes, and + an item that it adds.
 
 Example:
   kubectl label-storage explain my-node")]

@@ -27,21 +27,21 @@ pub(super) const SHOWN: usize = 20;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "The file holds the ConfigMaps themselves, which `kubectl apply` can read, too. The exit code is 3 \
+    after_long_help = "The file has the ConfigMaps themselves, which `kubectl apply` can read, too. The exit code is 3 \
     if a record can't be read and is left out, or has entries that `import` refuses.\n\n\
-    Example: kubectl label-storage export -f records.yaml"
+    Examples:\n  kubectl label-storage export -f records.yaml\n  kubectl label-storage export --departed -l pool=gold"
 )]
 pub struct Args {
-    /// Replace this file when the export is complete; - is stdout [default: stdout]
+    /// Write to this file, which is replaced when the export is complete; - is stdout [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only records with these stored labels, as in `kubectl --selector`
+    /// Export only records with these stored labels, such as pool=gold,tier!=1
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     selector: Selector,
-    /// Only records of deleted nodes
+    /// Export only records of absent nodes
     #[arg(long)]
     departed: bool,
-    /// Write a file without records, too
+    /// Write the file even if there are no records
     #[arg(long)]
     force: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let (shutdown, namespace) = (Shutdown::on_signals()?, &cluster.namespace);
     let path = args.file.clone().filter(|path| path.as_os_str() != "-");
     let folder = path.as_deref().and_then(Path::parent).map(|folder| Path::new(".").join(folder));
-    // It is renamed or printed when the list is complete. If anything fails, it is deleted.
+    // The temporary file is renamed or printed when the list is complete. After an error it is deleted.
     let mut target =
         NamedTempFile::new_in(folder.unwrap_or_else(std::env::temp_dir)).context("can't write the export")?;
     let mut export = Export { args, file: BufWriter::new(target.reopen()?), written: 0, bad: 0 };
@@ -70,7 +70,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         () = shutdown.stop.cancelled() => bail!("interrupted: nothing was written"),
     };
     if export.written == 0 && !export.args.force {
-        let none = format!("namespace {namespace} has no such record, or does not exist");
+        let none = format!("namespace {namespace} has no matching record, or does not exist");
         bail!("nothing was written: {none}: check -n, -l and --departed, or give --force");
     }
     let written = counted(export.written, "record");
@@ -132,7 +132,7 @@ pub(super) fn exported(found: Found) -> Result<(ConfigMap, Record, Vec<String>),
 }
 
 pub(super) fn to_yaml(config_map: &ConfigMap) -> Result<String> {
-    // YAML readers disagree about line breaks in block scalars.
+    // YAML parsers differ in how they read line breaks in block scalars.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     Ok(serde_saphyr::to_string_with_options(config_map, options)?)
 }

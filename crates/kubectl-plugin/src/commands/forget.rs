@@ -35,17 +35,21 @@ async fn plan(cluster: &Cluster, name: &str, tried: Option<&Preview>) -> Result<
     let mut preview = Preview::new(&format!("the record of node {name} is deleted:"));
     match &record.content {
         Ok(_) => (),
-        Err(error @ Unreadable::Foreign(_)) => bail!("this is not a record: {error}"),
-        Err(error) => preview.also(&format!("its content can't be read: {error}")),
+        Err(error @ Unreadable::Foreign(_)) => bail!("the ConfigMap is not a record: {error}"),
+        Err(error) => preview.also(&format!("the content can't be read: {error}")),
     }
     for (name, value, _) in found.record().into_iter().flat_map(Record::all) {
         preview.changes(name, Some(value), None);
     }
     preview.note(match &found.node {
-        Some(node) if node.is_ignored() => "the node exists, is ignored, and gets no new record",
+        Some(node) if node.is_ignored() => {
+            "the node exists, but is ignored: the storer creates no new record"
+        }
         Some(_) => "the node exists: the storer creates a new record from its labels",
-        None if found.is_departing() => "no storer has stored the node's deletion yet: one still may",
-        None => "the node does not exist: its labels are lost, and it returns without them",
+        None if found.is_departing() => {
+            "no storer has stored the deletion of the node yet: it may create the record again"
+        }
+        None => "the node does not exist: its labels are lost, and can't be restored",
     });
     Ok(Proposal { preview, writes: vec![Write::delete(record)?], done })
 }

@@ -18,7 +18,7 @@ use crate::{Ended, cluster::Cluster, diagnose::state::State, jsonpath::Template}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-States: up-to-date, changed (the node has other labels than its record), pending (the node is not restored yet), departed (the node is
+States: up-to-date, changed (the labels of the node differ from its record), pending (the node is not restored yet), departed (the node is
 absent), ignored, other-machine (the fence keeps it from being restored), contested (several nodes have its identity), unreadable.
 
 Examples:
@@ -31,18 +31,18 @@ pub struct Args {
     /// The output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_LISTS)]
     output: Format,
-    /// Print tables without their heading
+    /// Print tables without headers
     #[arg(long)]
     no_headers: bool,
     /// Sort by a field of the JSON output, such as .capturedAt
     #[arg(long, value_name = "PATH")]
     sort_by: Option<Template>,
-    /// After the list, print each record that changes, until Ctrl-C
+    /// After the list, watch for changes until Ctrl-C
     #[arg(long, short)]
     watch: bool,
 }
 
-/// A record for scripts. They rely on the names, so these stay.
+/// A record for scripts. Scripts rely on the field names.
 fn object(Selected { record: found, state }: &Selected) -> Value {
     let name = found.config_map.metadata.name.as_deref().unwrap_or_default();
     let record = found.content.as_ref().ok().map(|decoded| &decoded.record);
@@ -105,7 +105,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let (selected, missing) = args.which.records(cluster).await?;
     let mut items: Vec<_> = selected.iter().map(object).collect();
     match &args.sort_by {
-        // Numbers are sorted as numbers.
+        // Numbers are sorted by value.
         Some(path) => items.sort_by_cached_key(|item| {
             let text = path.render(item).unwrap_or_default();
             (text.parse::<u64>().ok(), text)

@@ -21,12 +21,12 @@ use crate::{Ended, cluster::Cluster, flags::Change, hints::quoted};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Below each version are its differences from the next one: - was removed, + was added.
+Below each version are its differences from the next one: - marks removed items, and + added items.
 
 Examples:
   kubectl label-storage history my-node")]
 pub struct Args {
-    /// The name of the node; it need not exist
+    /// The name of the node, which may be absent
     node: String,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
@@ -38,15 +38,15 @@ pub struct Args {
 Examples:
   kubectl label-storage rollback my-node --to 17")]
 pub struct RollbackArgs {
-    /// The name of the node; it need not exist
+    /// The name of the node, which may be absent
     node: String,
     /// The generation of the version, as `history` shows it
     #[arg(long, value_name = "GENERATION")]
     to: u64,
-    /// Return labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if another machine had them
+    /// Include labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if they were on another machine
     #[arg(long)]
     trust: bool,
-    /// Go on if no storer stores the deletion of the node: its final labels may be lost
+    /// Continue even if no storer has stored the deletion of the node: its final labels may be lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -134,7 +134,7 @@ async fn plan(cluster: &Cluster, args: &RollbackArgs) -> Result<Proposal> {
 fn version(record: &Record, generation: u64) -> Result<&Labels> {
     let (name, history) = (&record.node, &record.more.history);
     if (record.labels_generation.unwrap_or(record.generation)..=record.generation).contains(&generation) {
-        bail!("generation {generation} of node {name} is stored now: choose an earlier one");
+        bail!("generation {generation} of node {name} is the present one: choose an earlier one");
     }
     let all: Vec<_> = history.iter().map(|version| version.generation.to_string()).collect();
     match history.iter().find(|version| version.generation == generation) {
@@ -152,7 +152,7 @@ pub(super) type Edits = BTreeMap<String, Option<String>>;
 fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Found) -> Result<Edits> {
     let record = found.require_record()?;
     let version = version(record, args.to)?;
-    // The machine itself, or a controller, sets these on its Node.
+    // The machine itself, or a controller, sets these labels.
     let facts = Patterns::of(KeyKind::Label, SETS.map(|(name, _)| name))?;
     let is_fact = |item| is_never_kept(item) || matches!(item, Item::Label(key) if facts.matches(key));
     let keep = found.node.as_ref().map_or_else(|| record.keep_patterns(), Node::keep_patterns);
@@ -173,17 +173,17 @@ fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Foun
             None => record.labels.get(name).map(String::as_str),
         };
         let is_distrusted = item.is_trust() && rules.trust == Trust::SameMachine && !args.trust;
-        // A version has the items that the rules of its time kept, and not the rules.
+        // A version has the items that the rules kept at that time. The rules themselves are not stored.
         let left_alone = match (after, item) {
             _ if before == after => continue,
-            (Some(_), _) if is_distrusted => Some("give --trust to return it on any machine"),
+            (Some(_), _) if is_distrusted => Some("give --trust to include it on any machine"),
             (Some(_), _) => None,
             _ if !rules.keeps(name, keep.as_ref()) => Some("the rules do not keep it"),
             (None, Item::Label(_) | Item::Annotation(KEEP)) => None,
             (None, item) => (!has_kind(item)).then_some("that version has no item of this kind"),
         };
         if let Some(why) = left_alone {
-            preview.note(&format!("{name} is left alone: {why}"));
+            preview.note(&format!("{name} is not changed: {why}"));
             continue;
         }
         preview.changes(name, before, after);

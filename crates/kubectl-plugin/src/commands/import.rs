@@ -25,25 +25,25 @@ use crate::output::{counted, print};
 use crate::{Ended, write::Write};
 
 const IN_FLIGHT: usize = 16;
-/// The number of tries for a record. With the pauses between them they take at least 20 s.
+/// The most attempts at one record. With the pauses they take at least 20 s.
 const TRIES: u32 = 10;
 
-/// In place of the incarnation of an imported record. No Node has this uid.
+/// The uid of an imported record. No Node has it.
 pub(crate) const NOBODY: &str = "imported";
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "The whole file is checked first. If it has any problem, nothing is changed.\n\n\
-    An imported record is restored to the next node of its name or identity. Its retention begins with the import. Records \
+    An imported record is restored to the next node with its name or identity. Its retention begins with the import. Records \
     of existing nodes are skipped. With --include-living, such a node gets the labels that it lacks.\n\n\
     After an interruption, run the same import again: records that are stored already are not written again.\n\n\
-    Example: kubectl label-storage import -f records.yaml --dry-run=server"
+    Examples:\n  kubectl label-storage import -f records.yaml --dry-run=server\n  kubectl label-storage import -f records.yaml --replace"
 )]
 pub struct Args {
-    /// Read this file; - is stdin [default: stdin]
+    /// Read from this file; - is stdin [default: stdin]
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Overwrite stored records that differ; their labels go into the history
+    /// Replace stored records that differ; their labels are added to the history
     #[arg(long)]
     replace: bool,
     /// Import records of existing nodes, too
@@ -142,7 +142,7 @@ impl Contents {
         let Some(entry) = self.entries.get_mut(name) else { return Ok(()) };
         let (_, record) = get(&self.spool, entry)?;
         let intent = compare(&record, Some(found));
-        // Otherwise its Node has decided.
+        // Otherwise the intent was decided by its Node.
         if entry.intent == Intent::Create || intent == Intent::Keep {
             entry.intent = intent;
         }
@@ -179,7 +179,7 @@ impl Contents {
     }
 }
 
-/// Writes all records, until a signal comes or the API server is gone.
+/// Writes all records, until a signal arrives or the API server fails.
 async fn write(cluster: &Cluster, records: &Contents, counts: [usize; 4], dry_run: bool) -> Result<Ended> {
     let (shutdown, [new, changed, mut unchanged, _]) = (&Shutdown::on_signals()?, counts);
     let (mut missing, mut created, mut replaced, mut left_alone) = (new + changed, 0, 0, Vec::new());
@@ -212,15 +212,15 @@ async fn write(cluster: &Cluster, records: &Contents, counts: [usize; 4], dry_ru
     }
     progress.finish_and_clear();
     let (left, mode) = (left_alone.len(), if dry_run { " (server dry run)" } else { "" });
-    eprintln!("{created} created, {replaced} replaced, {unchanged} unchanged, {left} left alone{mode}");
+    eprintln!("{created} created, {replaced} replaced, {unchanged} unchanged, {left} not written{mode}");
     for (name, why) in left_alone.iter().take(SHOWN) {
-        eprintln!("left alone: {}: {why}", node_in_record_name(name).unwrap_or(name));
+        eprintln!("not written: {}: {why}", node_in_record_name(name).unwrap_or(name));
     }
     if missing > 0 {
         let why = failure.map_or_else(|| "interrupted".to_owned(), |error| error.to_string());
         bail!("{why}: {} not written; run the same import again to go on", counted(missing, "record"));
     }
-    if left > 0 { bail!("{} left alone", counted(left, "record")) } else { Ok(Ended::Well) }
+    if left > 0 { bail!("{} not written", counted(left, "record")) } else { Ok(Ended::Well) }
 }
 
 /// Writes a record, and tries again after failures that may pass.
@@ -262,7 +262,9 @@ async fn attempt(cluster: &Cluster, spool: &File, entry: &Entry, dry: bool, trie
         // After a failure it was written by the attempt before.
         Intent::Keep if tries > 0 => return Ok(entry.intent.clone()),
         outcome @ (Intent::Keep | Intent::Block(_)) => return Ok(outcome),
-        _ => return Ok(Intent::Block("it has changed meanwhile, and was not overwritten".to_owned())),
+        _ => {
+            return Ok(Intent::Block("the record has changed meanwhile, and was not overwritten".to_owned()));
+        }
     }
     let before = found.as_ref().and_then(|found| Some(&found.content.as_ref().ok()?.record));
     let node = match &entry.node {
@@ -409,7 +411,7 @@ mod tests {
         let record = imported(&file(labels([("a", "new")])), Some(&before), None, now(), &Rules::default());
         assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::ViewOlderThanRecord);
         assert!(record.generation > before.generation);
-        // One that nobody has stored yet loses nothing.
+        // A deletion that is not stored yet loses nothing.
         let record = imported(&file(labels([("b", "new")])), None, None, now(), &Rules::default());
         assert_eq!(stores(Sighting::Deleted(&deleted), &record), store::Reason::LeftUnrestored);
     }
@@ -423,7 +425,7 @@ mod tests {
         }
         let values: Vec<_> = before.more.history.iter().map(|version| version.labels["a"].as_str()).collect();
         assert_eq!((values, before.generation), (vec!["1", "2"], 4));
-        // That of the file is history, too.
+        // The history of the file is included, too.
         let mut with_history = file(labels([("a", "4")]));
         with_history.more.history =
             vec![Version { generation: 1, at: None, labels: labels([("a", "file")]) }];

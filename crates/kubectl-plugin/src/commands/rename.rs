@@ -17,12 +17,12 @@ Examples:
 pub struct Args {
     /// The old name of the node
     old: String,
-    /// The name that it has now, or returns with
+    /// The new name of the node
     new: String,
-    /// Replace the record of the new name, if there is one; its labels go into the history
+    /// Replace the record of the new name, if there is one; its labels are added to the history
     #[arg(long)]
     replace: bool,
-    /// Go on if a node of the old name exists, or if no storer stores its deletion: its final labels may be lost
+    /// Continue even if a node of the old name exists, or if no storer has stored its deletion: its final labels may be lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct Args {
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let by = &cluster.rules.identity;
     if *by != IdentityBy::Name {
-        bail!("nodes are identified by {by} here: a record needs no rename when its node gets another name");
+        bail!("the rules identify nodes by {by}, so a record does not depend on the name of its node");
     }
     if args.old == args.new {
         bail!("the old and the new name are both {}: give two names", args.old);
@@ -58,7 +58,7 @@ async fn plan(cluster: &Cluster, args: &Args, tried: Option<&Preview>) -> Result
         bail!("node {old} exists, and its record follows it: give --force to move its labels to {new}");
     }
     let existing = target.record.as_ref().map(|_| target.require_record()).transpose()?;
-    // Only the deletion is missing: this rename, or one that was interrupted, has written the new record.
+    // Only the deletion is left: this rename, or an interrupted one, has written the new record.
     let is_of_node = record.uid.as_ref().is_some_and(|uid| uid.as_str() != NOBODY);
     let is_half_done = existing.is_some_and(|existing| {
         has_content_of(existing, record) && (tried.is_some() || is_of_node && existing.uid == record.uid)

@@ -21,10 +21,10 @@ pub struct Args {
     /// Replace values on the node that differ from the stored ones
     #[arg(long)]
     overwrite: bool,
-    /// Restore labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if another machine had them
+    /// Restore labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if they were on another machine
     #[arg(long)]
     trust: bool,
-    /// Restore a node that the fence excludes because it is another machine
+    /// Restore a node that the fence excludes because it is on another machine
     #[arg(long)]
     other_machine: bool,
     #[command(flatten)]
@@ -51,17 +51,21 @@ async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) 
     let name = &found.name;
     let Some(node) = &found.node else {
         let set = cluster.hints.plugin(&format!("set {} KEY=VALUE", quoted(argument)));
-        bail!("node {name} does not exist: it is restored when it returns; `{set}` changes its labels");
+        bail!(
+            "node {name} does not exist: it is restored when it is re-created; `{set}` changes its stored labels"
+        );
     };
     let record = found.require_record()?;
     if !cluster.rivals(&found).await?.is_empty() {
-        bail!("another node has {}, too: delete one of them", found.filed_under);
+        bail!("another node has the same identity, {}: delete one of them", found.filed_under);
     }
     let (plan, is_again) = plan(node, record, rules, args.overwrite);
     let patch = match (plan.reason, plan.patch) {
         (Reason::Returned | Reason::ReturnedWhole, Some(patch)) => patch,
         (Reason::Ignored, _) => bail!("node {name} has the annotation {IGNORE}: remove it first"),
-        (Reason::OtherMachine, _) => bail!("node {name} is another machine: give --other-machine, too"),
+        (Reason::OtherMachine, _) => {
+            bail!("node {name} is on another machine than its record: give --other-machine to restore it")
+        }
         (reason, _) => bail!("node {name} can't be restored: {}", reason.as_str()),
     };
     let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
@@ -83,7 +87,7 @@ fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restor
 }
 
 fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Preview {
-    let heading = if has_effect { "is restored:" } else { "lacks nothing that can be restored" };
+    let heading = if has_effect { "is restored:" } else { "has everything that can be restored" };
     let mut preview = Preview::new(&format!("node {} {heading}", node.name));
     let own = |name: &str| Item::parse(name).and_then(|item| node.value_of(item));
     let stored = |name: &str| record.all().find(|(its, _, _)| *its == name).map_or("", |(_, value, _)| value);
@@ -94,11 +98,14 @@ fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: boo
         preview.also(&format!("the start-up taint {STARTUP_TAINT} is removed"));
     }
     if has_effect && patch.restored.is_empty() {
-        preview.also("the node is marked as restored, and its own labels are stored from then on");
+        preview.also("the node is marked as restored, and its own labels are stored from now on");
     }
     for conflict in patch.conflicts.iter().filter(|conflict| conflict.winner != Winner::Record) {
         let (name, own) = (&conflict.name, own(&conflict.name).unwrap_or_default());
-        preview.note(&format!("{name}={own} stays: give --overwrite to restore {name}={}", stored(name)));
+        preview.note(&format!(
+            "{name}={own} is not changed: give --overwrite to restore {name}={}",
+            stored(name)
+        ));
     }
     for restore::Withheld { name, why } in &patch.withheld {
         let is_trust = !matches!(why, Why::Never | Why::TooLarge | Why::Refused);

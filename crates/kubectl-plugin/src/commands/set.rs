@@ -15,15 +15,15 @@ Examples:
   kubectl label-storage set my-node pool=gold old-
   kubectl label-storage set my-node taint:NoSchedule:dedicated=gpu")]
 pub struct Args {
-    /// The name of the node; it need not have existed yet
+    /// The name of the node, which may not have existed yet
     node: String,
-    /// KEY=VALUE sets a label, KEY- removes it; KEY can also be annotation:KEY, taint:EFFECT:KEY or cordon:
+    /// KEY=VALUE sets a label, KEY- removes it. KEY can also be annotation:KEY, taint:EFFECT:KEY or cordon:
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_edit)]
     edits: Vec<Edit>,
-    /// The identity of a node that has not existed yet, if that is not its name, as in systemUUID=VALUE
+    /// The identity of a node that has not existed yet, if the rules do not identify nodes by name, such as systemUUID=VALUE
     #[arg(long, value_name = "KIND=VALUE")]
     identity: Option<String>,
-    /// Go on if no storer stores the deletion of the node: its final labels may be lost
+    /// Continue even if no storer has stored the deletion of the node: its final labels may be lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -56,13 +56,13 @@ fn parse_edit(text: &str) -> Result<Edit, String> {
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let count = |name: &str| args.edits.iter().filter(|(other, _)| other == name).count();
     if let Some((name, _)) = args.edits.iter().find(|(name, _)| count(name) > 1) {
-        bail!("{name} is given twice: give it once");
+        bail!("{name} is given more than once");
     }
     let by = &cluster.rules.identity;
     match &args.identity {
-        Some(_) if *by == IdentityBy::Name => bail!("nodes are identified by name here: omit --identity"),
+        Some(_) if *by == IdentityBy::Name => bail!("the rules identify nodes by name: omit --identity"),
         Some(identity) if identity.strip_prefix(&format!("{by}=")).is_none_or(str::is_empty) => {
-            bail!("nodes are identified by {by} here: write --identity {by}=VALUE")
+            bail!("the rules identify nodes by {by}: write --identity {by}=VALUE")
         }
         _ => (),
     }
@@ -82,7 +82,7 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
         }
         None => Record::awaiting(name, identity.clone()),
     };
-    // Read after the record, so that an absent Node was absent when the record was as it is.
+    // Read after the record: if the Node is absent now, it was absent at that version of the record.
     let seen = cluster.absence(&found).await?;
     // A Node that is still to be restored gets the labels of its record. Otherwise its own labels are stored.
     let is_pending = matches!(found.restore_reason(), Some(Reason::Returned | Reason::Ignored));
@@ -90,7 +90,7 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
         let label = cluster.hints.kubectl(&format!("label node {} KEY=VALUE", quoted(&found.name)));
         bail!("node {} exists, and its own labels are stored: run `{label}`", found.name);
     }
-    let mut preview = Preview::new(&format!("node {name} returns with this:"));
+    let mut preview = Preview::new(&format!("the stored labels of node {name} change:"));
     for (name, value) in edits {
         let before = record.all().find(|(its, _, _)| its == name).map(|(_, value, _)| value);
         if value.is_none() && before.is_none() {
@@ -105,20 +105,22 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
     };
     if found.record.is_none() {
         let retention = DisplayDuration(rules.retention);
-        preview.note(&format!("nothing was stored before: a node created within {retention} gets this"));
+        preview.note(&format!(
+            "a new record is created: it is restored to the node if that is created within {retention}"
+        ));
     } else if edited.is_empty() {
-        preview.note("the record becomes empty: the storer deletes it");
+        preview.note("the record becomes empty: the storer will delete it");
     } else if found.node.is_some() {
-        preview.note("the node exists and is about to be restored: it may get the present labels first");
+        preview.note("the node exists and is about to be restored: the restorer may use the present labels");
     } else if found.is_departing() {
         preview.note(NOT_DEPARTED);
     }
     for (name, _) in edits.iter().filter(|(_, value)| value.is_some()) {
         if Item::parse(name).is_some_and(Item::is_trust) && rules.trust == Trust::SameMachine {
-            preview.note(&format!("{name} is only restored to the same machine, or with `restore --trust`"));
+            preview.note(&format!("{name} is restored only to the same machine, or with `restore --trust`"));
         }
         if !rules.keeps(name, None) {
-            preview.note(&format!("{name} is restored, and not stored again: the rules do not keep it"));
+            preview.note(&format!("{name} is restored, but not stored again: the rules do not keep it"));
         }
     }
     let writes = vec![Write::put(&edited, found.record.as_ref(), None)?];

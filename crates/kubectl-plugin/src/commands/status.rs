@@ -25,8 +25,8 @@ use crate::server_time::ServerTime;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code: 0 if all is well, 1 for an error, 3 if there are problems. Use this command in scripts; `check` examines the installation.
-A problem that may be work in progress is looked at twice, and counts if it has not changed.
+Exit codes: 0 healthy, 1 error, 3 problems found. Use this command in scripts; `check` examines the installation.
+If a problem may be work in progress, the command waits for --patience and looks again. The problem counts if it has not changed.
 
 Examples:
   kubectl label-storage status
@@ -36,15 +36,15 @@ pub struct Args {
     #[arg(long, short, value_name = "FORMAT", default_value = "table", value_parser = OF_OBJECTS)]
     output: Format,
 
-    /// A state that has not changed for this long is not work in progress
+    /// Time to wait for work in progress before a problem is reported
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = duration)]
     patience: Duration,
 
-    /// A node that is older than this should have its labels, and a record
+    /// Age from which a node must be restored and have a record
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     overdue: Duration,
 
-    /// Only nodes with a name that matches, such as 'pool-a-*', and the daemons with the same --nodes
+    /// Include only nodes whose name matches, such as 'pool-a-*', and daemons with the same --nodes
     #[arg(long, env = "LABEL_STORAGE_NODES", value_name = "GLOB", value_parser = glob)]
     nodes: Option<GlobMatcher>,
 }
@@ -100,7 +100,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
     Ok(if report.healthy { Ended::Well } else { Ended::Unwell })
 }
 
-/// `None` without the rules: they tell how nodes and records belong together.
+/// `None` without the rules: they define which record belongs to which node.
 async fn survey(cluster: &Cluster, args: &Args, now: Timestamp) -> Result<Option<Survey>, Error> {
     let Args { nodes, overdue, patience, .. } = args;
     if cluster.rules_unknown.is_some() {
@@ -109,7 +109,7 @@ async fn survey(cluster: &Cluster, args: &Args, now: Timestamp) -> Result<Option
     let take = || Survey::take(cluster, nodes.as_ref(), now, Some(*overdue));
     let mut survey = take().await?;
     if survey.is_unsure() && !patience.is_zero() {
-        eprintln!("some of it may be work in progress: looking again in {patience:?}");
+        eprintln!("some problems may be work in progress: looking again in {patience:?}");
         tokio::time::sleep(*patience).await;
         let earlier = std::mem::replace(&mut survey, take().await?);
         survey.confirm(&earlier);

@@ -108,7 +108,7 @@ impl Installation {
             }
             None => hints.helm("upgrade --install label-storage deploy/chart"),
             Some((release, is_applied)) => {
-                // With server-side apply, Helm refuses to overwrite a field that somebody else has changed.
+                // With server-side apply, Helm refuses to overwrite a field that another client has changed.
                 let force = if *is_applied { " --force-conflicts" } else { "" };
                 hints.helm(&format!("upgrade {release} deploy/chart --reset-then-reuse-values{force}"))
             }
@@ -148,7 +148,7 @@ impl Installation {
         let flags = match &set.flags {
             Ok(flags) => flags,
             Err(error) => {
-                let message = format!("the {daemon} would not start with its flags: {error}");
+                let message = format!("the {daemon} can't start with its flags: {error}");
                 findings.push(Finding::new(Error, "flags-refused", message).fix(self.upgrade(cluster)));
                 return findings;
             }
@@ -158,7 +158,7 @@ impl Installation {
                 true => hints.in_namespace(&format!("set env statefulset {name} {DRY_RUN}-")),
                 false => self.upgrade(cluster),
             };
-            let values = "if the Helm values have dryRun, or the flag in extraArgs, remove it there";
+            let values = "if the Helm values have dryRun, or extraArgs the flag, remove it there";
             let message = format!("the {daemon} runs with --dry-run and writes nothing; {values}");
             findings.push(Finding::new(Warning, "dry-run", message).fix(fix));
         }
@@ -180,11 +180,12 @@ impl Installation {
         if one != other {
             add(Warning, "versions-differ", format!("the storer is version {one} and the restorer {other}"));
         } else if one != OWN {
-            let message = format!("the daemons are version {one} and this plugin is {OWN}: install the same");
+            let message =
+                format!("the daemons are version {one}, and this plugin is {OWN}: install the same version");
             add(Warning, "versions-differ", message);
         }
         if storer.image != restorer.image {
-            let images = format!("{} and that of the restorer {}", storer.image, restorer.image);
+            let images = format!("{}, and that of the restorer is {}", storer.image, restorer.image);
             add(Warning, "images-differ", format!("the image of the storer is {images}"));
         }
         let config = |set: &Set| set.flags.as_ref().ok().map(|flags| flags.config.clone());
@@ -196,12 +197,12 @@ impl Installation {
     }
 }
 
-/// The rules of the daemons: that they can be read.
+/// Checks that the rules of the daemons can be read.
 pub(crate) fn rules(cluster: &Cluster) -> Option<Finding> {
     Some(match cluster.rules_unknown.as_ref()? {
         RulesUnknown::Forbidden(why) => Finding::unknown("rules-unknown", why),
         RulesUnknown::Refused(why) => {
-            let message = format!("{why}; a daemon does not start with it");
+            let message = format!("{why}; a daemon can't start with these rules");
             let edit = cluster.hints.in_namespace(&format!("edit configmap {}", RULES.0));
             Finding::new(Error, "rules-refused", message).fix(edit)
         }

@@ -14,7 +14,7 @@ use super::{Finding, Severity};
 use crate::cluster::Cluster;
 use crate::hints::NAMESPACE;
 
-/// Daemons can do without these, which are for Events about Nodes.
+/// For Events about Nodes. Daemons work without these permissions.
 const EVENTS: [Right; 2] = [("create", "events"), ("patch", "events")];
 const EVENT_NAMESPACE: &str = "default";
 
@@ -87,7 +87,12 @@ async fn of_daemon(
     let mut findings = Vec::new();
     for (severity, rights, namespace, harm) in [
         (Severity::Error, &needs[..], cluster.namespace.as_str(), ""),
-        (Severity::Warning, events, EVENT_NAMESPACE, ", so `kubectl describe node` lacks its Events"),
+        (
+            Severity::Warning,
+            events,
+            EVENT_NAMESPACE,
+            ", so its Events are missing in `kubectl describe node`",
+        ),
     ] {
         let missing = missing(cluster, Some(&account), rights, namespace).await?;
         if !missing.is_empty() {

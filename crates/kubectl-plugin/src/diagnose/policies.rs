@@ -1,4 +1,4 @@
-//! The admission policies: that they exist and are in force.
+//! Checks that the admission policies exist and are in force.
 
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -11,13 +11,13 @@ use super::Severity::{Error, Warning};
 use super::installation::Installation;
 use crate::cluster::Cluster;
 
-/// The ends of their names, and the harm without each.
+/// The suffixes of their names, and the risk without each.
 const POLICIES: [(&str, &str); 5] = [
-    ("accounts", "everyone who may create pods here can use the accounts of the daemons"),
-    ("kubelets", "every kubelet can drop the stored labels of its node"),
-    ("leases", "everyone who may write leases here can stop the daemons"),
-    ("nodes", "the account of the restorer may change everything on every node"),
-    ("records", "everyone who may write ConfigMaps here can label any node that returns"),
+    ("accounts", "everyone who may create pods in this namespace can use the accounts of the daemons"),
+    ("kubelets", "every kubelet can delete the stored labels of its node"),
+    ("leases", "everyone who may write leases in this namespace can stop the daemons"),
+    ("nodes", "the account of the restorer can change everything on every node"),
+    ("records", "everyone who may write ConfigMaps in this namespace can label any re-created node"),
 ];
 
 /// The problems, and the number of policies in force.
@@ -48,7 +48,7 @@ pub(crate) async fn findings(cluster: &Cluster, installation: &Installation) -> 
                 format!("the binding of the policy {name} does not deny: {harm}"),
             ),
             Some(policy) if failure_policy(policy).as_deref() == Some("Ignore") => {
-                let passes = "lets requests pass that it can't judge (failurePolicy: Ignore)";
+                let passes = "allows requests that it can't evaluate (failurePolicy: Ignore)";
                 (Warning, "policy-ignores-failures", format!("the policy {name} {passes}"))
             }
             Some(_) => continue,

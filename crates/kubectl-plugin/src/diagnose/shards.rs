@@ -1,6 +1,6 @@
 //! The holder of each shard.
 //!
-//! The clocks of machines differ. So a lease whose time is old is looked at again: one that changes meanwhile is alive.
+//! The clocks of machines differ. So a lease with an old time is read again: if it has changed meanwhile, its holder is alive.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -22,10 +22,10 @@ use crate::hints::Hints;
 use crate::output::age;
 use crate::server_time::ServerTime;
 
-/// A renewal may be this far in the future before the clocks are doubted.
+/// A renewal that is further in the future than this is a clock error.
 const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 
-/// This many shards without a lease are listed: the name of a lease can claim that there are four billion.
+/// The most shards without a lease that are listed: the name of a lease can contain a number up to four billion.
 const MOST_ABSENT: usize = 8;
 
 /// The state of a shard.
@@ -117,7 +117,7 @@ impl Shard {
 /// The number of replicas of the storer and of the restorer, each with its scope, if it is known.
 pub(crate) type Expected = [Option<(u32, String)>; 2];
 
-/// All leases, as several looks have shown them.
+/// All leases, from several lists.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     all: Vec<Held>,
@@ -155,7 +155,7 @@ impl Held {
 }
 
 impl Leases {
-    /// Looks until each shard that is asked for has a holder, but no longer than `patience`.
+    /// Lists the leases until each requested shard has a holder, but no longer than `patience`.
     pub(crate) async fn settle(
         cluster: &Cluster,
         time: &ServerTime,
@@ -172,7 +172,7 @@ impl Leases {
                 return Ok(shards);
             }
             if std::mem::take(&mut is_silent) {
-                eprintln!("looking for up to {} s if leases are renewed", patience.as_secs());
+                eprintln!("waiting for up to {} s to see if leases are renewed", patience.as_secs());
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

@@ -145,7 +145,7 @@ pub(crate) struct Survey {
     overdue: Option<Duration>,
     damaged: Names,
     unreadable: Names,
-    /// The records that no node looks for.
+    /// The records that no node uses.
     orphaned: Names,
 }
 
@@ -249,7 +249,7 @@ impl Survey {
             age(SignedDuration::try_from(self.overdue.unwrap_or_default()).unwrap_or(SignedDuration::MAX));
         let first = self.unreadable.names.first().and_then(|name| name.split(':').next()).unwrap_or_default();
         let keep = format!("with an annotation {KEEP} that can't be read, so that all labels are kept");
-        let orphaned = "filed by another identity than the rules have, so that no node finds it";
+        let orphaned = "filed by another identity than the rules have, so that no node uses it";
         let why = hints.plugin("explain NODE");
         let edit = hints.in_namespace(&format!("edit configmap {first}"));
         let annotate = hints.kubectl(&format!("annotate node NODE --overwrite {KEEP}=KEYS"));
@@ -263,13 +263,25 @@ impl Survey {
         let (contested, other) = (of(Contested), of(OtherMachine));
         let all = [
             finding(Error, "record-unreadable", &self.unreadable, "that can't be read", &edit),
-            finding(Error, "identity-contested", contested, "with the identity of another, left alone", &why),
-            finding(Error, "other-machine", other, "of another machine, kept out by the fence", &why),
+            finding(
+                Error,
+                "identity-contested",
+                contested,
+                "with the identity of another node, not stored or restored",
+                &why,
+            ),
+            finding(Error, "other-machine", other, "on another machine, excluded by the fence", &why),
             finding(Error, "restore-overdue", &pending, &late("restored"), &why),
             finding(Error, "not-stored", &new, &late("stored"), &why),
-            finding(Error, "labels-not-stored", &changed, "with other labels than the record", &why),
-            finding(Warning, "no-identity", of(NoIdentity), "without the identity of the rules", &why),
-            finding(Warning, "record-damaged", &self.damaged, "of which a part can't be read", &get),
+            finding(Error, "labels-not-stored", &changed, "with labels that differ from the record", &why),
+            finding(
+                Warning,
+                "no-identity",
+                of(NoIdentity),
+                "without the identity that the rules require",
+                &why,
+            ),
+            finding(Warning, "record-damaged", &self.damaged, "with a part that can't be read", &get),
             finding(Warning, "record-orphaned", &self.orphaned, orphaned, &export),
             finding(Warning, "keep-list-unreadable", &self.nodes.bad_keep_lists, &keep, &annotate),
         ];
@@ -289,11 +301,11 @@ pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
         let is_record = other.annotations().get(NODE).is_some_and(|node| record_name(node) == name);
         let (message, fix) = match is_record {
             true => (
-                format!("the record {name} has lost its label {label}, so nobody reads it"),
+                format!("the record {name} has lost its label {label}, so it is not used"),
                 format!("label configmap {name} --overwrite {label}"),
             ),
             false => (
-                format!("configmap {name} is no record, so nothing can be stored under this name"),
+                format!("configmap {name} is not a record, so nothing can be stored under this name"),
                 format!("delete configmap {name}"),
             ),
         };

@@ -109,7 +109,7 @@ impl Record {
         record.departed_at = annotations.optional(DEPARTED_AT, parsed);
         let origins: Option<BTreeMap<String, String>> =
             annotations.optional(WITHHELD, |text| serde_json::from_str(text).ok());
-        // If nothing tells which items were another machine's, all of them may have been.
+        // If the machines of the items are unknown, all of them may be of another machine.
         if origins.is_some() || annotations.get(WITHHELD).is_none() {
             let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
             record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };

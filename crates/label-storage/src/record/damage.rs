@@ -18,13 +18,13 @@ pub enum Damage {
     #[error("annotation {0} is missing or unusable")]
     Annotation(&'static str),
     /// An entry of `data` whose key names no item.
-    #[error("data key {0:?} is no label key")]
+    #[error("data key {0:?} is not a label key")]
     Key(String),
     /// An entry of `data` with a value that the item can't have.
     #[error("data key {0:?} can't have the value {1:?}")]
     Value(String, String),
     /// An entry of `binaryData`.
-    #[error("binaryData {0:?} is no label")]
+    #[error("binaryData {0:?} is not a label")]
     Binary(String),
 }
 
@@ -33,13 +33,13 @@ pub enum Damage {
 pub enum Unreadable {
     /// It lacks the label of records.
     #[error(
-        "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, put the label back; \
+        "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, add the label; \
          if it is not, move it to another name"
     )]
     Foreign(String),
     /// Its name and its annotation disagree about the Node.
     #[error(
-        "configmap {record} says in its annotation label-storage/node that it belongs to node {node:?}: correct or remove that annotation"
+        "the annotation label-storage/node of configmap {record} names node {node:?}: correct or remove that annotation"
     )]
     AnotherNode {
         /// The ConfigMap's name.
@@ -48,14 +48,11 @@ pub enum Unreadable {
         node: String,
     },
     /// Its name is shortened, and the annotation with the full name is missing.
-    #[error(
-        "configmap {0} does not say which node it belongs to: put its name into the annotation label-storage/node"
-    )]
+    #[error("configmap {0} does not name its node: put the name into the annotation label-storage/node")]
     NoNode(String),
     /// Its name and its annotation disagree about the identity.
     #[error(
-        "configmap {record} says in its annotation label-storage/identity that it is filed under {identity:?}, which would have another \
-         name: correct that annotation"
+        "the annotation label-storage/identity of configmap {record} is {identity:?}, which does not match its name: correct that annotation"
     )]
     AnotherIdentity {
         /// The ConfigMap's name.
@@ -68,8 +65,8 @@ pub enum Unreadable {
 /// A record that does not fit into a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the labels of node {node}, and what else its record holds, need {bytes} bytes, and a configmap takes {MAX_BYTES}: remove \
-     some of them; until then the record stays as it is"
+    "the record of node {node} needs {bytes} bytes, and a ConfigMap has room for {MAX_BYTES}: remove labels or annotations from the node; \
+     until then the record is not updated"
 )]
 pub struct TooLarge {
     /// The Node's name.

@@ -21,7 +21,7 @@ pub struct View {
     pub is_unsure: bool,
     /// True if this Node was found to be another machine than its record's, and the rules have a fence.
     pub is_fenced: bool,
-    /// How long the Node may still have the start-up taint; `None` if it has none.
+    /// The time for which the Node may still have the start-up taint; `None` if it has none.
     pub taint_left: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ impl View {
         let when = match self.taint_left {
             _ if state == NodeState::Due || self.is_unsure => SOON,
             None => When::Never,
-            // There is nothing to restore, so the start-up taint can come off.
+            // There is nothing to restore, so the start-up taint can be removed.
             Some(left) if reason.is_final() || left.is_zero() => SOON,
             Some(left) => When::After(left, Urgency::Soon),
         };
@@ -45,7 +45,7 @@ impl View {
     }
 }
 
-/// Decides about a key that several Nodes have: only the start-up taint of one of them has to come off in time.
+/// Decides about a key that several Nodes have: only a start-up taint has to be removed in time.
 pub fn decide_contested(taint_left: Option<Duration>) -> Decision {
     let when = taint_left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
     Decision { reason: Skip::Contested.as_str(), when, state: NodeState::Skipped(Skip::Contested) }

@@ -1,17 +1,17 @@
-//! How long Nodes keep the start-up taint.
+//! The time limit of the start-up taint.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::summary::UidDigest;
 
-/// After this long beyond its time a Node is forgotten. If it is still there, its time begins anew.
+/// A Node is dropped this long after its time limit. If it still has the taint, its time begins again.
 const MEMORY: Duration = Duration::from_secs(3600);
 
-/// Since when Nodes have been seen with the start-up taint, by name.
+/// The times at which Nodes were first seen with the start-up taint, by name.
 #[derive(Debug)]
 pub struct StartupTaints {
-    /// How long it may last; `None` if the rules do not use it.
+    /// The time limit; `None` if the rules do not use the taint.
     bound: Option<Duration>,
     nodes: HashMap<String, Tainted>,
 }
@@ -20,7 +20,7 @@ pub struct StartupTaints {
 struct Tainted {
     uid: UidDigest,
     since: Instant,
-    /// It was removed, though no watch has reported that yet.
+    /// It was removed, but no watch has reported that yet.
     is_lifted: bool,
 }
 
@@ -41,7 +41,7 @@ impl StartupTaints {
         }
     }
 
-    /// How long a Node may still have the taint; `None` if there is no limit.
+    /// The time for which a Node may still have the taint; `None` if there is no limit.
     pub fn left(&self, node: &str, uid: UidDigest, now: Instant) -> Option<Duration> {
         let bound = self.bound?;
         match self.nodes.get(node).filter(|known| known.uid == uid) {
@@ -58,7 +58,7 @@ impl StartupTaints {
         }
     }
 
-    /// Forgets Nodes that were not seen for long.
+    /// Drops Nodes that were not seen for long.
     pub fn forget_old(&mut self, now: Instant) {
         let longest = self.bound.unwrap_or_default() + MEMORY;
         self.nodes.retain(|_, known| now.duration_since(known.since) < longest);

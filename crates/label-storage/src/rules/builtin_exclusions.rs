@@ -7,7 +7,7 @@ use super::patterns::{KeyKind, Patterns, is_match};
 /// The prefix of Label Storage's own taints and annotations.
 pub const OURS: &str = "label-storage/";
 
-/// Taints that tell that a Node starts, drains or is unhealthy.
+/// Taints for a Node that starts, drains or is unhealthy.
 const TAINTS: [&str; 14] = [
     // CNI and CSI drivers remove such a taint when they are ready.
     "*/agent-not-ready",
@@ -88,10 +88,10 @@ impl Patterns {
         let named = read.words().find(|word| !word.contains('*') && is_never_kept(word));
         let Some(key) = named.map(str::to_owned) else { return Ok(read) };
         Err(InvalidRule(if key.starts_with(OURS) {
-            format!("{key:?} belongs to Label Storage, which sees to it without being told: remove it")
+            format!("{key:?} belongs to Label Storage, which handles it itself: remove it")
         } else {
             format!(
-                "{key:?} is never kept: it tells of a machine's present state, and is set again where it is true; remove it"
+                "{key:?} is never kept: it describes the present state of a machine, and is set again when it applies; remove it"
             )
         }))
     }

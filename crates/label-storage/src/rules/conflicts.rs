@@ -41,7 +41,7 @@ impl Conflicts {
         let mut patterns = Patterns::default();
         patterns.add(name, |name| is_name(name, is_pattern)).ok_or_else(|| {
             InvalidRule(format!(
-                "{name:?} matches nothing that is kept: give label keys or patterns such as example.com/*, \
+                "{name:?} can't match any item: give label keys or patterns such as example.com/*, \
                  annotation:KEY, taint:EFFECT:KEY (such as taint:*:dedicated) or cordon:"
             ))
         })?;
@@ -70,7 +70,7 @@ fn is_name(name: &str, is_pattern: bool) -> bool {
 }
 
 impl Winner {
-    /// The word in rules, logs and metrics. Users depend on it.
+    /// The name in rules, logs and metrics. Users rely on it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Node => "node",
@@ -85,7 +85,9 @@ impl FromStr for Winner {
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
         let found = [Self::Node, Self::Record, Self::Report].into_iter().find(|it| it.as_str() == text);
-        found.ok_or_else(|| InvalidRule(format!("{text:?} can't win: write node, record or report")))
+        found.ok_or_else(|| {
+            InvalidRule(format!("{text:?} is not a valid winner: write node, record or report"))
+        })
     }
 }
 
@@ -150,15 +152,15 @@ mod tests {
         for (text, advice) in [
             ("a=record,", "remove a comma"),
             ("=record", "remove a comma"),
-            ("a=storer", "\"storer\" can't win: write node, record or report"),
-            ("a=b=node", "\"b=node\" can't win"),
-            ("a b=node", "\"a b\" matches nothing that is kept"),
-            ("label:a=node", "\"label:a\" matches nothing that is kept: give label keys"),
+            ("a=storer", "\"storer\" is not a valid winner: write node, record or report"),
+            ("a=b=node", "\"b=node\" is not a valid winner"),
+            ("a b=node", "\"a b\" can't match any item"),
+            ("label:a=node", "\"label:a\" can't match any item: give label keys"),
             ("taint:dedicated=node", "taint:EFFECT:KEY (such as taint:*:dedicated)"),
-            ("taint:Never:dedicated=node", "matches nothing that is kept"),
-            ("taint::dedicated=node", "matches nothing that is kept"),
-            ("annotation:=node", "matches nothing that is kept"),
-            ("taint:*:a:b=node", "matches nothing that is kept"),
+            ("taint:Never:dedicated=node", "can't match any item"),
+            ("taint::dedicated=node", "can't match any item"),
+            ("annotation:=node", "can't match any item"),
+            ("taint:*:a:b=node", "can't match any item"),
         ] {
             let refused = text.parse::<Conflicts>().expect_err(text).to_string();
             assert!(refused.contains(advice), "{text}: {refused}");

@@ -10,7 +10,7 @@ use super::patterns::KeyKind;
 use super::{Conflicts, InvalidRule, Patterns, Rules, Selection, Winner, units};
 
 /// Scalars are read as text with their position, so that an error can name the line.
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
     labels: Option<Keys>,
@@ -24,32 +24,34 @@ struct File {
     retention: Option<Text>,
     cleanup_share: Option<Text>,
     history: Option<Text>,
+    /// All of the above, under the key that it has among the values of the chart.
+    rules: Option<Spanned<Box<File>>>,
 }
 
 type Text = Spanned<String>;
 
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
     include: Option<Vec<Text>>,
     exclude: Option<Vec<Text>>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Nodes {
     selector: Option<Text>,
     opt_in: Option<bool>,
 }
 
-#[derive(Deserialize)]
+#[derive(PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Conflict {
     keys: Spanned<Vec<Text>>,
     wins: Text,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Identity {
     by: Option<Text>,
@@ -57,7 +59,7 @@ struct Identity {
     trust_labels: Option<Text>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct StartupTaint {
     enabled: Option<bool>,
@@ -65,12 +67,21 @@ struct StartupTaint {
 }
 
 impl Rules {
-    /// Reads a rules file. Omitted fields have their defaults.
+    /// Reads a rules file, or a values file of the chart that has only `rules`. Omitted fields have their defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Refused> {
         // Without this, `!key` would be read as a tag with an empty value.
         let options = serde_saphyr::options! { with_snippet: false, reject_unsupported_tags: true };
         let file: Option<File> = serde_saphyr::from_str_with_options(text, options)?;
-        let (file, default) = (file.unwrap_or_default(), Self::default());
+        let (mut file, default) = (file.unwrap_or_default(), Self::default());
+        if let Some(Spanned { value: rules, referenced, .. }) = file.rules.take() {
+            if file != File::default() || rules.rules.is_some() {
+                return Err(Refused::at(
+                    referenced,
+                    "there are keys beside rules: move all of them below it",
+                ));
+            }
+            file = *rules;
+        }
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
         let (taint, at_most) = (file.startup_taint.unwrap_or_default(), Self::STARTUP_TAINT);
@@ -125,7 +136,7 @@ fn conflicts(list: Vec<Conflict>) -> Result<Conflicts, Refused> {
     for Conflict { keys, wins } in list {
         let winner: Winner = wins.value.parse().map_err(|error| Refused::at(wins.referenced, error))?;
         if keys.value.is_empty() {
-            let reason = "there are no keys here: name some, or remove the conflict";
+            let reason = "the list of keys is empty: add keys, or remove the conflict";
             return Err(Refused::at(keys.referenced, reason));
         }
         for name in keys.value {

@@ -51,7 +51,7 @@ impl FromStr for IdentityBy {
         let checked = |key: &str, is_key: fn(&str) -> bool| match is_key(key) {
             true => Ok(key.to_owned()),
             false => Err(InvalidRule(format!(
-                "{key:?} is no key of a label or annotation: write a key such as label:example.com/serial"
+                "{key:?} is not a label or annotation key: write a key such as label:example.com/serial"
             ))),
         };
         match (text, text.split_once(':')) {
@@ -61,7 +61,7 @@ impl FromStr for IdentityBy {
             (_, Some(("label", key))) => checked(key, label::is_key).map(Self::Label),
             (_, Some(("annotation", key))) => checked(key, label::is_annotation_key).map(Self::Annotation),
             _ => Err(InvalidRule(format!(
-                "{text:?} is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
+                "{text:?} is not an identity: write name, providerID, systemUUID, label:KEY or annotation:KEY"
             ))),
         }
     }
@@ -84,9 +84,7 @@ impl FromStr for Trust {
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
         let found = [Self::SameMachine, Self::Name].into_iter().find(|it| it.to_string() == text);
-        found.ok_or_else(|| {
-            InvalidRule(format!("{text:?} is no reason to trust a machine: write same-machine or name"))
-        })
+        found.ok_or_else(|| InvalidRule(format!("{text:?} is not a valid value: write same-machine or name")))
     }
 }
 
@@ -125,16 +123,16 @@ mod tests {
     fn what_is_no_identity_is_refused_with_advice() {
         for (text, advice) in [
             ("", "write name, providerID, systemUUID, label:KEY or annotation:KEY"),
-            ("providerid", "\"providerid\" is nothing that a node can be known by"),
-            ("uid", "\"uid\" is nothing that a node can be known by"),
-            ("label:", "\"\" is no key of a label or annotation"),
-            ("label:Example.com/serial", "\"Example.com/serial\" is no key"),
-            ("annotation:a b", "\"a b\" is no key"),
+            ("providerid", "\"providerid\" is not an identity"),
+            ("uid", "\"uid\" is not an identity"),
+            ("label:", "\"\" is not a label or annotation key"),
+            ("label:Example.com/serial", "\"Example.com/serial\" is not a label or annotation key"),
+            ("annotation:a b", "\"a b\" is not a label or annotation key"),
         ] {
             let refused = text.parse::<IdentityBy>().expect_err(text).to_string();
             assert!(refused.contains(advice), "{text}: {refused}");
         }
         let refused = "machine".parse::<Trust>().expect_err("no trust").to_string();
-        assert_eq!(refused, "\"machine\" is no reason to trust a machine: write same-machine or name");
+        assert_eq!(refused, "\"machine\" is not a valid value: write same-machine or name");
     }
 }

@@ -36,7 +36,7 @@ const CONTROLLER_LABELS: [&str; 18] = [
     "topology.k8s.aws/*",
 ];
 
-pub(super) const EMPTY: &str = "there is nothing between two commas, or after the last one: remove a comma";
+pub(super) const EMPTY: &str = "a value is missing between two commas, or after the last one: remove a comma";
 
 /// The keys that are kept: those that `include` matches and `exclude` does not.
 #[derive(Debug, Clone, PartialEq, Eq)]

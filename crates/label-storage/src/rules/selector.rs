@@ -57,13 +57,12 @@ impl Requirement {
     fn parse(text: &str) -> Result<Self, InvalidRule> {
         let text = text.trim();
         if text.is_empty() {
-            let reason =
-                "there is nothing between two commas of the selector, or after the last one: remove a comma";
+            let reason = "a requirement is missing between two commas of the selector, or after the last one: remove a comma";
             return Err(InvalidRule(reason.to_owned()));
         }
         let wrong = || {
             InvalidRule(format!(
-                "{text:?} selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+                "{text:?} is not a valid selector: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
             ))
         };
         let (key, values, is_negated) = if let Some(key) = text.strip_prefix('!') {
@@ -86,7 +85,7 @@ impl Requirement {
         };
         let key = key.trim().to_owned();
         if !label::is_key(&key) {
-            return Err(InvalidRule(format!("{key:?} is no label key, so the selector can't ask for it")));
+            return Err(InvalidRule(format!("{key:?} is not a valid label key in a selector")));
         }
         Ok(Self { key, values, is_negated })
     }
@@ -95,7 +94,7 @@ impl Requirement {
 fn value(text: &str) -> Result<String, InvalidRule> {
     let text = text.trim();
     if !label::is_value(text) {
-        return Err(InvalidRule(format!("{text:?} is no label value, so the selector can't ask for it")));
+        return Err(InvalidRule(format!("{text:?} is not a valid label value in a selector")));
     }
     Ok(text.to_owned())
 }
@@ -178,22 +177,22 @@ mod tests {
             ("a,", "remove a comma"),
             (",", "remove a comma"),
             ("a,,b", "remove a comma"),
-            ("a b", "\"a b\" selects no labels: write a=b"),
-            ("a in b", "\"a in b\" selects no labels"),
-            ("a in ()", "selects no labels"),
-            ("a in (b", "selects no labels"),
-            ("a in b)", "selects no labels"),
-            ("a is (b)", "selects no labels"),
-            ("in (b)", "selects no labels"),
-            ("a>1", "selects no labels"),
-            ("a b in (c)", "\"a b\" is no label key"),
-            ("a/b/c=d", "\"a/b/c\" is no label key"),
-            ("=b", "\"\" is no label key"),
-            ("!", "\"\" is no label key"),
-            ("!a=b", "\"a=b\" is no label key"),
-            ("a=b c", "\"b c\" is no label value"),
-            ("a===b", "\"=b\" is no label value"),
-            ("a in (b c)", "\"b c\" is no label value"),
+            ("a b", "\"a b\" is not a valid selector: write a=b"),
+            ("a in b", "\"a in b\" is not a valid selector"),
+            ("a in ()", "is not a valid selector"),
+            ("a in (b", "is not a valid selector"),
+            ("a in b)", "is not a valid selector"),
+            ("a is (b)", "is not a valid selector"),
+            ("in (b)", "is not a valid selector"),
+            ("a>1", "is not a valid selector"),
+            ("a b in (c)", "\"a b\" is not a valid label key"),
+            ("a/b/c=d", "\"a/b/c\" is not a valid label key"),
+            ("=b", "\"\" is not a valid label key"),
+            ("!", "\"\" is not a valid label key"),
+            ("!a=b", "\"a=b\" is not a valid label key"),
+            ("a=b c", "\"b c\" is not a valid label value"),
+            ("a===b", "\"=b\" is not a valid label value"),
+            ("a in (b c)", "\"b c\" is not a valid label value"),
         ] {
             let refused = text.parse::<Selector>().expect_err(text).to_string();
             assert!(refused.contains(advice), "{text}: {refused}");

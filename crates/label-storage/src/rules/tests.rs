@@ -156,7 +156,7 @@ fn what_is_never_kept_can_be_matched_but_not_named() {
         (
             KeyKind::Taint,
             "node.kubernetes.io/not-ready",
-            "\"node.kubernetes.io/not-ready\" is never kept: it tells of",
+            "\"node.kubernetes.io/not-ready\" is never kept: it describes",
         ),
         (
             KeyKind::Annotation,
@@ -166,7 +166,7 @@ fn what_is_never_kept_can_be_matched_but_not_named() {
         (
             KeyKind::Annotation,
             "label-storage/keep",
-            "\"label-storage/keep\" belongs to Label Storage, which sees to it",
+            "\"label-storage/keep\" belongs to Label Storage, which handles it",
         ),
     ] {
         let refused = Patterns::included(kind, ["pool", pattern]).expect_err("never kept").to_string();
@@ -191,7 +191,7 @@ fn what_selects_nothing_or_everything_says_so() {
     assert_eq!(["a", "b", "bc", "c"].map(|key| some.selects(key)), [true, true, false, false]);
 }
 
-/// What a pattern says, read as slowly and plainly as can be.
+/// A slow and plain matcher for patterns.
 fn slow(pattern: &[u8], key: &[u8]) -> bool {
     match pattern.split_first() {
         None => key.is_empty(),

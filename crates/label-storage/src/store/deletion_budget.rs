@@ -1,5 +1,5 @@
-//! Limits how many records of long gone Nodes are deleted in an hour. If a clock, a rule or a fault makes many of them seem over at once, it
-//! takes hours to do harm, and somebody can look.
+//! Limits the number of expired records that are deleted in an hour. If a clock, a rule or a fault makes many records expire at once, the
+//! deletion takes hours, and a person can intervene.
 //!
 //! Records are deleted one after the other, evenly over the hour. Nothing is saved up, so neither a restart nor a hand-over deletes more.
 
@@ -66,7 +66,7 @@ impl DeletionBudget {
         self.waiting -= usize::from(self.turns.remove(key).is_some_and(|(_, is_waiting)| is_waiting));
     }
 
-    /// All records were counted. Forgets those that are not there.
+    /// All records were counted. Drops those that do not exist.
     pub fn counted(&mut self, records: usize, is_there: impl Fn(&str) -> bool) {
         self.records = records;
         self.turns.retain(|key, _| is_there(key));

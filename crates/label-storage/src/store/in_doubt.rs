@@ -14,7 +14,7 @@ pub enum WriteAnswer {
     Done,
     /// It was refused, and is not carried out.
     Refused,
-    /// There is none, or one that does not tell.
+    /// There is no answer, or it does not show the outcome.
     Unknown,
 }
 

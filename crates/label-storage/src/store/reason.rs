@@ -1,8 +1,8 @@
-//! The storer's reasons, in the words that users build upon.
+//! The storer's reasons. Users rely on their names.
 
 use strum::IntoStaticStr;
 
-/// Why the storer does what it does.
+/// The reason for a decision of the storer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
@@ -10,47 +10,47 @@ pub enum Reason {
     FirstSeen,
     /// The Node has no labels and there is no record: none is needed.
     NoLabels,
-    /// The record says what the Node says.
+    /// The record has the Node's labels.
     UpToDate,
-    /// The Node's labels differ from the record's, and the Node is right.
+    /// The Node's labels differ from the record's, and are stored.
     LabelsChanged,
-    /// The restorer has marked this incarnation: from here on the Node is right, and the record follows it.
+    /// The restorer has marked this incarnation: its own labels are stored from now on.
     Restored,
-    /// The record said that the Node is gone, and it is there.
+    /// The record is marked as departed, but the Node exists.
     NotGone,
-    /// A new incarnation that has not been restored: its labels are not the Node's word yet.
+    /// A new incarnation that is not restored yet, so its labels are not stored.
     AwaitingRestore,
-    /// As [`AwaitingRestore`](Self::AwaitingRestore), and the record still said that the Node is gone.
+    /// As [`AwaitingRestore`](Self::AwaitingRestore), and the record is still marked as departed.
     Returned,
     /// This view of the Node is older than the one that the record was made from.
     ViewOlderThanRecord,
-    /// The ConfigMap can't be read: a person has to look.
+    /// The ConfigMap can't be read: a person has to fix it.
     RecordUnreadable,
-    /// The record has no labels left; it stays until no plan from before can be alive.
+    /// The record has no labels left. It stays until all older plans have expired.
     EmptyForNow,
     /// The record has had no labels for long enough.
     EmptyForGood,
-    /// The Node was deleted: these were its last labels.
-    LastWords,
-    /// The Node was deleted before it was restored: what it had goes over what the record has.
+    /// The Node was deleted, and its final labels are stored.
+    FinalLabels,
+    /// The Node was deleted before it was restored: its labels are merged over the record's.
     LeftUnrestored,
-    /// The Node is gone: from now on the retention counts.
+    /// The Node was deleted: its retention begins.
     Departed,
-    /// The Node is gone, and its record waits for it.
+    /// The Node is absent, and its record is kept.
     Away,
-    /// The Node has been gone for longer than the retention.
+    /// The Node has been absent for longer than the retention.
     RetentionOver,
-    /// The Node is gone, and nothing is stored of it.
+    /// The Node is absent, and has no record.
     NothingStored,
-    /// A person has taken the Node out of all this. What was stored before that stays.
+    /// The Node has the ignore annotation. Its record stays unchanged.
     Ignored,
-    /// The rules have no record made of this Node.
+    /// The rules do not select this Node.
     NotSelected,
-    /// The Node does not have what its record would be filed under.
+    /// The Node lacks the identity that the rules require.
     NoIdentity,
-    /// The Node was deleted, and was another machine than the one that the record is kept for.
+    /// The Node was deleted, and was on another machine than that of the record.
     OtherMachine,
-    /// An earlier write of the record may still arrive: this one, which changes nothing else, makes the API server refuse it.
+    /// An earlier write of the record may still arrive. This write changes nothing else, and makes the API server refuse the earlier one.
     OutcomeUnknown,
 }
 
@@ -60,7 +60,7 @@ impl Reason {
         matches!(self, Self::FirstSeen | Self::LabelsChanged | Self::Restored)
     }
 
-    /// A word for logs and metrics; part of what users build upon, so it stays.
+    /// The name in logs and metrics. Users rely on it, so it does not change.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -9,8 +9,8 @@ use crate::summary::{NodeSummary, RecordSummary};
 
 /// A write that only makes a record tidier waits this long. Often the Node is back or restored by then, and several writes become one.
 const TIDY: Duration = Duration::from_secs(2);
-/// A Node that is back is usually restored, and its record written, sooner than this. Only a Node that nobody restores is worth a write to
-/// remove `departed-at`.
+/// A re-created Node is usually restored and stored sooner than this. A write that only removes `departed-at` is needed only if it is not
+/// restored.
 const UNRESTORED: Duration = Duration::from_secs(30);
 /// A record whose retention ends later than this is decided upon again with the next list.
 const SOON: Duration = Duration::from_secs(600);
@@ -35,13 +35,13 @@ pub struct View {
 }
 
 impl View {
-    /// Decides when to reconcile the key. `cleanup_pause` tells how long a record has to wait whose retention is over.
+    /// Decides when to reconcile the key. `cleanup_pause` returns the time until an expired record may be deleted.
     pub fn decide(&self, cleanup_pause: impl FnOnce() -> Duration) -> Decision {
         if self.is_contested {
             return self.decide_contested();
         }
         if self.has_final_labels {
-            let reason = Reason::LastWords.as_str();
+            let reason = Reason::FinalLabels.as_str();
             return Decision { reason, when: When::Now(Urgency::Urgent), state: NodeState::Due };
         }
         let sighting = match self.node {

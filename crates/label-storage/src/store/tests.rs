@@ -14,7 +14,7 @@ fn at() -> Circumstances {
     Circumstances { retention: Duration::from_secs(100), ..Circumstances::at(second(NOW)) }
 }
 
-/// What was before is another matter.
+/// The history is not compared.
 fn without_history() -> Rules {
     Rules { history: 0, ..Rules::default() }
 }
@@ -277,10 +277,10 @@ mod a_deleted_event {
     fn stores_the_last_labels() {
         let node = node("a").label("k", "last").at(12);
         let last = |generation| Record { departed_at: Some(second(NOW)), ..retaken(&node, generation) };
-        expect(Sighting::Deleted(&node), Stored::Nothing, at(), Reason::LastWords, Action::Create(last(1)));
+        expect(Sighting::Deleted(&node), Stored::Nothing, at(), Reason::FinalLabels, Action::Create(last(1)));
         let record = record("a", "u1").label("k", "v");
         let action = Action::Replace(last(5));
-        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LastWords, action);
+        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::FinalLabels, action);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod a_deleted_event {
         let node = node("a").incarnation("u2").marked("u2/4").label("l", "w").at(12);
         let record = record("a", "u1").label("k", "v");
         let action = Action::Replace(Record { departed_at: Some(second(NOW)), ..retaken(&node, 5) });
-        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::LastWords, action);
+        expect(Sighting::Deleted(&node), Stored::Record(&record), at(), Reason::FinalLabels, action);
     }
 
     #[test]

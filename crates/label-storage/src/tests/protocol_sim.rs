@@ -15,7 +15,7 @@ use crate::{Node, Record, ResourceVersion, Rules, plan_restore, plan_store};
 mod composed;
 mod trust;
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, Clone)]
 enum Step {
     /// The Node is created, on a machine of this name. `is_known`: it says so.
@@ -33,21 +33,21 @@ enum Step {
     Store { rules: usize, is_whole: bool },
     /// A restorer with these rules looks at the Node.
     Restore { rules: usize },
-    /// Somebody writes into the marker. `UID` stands for the Node's own.
+    /// A person edits the marker. `UID` stands for the Node's own.
     Mark(&'static str),
-    /// Somebody removes the marker.
+    /// A person removes the marker.
     Unmark,
 }
 
-/// What there is.
+/// The state of the cluster.
 struct World {
     rules: Vec<Rules>,
     node: Option<Node>,
     /// Which machine the Node really is, whatever it says.
     machine: &'static str,
     stored: Option<ConfigMap>,
-    /// What Nodes were when they were deleted, the first first, as far as anyone has heard and nobody has stored it.
-    last_words: Vec<Node>,
+    /// The final labels of deleted Nodes that are not stored yet, the oldest first.
+    final_labels: Vec<Node>,
     version: u64,
     incarnations: u64,
     /// Each machine, with all that it ever had that was not given to it by a restorer.
@@ -61,7 +61,7 @@ impl World {
             node: None,
             machine: "",
             stored: None,
-            last_words: Vec::new(),
+            final_labels: Vec::new(),
             version: 100,
             incarnations: 0,
             had: BTreeSet::new(),
@@ -108,7 +108,7 @@ impl World {
                 let last = seen(node, is_whole);
                 self.node = None;
                 if is_heard {
-                    self.last_words.push(last);
+                    self.final_labels.push(last);
                 }
             }
             (&Step::Store { rules, is_whole }, _) => return self.store(rules, is_whole),
@@ -119,7 +119,7 @@ impl World {
         Done::Nothing
     }
 
-    /// What the machine has, it has had.
+    /// Adds the present items to those that the machine has had.
     fn remember(&mut self) {
         let labels = self.node.iter().flat_map(|node| &node.labels);
         self.had.extend(labels.map(|(key, value)| (self.machine, key.clone(), value.clone())));
@@ -129,11 +129,11 @@ impl World {
         self.stored.as_ref().map(|config_map| decode(config_map).record)
     }
 
-    /// What a storer with these rules would do now, and the Node as it sees it.
+    /// The plan of a storer with these rules, and the Node as it sees it.
     fn plan(&self, rules: usize, is_whole: bool) -> (Plan, Option<Node>) {
         let rules = &self.rules[rules];
         let live = self.node.as_ref().map(|node| seen(node, is_whole));
-        let (is_deleted, raw) = match self.last_words.first() {
+        let (is_deleted, raw) = match self.final_labels.first() {
             Some(last) => (true, Some(last.clone())),
             None => (false, live),
         };
@@ -162,7 +162,7 @@ impl World {
         // A storer is content with what it wrote.
         let (again, _) = self.plan(rules, is_whole);
         assert!(matches!(again.action, Action::Nothing), "{plan:?} and then {again:?}");
-        self.last_words.drain(..self.last_words.len().min(1));
+        self.final_labels.drain(..self.final_labels.len().min(1));
         Done::Stored { before, after: self.record(), node, rules }
     }
 
@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// What a daemon did.
+/// The action of a daemon.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Done {
     Nothing,
@@ -202,7 +202,7 @@ fn seen(node: &Node, is_whole: bool) -> Node {
     node
 }
 
-/// What the API server makes of a patch.
+/// The Node after a patch.
 fn apply(patch: &Patch, node: &mut Node) {
     for (name, value) in &patch.restored {
         if !matches!(Item::parse(name), Some(Item::Taint { .. })) {

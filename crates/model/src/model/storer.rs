@@ -20,9 +20,9 @@ impl Model {
             let mut world = *world;
             let kept = self.hear(&mut world.names[at], at, who);
             let what = if kept {
-                "hears of the deletion, and keeps the last labels"
+                "receives the deletion, and keeps the final labels"
             } else {
-                "hears of the deletion"
+                "receives the deletion"
             };
             next.push((step(what), Ok(world)));
         }
@@ -66,7 +66,7 @@ impl Model {
                     Write { action, view, has_final_labels: true, is_orphan: false, is_current, since };
                 world.names[at].storers[who].job = Storing::Sent(write);
                 self.refuse_hopeless(&mut world.names[at]);
-                next.push((step("reads the node, and sends a write for the last labels"), Ok(world)));
+                next.push((step("reads the node, and sends a write for the final labels"), Ok(world)));
             }
             Storing::Sent(write) => self.send_write(world, at, who, write, next),
         }
@@ -108,7 +108,7 @@ impl Model {
             let mut world = *world;
             let job = Storing::Read { record: name.record, is_current: true, in_doubt, since };
             world.names[at].storers[who].job = job;
-            return push("reads the record, for the last labels", world);
+            return push("reads the record, for the final labels", world);
         }
         let view = if self.protocol.has(Guard::ConfirmingGet) { Some(name.node) } else { storer.view };
         let Some(view) = view else { return };
@@ -159,7 +159,7 @@ impl Model {
             (is_applied, answered)
         });
         let what = match (&result, write.action) {
-            (Ok((false, _)), _) => "is refused its write",
+            (Ok((false, _)), _) => "gets a refusal for its write",
             (_, Action::Delete) => "deletes the record",
             (_, Action::Create(_)) => "creates the record",
             _ => "replaces the record",
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// A write was carried out, and its sender was told so.
+    /// A write was carried out, and its sender got the answer.
     fn write_done(&mut self, name: &mut Name, at: usize, who: usize, write: &Write) {
         name.storers[who].answered(write, WriteAnswer::Done);
         self.storing_done(name, at, who, write.has_final_labels, true);
@@ -222,13 +222,15 @@ impl Model {
 
     /// Carries a write out if its guards hold, and returns true if they do.
     pub(super) fn carry_out_write(&self, name: &mut Name, write: &Write) -> Result<bool, Property> {
-        // Final labels that are stored after a newer record was deleted stay open in `docs/protocol.md`: left out unless asked for.
+        // Final labels that are stored after a newer record was deleted stay open in `docs/guarantees.md`: left out unless asked for.
         let is_late = write.has_final_labels && write.view.is_some_and(|view| view.version < name.newest);
         let holds = match write.action {
             Action::Nothing => false,
-            Action::Create(_) if is_late && !self.config.late_words => false,
+            Action::Create(_) if is_late && !self.config.late_final_labels => false,
             Action::Replace(_)
-                if is_late && !self.config.late_words && name.record.is_some_and(Record::is_tombstone) =>
+                if is_late
+                    && !self.config.late_final_labels
+                    && name.record.is_some_and(Record::is_tombstone) =>
             {
                 false
             }
@@ -329,7 +331,7 @@ impl Model {
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
                 name.late_write = Some(Write { is_orphan: true, ..write });
             }
-            // Final labels are lost if the API server no longer has their deletion. This stays open: see `docs/protocol.md`.
+            // Final labels are lost if the API server no longer has their deletion. This stays open: see `docs/guarantees.md`.
             let is_repeated =
                 |last: &Node| name.events.iter().flatten().any(|event| event.last.version == last.version);
             if !storer.final_labels.iter().flatten().all(is_repeated) {
@@ -400,7 +402,7 @@ impl Storer {
 }
 
 impl Name {
-    /// The last deletion, where a storer has heard of it.
+    /// The last deletion, if a storer has received it.
     fn known_deletion(&self, who: usize) -> Option<Node> {
         self.deleted.filter(|_| self.storers[who].heard == self.deletions)
     }

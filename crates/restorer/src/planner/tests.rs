@@ -3,7 +3,7 @@
 use label_storage::node::IGNORE;
 use label_storage::rules::Selection;
 use label_storage::{Record, ResourceVersion, Uid};
-use label_storage_runtime::reconciler::Reading;
+use label_storage_runtime::cache::Reading;
 
 use super::*;
 

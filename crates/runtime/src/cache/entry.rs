@@ -104,7 +104,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// True if several Nodes have this key, or its Node is a stranger. Nobody can tell then whose the record is.
+    /// True if several Nodes have this key, or its Node was stored under another key. Then the owner of the record is unknown.
     pub fn is_contested(&self) -> bool {
         self.claimants().nth(1).is_some() || self.node().is_some_and(|node| self.is_stranger(node.uid))
     }

@@ -22,10 +22,10 @@ pub struct KnownVersion {
     pub is_there: bool,
 }
 
-/// An answer that stays old for this many tries is true, as when etcd is restored from a backup.
+/// A stale answer is accepted after this many tries: etcd may have been restored from a backup.
 pub const STALE: u32 = 20;
 
-/// An object that was there is gone if this many tries in a row do not find it.
+/// A 404 for a known object is accepted after this many tries in a row.
 const ABSENT: u32 = 3;
 
 impl Entry<'_> {
@@ -51,10 +51,10 @@ impl KnownVersion {
         let known = self.version;
         let message = match read.map(|version| version.unwrap_or(known)) {
             Some(read) if read < known && tries < STALE => {
-                format!("the answer is stale: it is of version {read}, and {known} was seen before")
+                format!("the answer is stale: it has version {read}, and {known} was seen before")
             }
             None if self.is_there && tries + 1 < ABSENT => {
-                format!("it is not there, and version {known} was seen before")
+                format!("not found, but version {known} was seen before")
             }
             _ => return Ok(()),
         };

@@ -29,7 +29,7 @@ impl DryRun {
         let left_alone = [Skip::Ignored, Skip::NotSelected, Skip::NoIdentity].map(NodeState::Skipped);
         let is_left_alone = left_alone.contains(&decision.state);
         if is_left_alone {
-            tracing::info!(node = entry.node_name(), reason = decision.reason, "would leave the node alone");
+            tracing::info!(node = entry.node_name(), reason = decision.reason, "would skip the node");
         }
         self.0.insert(entry.key().clone(), (news, is_left_alone));
         is_left_alone

@@ -1,4 +1,4 @@
-//! How much was done, in a line now and then rather than a line each.
+//! Logs the progress every few seconds, so that a mass change does not need a line for each Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct ProgressLog {
 }
 
 impl ProgressLog {
-    /// How often to tell, while there is much to do.
+    /// The interval of the log lines while there is much to do.
     const EVERY: Duration = Duration::from_secs(5);
 
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
@@ -44,7 +44,7 @@ impl ProgressLog {
         (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
     }
 
-    /// Tells when nothing is being worked on, or it has been a while. Of a single Node its own line has told.
+    /// Logs when no attempt is in flight, or when the interval is over. A single Node has a line of its own.
     pub(super) fn tell_if_due(&mut self, queue: &WorkQueue, now: Instant) {
         let is_over = queue.in_flight() == 0;
         if self.due().is_some_and(|due| is_over || due <= now) {
@@ -59,7 +59,7 @@ impl ProgressLog {
     }
 }
 
-/// The time in which all that is queued will be done, if it goes on like this. Whole seconds.
+/// The time until the queue is empty at the present rate, in whole seconds.
 fn time_left(queued: usize, done: usize, took: Duration) -> Option<Duration> {
     let seconds = took.as_secs_f64() * queued as f64 / done as f64;
     (queued > 0).then(|| Duration::from_secs(seconds.ceil() as u64))

@@ -28,7 +28,7 @@ impl Reports {
         Self { events: events.clone(), contested: HashMap::new(), unreadable: HashMap::new() }
     }
 
-    /// Reports the news of an entry. A claimant beyond `heard`, the progress of the watch of Nodes, may have replaced another that is gone,
+    /// Reports the changes of an entry. A claimant beyond `heard`, the progress of the watch of Nodes, may have replaced another that is gone,
     /// so it is not reported yet. Returns true if the key was contested until now.
     pub(super) fn decided(&mut self, entry: &Entry<'_>, heard: Option<ResourceVersion>) -> bool {
         if entry.is_contested() {
@@ -48,7 +48,7 @@ impl Reports {
         }
         let told = self.contested.remove(entry.key());
         if told.as_ref().is_some_and(|told| !told.is_empty()) {
-            tracing::info!(identity = &**entry.key(), "one node has this identity again");
+            tracing::info!(identity = &**entry.key(), "the identity belongs to one node again");
         }
         told.is_some()
     }
@@ -58,7 +58,7 @@ impl Reports {
             self.unreadable.remove(record.filed_under.as_str());
             return;
         };
-        tracing::warn!(record = record.name, complaint, "something is wrong with a record");
+        tracing::warn!(record = record.name, complaint, "problem found in a record");
         if record.stored == Stored::Unreadable {
             self.unreadable.insert(RecordKey::from(record.filed_under.as_str()), (complaint.clone(), None));
         }
@@ -87,14 +87,14 @@ fn tell(entry: &Entry<'_>, told: &mut Vec<(NodeName, UidDigest)>, events: &Event
     }
     let names: Vec<&str> = present.iter().map(|(name, _)| &**name).collect();
     let problem = match names.len() {
-        1 => "a node has the identity of another, and was stored under its own before",
+        1 => "a node claims the identity of another node, and was stored under another identity before",
         _ => "several nodes have the same identity",
     };
     tracing::warn!(
         identity = &**entry.key(),
         nodes = names.len(),
         examples = ?&names[..names.len().min(NAMED)],
-        "{problem}: none is stored or restored until that is resolved"
+        "{problem}: not stored or restored until that is resolved"
     );
     for (name, uid) in &present {
         events.contested(name, *uid, entry.key(), &names);

@@ -10,7 +10,7 @@ use tower::service_fn;
 use super::*;
 use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
-use crate::fresh::Needs;
+use crate::fresh::{Extent, Needs};
 use crate::projection::Projection;
 
 mod identity;
@@ -89,7 +89,7 @@ impl Planner for Everything {
     }
 
     fn needs(&self, _: &Entry<'_>) -> Needs {
-        Needs::Node
+        Needs::Node(Extent::Listed)
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, (): (), _: &Done) {

@@ -33,7 +33,7 @@ fn a_lease_is_taken_where_nobody_renews_it_or_it_is_ones_own() {
         (home, Some((Some("storer-1"), 1)), soon, LeaseAction::Renew),
         (home, Some((Some("storer-0"), 0)), soon, LeaseAction::Take),
         (home, Some((None, 1)), soon, LeaseAction::Take),
-        // Somebody else was started for the same shard.
+        // Another replica was started for the same shard.
         (home, Some((Some("other-1"), 1)), soon, LeaseAction::Leave),
         (home, Some((Some("other-1"), 1)), long, LeaseAction::Take),
         // Another's.
@@ -178,7 +178,7 @@ async fn a_position_is_read_as_it_was_written() {
         leases.fill(&mut lease, shard(0, 2), claim.clone());
         assert_eq!(SeenLease::new(lease).claim, claim);
     }
-    // Somebody has written this.
+    // A person has written this.
     for (text, pending) in [("99999999999999999999", "{}"), ("-1", "{}"), ("", "{}"), ("4", "["), ("5", "{}")]
     {
         let mut lease = Lease::default();

@@ -13,7 +13,7 @@ use super::{All, LIFETIME, RENEWAL, SeenLease, Shard};
 /// A missing lease is left to its home for this long: when all replicas start together, there are no leases.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(1);
 
-/// Looks more than this apart tell nothing about the time between them. When an outage begins, the last renewal of a lease is at most
+/// Two lists further apart than this show nothing about the time between them. When an outage begins, the last renewal of a lease is at most
 /// [`RENEWAL`] ago, so no lease ends in a shorter outage.
 const APART: Duration = LIFETIME.saturating_sub(RENEWAL);
 

@@ -1,4 +1,4 @@
-//! Gauges about the Nodes of all shards of a process. Engines report now and then; the sums are made when metrics are read.
+//! Gauges about the Nodes of all shards of a process. Engines report from time to time; the sums are made when metrics are read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,10 +87,12 @@ impl NodeGauges {
 pub type GaugeRow = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
 const COMMON: [GaugeRow; 5] = [
-    ("nodes", "Nodes of the shards that this replica works on", |all| all.nodes as f64),
-    ("records", "Records of the shards that this replica works on", |all| all.records as f64),
-    ("records_unreadable", "Records that can't be read: a person has to look", |all| all.unreadable as f64),
-    ("queue_length", "Nodes that wait for their turn, or have it", |all| all.queued as f64),
+    ("nodes", "Nodes of the shards that this replica holds", |all| all.nodes as f64),
+    ("records", "Records of the shards that this replica holds", |all| all.records as f64),
+    ("records_unreadable", "Records that can't be read: a person has to fix them", |all| {
+        all.unreadable as f64
+    }),
+    ("queue_length", "Nodes that are queued or in progress", |all| all.queued as f64),
     ("nodes_failing", "Nodes that have failed five times or more in a row", |all| all.failing as f64),
 ];
 
@@ -112,8 +114,13 @@ impl Collector for Gauges {
             ConstGauge::new(value(&total)).encode(gauge)?;
         }
         for (name, help, label, counts) in [
-            ("nodes_skipped", "Nodes that get no work for now, by the reason", "reason", total.skipped),
-            ("watching", "Shards whose changes are told of as they happen", "resource", total.watching),
+            (
+                "nodes_skipped",
+                "Nodes that are not stored or restored for now, by reason",
+                "reason",
+                total.skipped,
+            ),
+            ("watching", "Shards with a working watch, by resource", "resource", total.watching),
         ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (word, count) in counts {

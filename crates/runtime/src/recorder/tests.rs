@@ -169,7 +169,7 @@ async fn an_event_says_all_about_one_node() {
     assert_eq!(event.reporting_controller.as_deref(), Some("label-storage/restorer"));
     assert_eq!(event.reporting_instance.as_deref(), Some("restorer-0"));
     assert_eq!((event.reason.as_deref(), event.type_.as_deref()), (Some("LabelsRestored"), Some("Normal")));
-    assert_eq!(event.note.as_deref(), Some("Given back from its record: pool"));
+    assert_eq!(event.note.as_deref(), Some("Restored from its record: pool"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! How each part of the control plane is started, and where it listens.
+//! The command line and the ports of each part of the control plane.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,7 +10,7 @@ use super::{Error, Files, GRACE, await_until, connect};
 use crate::assets::{Assets, Binary};
 use crate::process::{Afterwards, Guarded};
 
-/// How to start what may have to be started again.
+/// The commands of the parts that can be restarted.
 #[derive(Debug)]
 pub(super) struct Commands {
     pub(super) etcd: Command,
@@ -18,8 +18,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Starts etcd, and returns when it can be connected to. It is the last one to go, so its guard is the one to clean up
-    /// after a killed owner.
+    /// Starts etcd, and returns when it accepts connections. It ends last, so its guard cleans up after an owner that was killed.
     pub(super) fn start_etcd(
         &self,
         files: &Files,
@@ -33,7 +32,7 @@ impl Commands {
         Ok(etcd)
     }
 
-    /// Starts the API server, and returns when it can be connected to. It writes its certificate before it listens.
+    /// Starts the API server, and returns when it accepts connections. It writes its certificate before it listens.
     pub(super) fn start_api_server(
         &self,
         files: &Files,
@@ -54,8 +53,8 @@ pub(super) fn etcd(assets: &Assets, files: &Files, ports: Ports) -> Command {
     etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     etcd.args(["--initial-cluster", &format!("default={peer}")]);
-    // The data needn't survive a power cut, and waiting for the disk is most of what a write costs. The quota is the
-    // most that etcd recommends, so that 100,000 nodes fit.
+    // The data need not survive a power cut, and waiting for the disk takes most of the time of a write. The quota is the
+    // largest that etcd recommends, so that 100,000 nodes fit.
     etcd.args(["--unsafe-no-fsync", "--quota-backend-bytes", "8589934592", "--log-level", "error"]);
     etcd
 }
@@ -70,7 +69,7 @@ pub(super) fn api_server(assets: &Assets, files: &Files, ports: Ports, further: 
     server.arg("--service-account-key-file").arg(files.at("service-account.pub"));
     server.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     server.args(["--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged"]);
-    // As real clusters run: what a node may do to itself is part of what is tested here.
+    // As in real clusters: tests cover the permissions of kubelets.
     server.args(["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"]);
     // Several tests share one server.
     server.args(["--max-requests-inflight", "3000", "--max-mutating-requests-inflight", "2000"]);
@@ -82,22 +81,22 @@ pub(super) fn controller_manager(assets: &Assets, files: &Files, kubeconfig: &Pa
     let mut manager = Command::new(assets.path(Binary::KubeControllerManager));
     manager.arg("--kubeconfig").arg(kubeconfig);
     manager.arg("--service-account-private-key-file").arg(files.at("service-account.key"));
-    // It is the only one, and nobody asks it anything: no election, no port.
+    // It is the only one, and has no clients: no election, no port.
     manager.args(["--use-service-account-credentials", "--leader-elect=false", "--secure-port=0"]);
     manager
 }
 
-/// Where the parts listen, on loopback.
+/// The ports of the parts, on loopback.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) api: u16,
-    /// etcd's, for its clients.
+    /// The port of etcd for clients.
     pub(super) client: u16,
-    /// etcd's, for others like it. There are none.
+    /// The port of etcd for other members, which do not exist.
     pub(super) peer: u16,
 }
 
-/// Three ports that are free at this moment; held together, so that they differ.
+/// Three ports that are free at this moment. They are held together, so they differ.
 pub(super) fn free_ports() -> io::Result<Ports> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let listeners = [bind()?, bind()?, bind()?];

@@ -46,8 +46,7 @@ fn an_incomplete_assets_folder_is_an_error_that_names_what_is_missing() {
     let mut command = sandbox(folder.path(), folder.path());
     let output = command.env("KUBEBUILDER_ASSETS", folder.path()).output().unwrap();
     let expected = format!(
-        "error: KUBEBUILDER_ASSETS is {}, but there is no kube-apiserver in it: add it, or unset the variable to have \
-         it built with Go\n",
+        "error: KUBEBUILDER_ASSETS is {}, which has no kube-apiserver: add it, or unset the variable to build it with Go\n",
         folder.path().display()
     );
     assert_fails(&output, &expected);
@@ -59,7 +58,7 @@ fn without_binaries_and_without_go_the_error_names_both_ways_out() {
     let output = sandbox(folder.path(), folder.path()).env("PATH", folder.path()).output().unwrap();
     assert_fails(
         &output,
-        "error: no Go on PATH to build etcd with: install Go 1.26.0 or later, or set KUBEBUILDER_ASSETS to a folder \
+        "error: can't build etcd without Go on PATH: install Go 1.26.0 or later, or set KUBEBUILDER_ASSETS to a folder \
          with etcd and kube-apiserver, e.g. from envtest's setup-envtest\n",
     );
 }
@@ -125,7 +124,7 @@ fn a_server_that_ends_at_once_is_noticed_and_its_log_shown() {
     let output = command.env("KUBEBUILDER_ASSETS", folder.path()).output().unwrap();
     assert_fails(
         &output,
-        "error: etcd ended by itself (exit code 1); the last lines of its log:\ndisk full\n",
+        "error: etcd ended unexpectedly (exit code 1); the last lines of its log:\ndisk full\n",
     );
 }
 

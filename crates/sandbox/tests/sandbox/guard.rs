@@ -47,7 +47,7 @@ fn a_killed_program_gives_the_signal_as_a_shell_does() {
     let exit = process.wait_timeout(LIMIT).unwrap();
     assert_eq!((exit.code(), exit.to_string().as_str()), (137, "signal 9"));
     assert!(is_gone(process.pid()));
-    // Whoever has the number by now is not meant.
+    // Another process may have the same pid by now.
     process.signal(Signal::KILL).unwrap();
 }
 

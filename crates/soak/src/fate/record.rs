@@ -1,4 +1,4 @@
-//! What a record must say.
+//! Checks records.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::object::SeenRecord;
 
 impl Fate {
     /// A record was created or replaced.
-    /// `is_past`: whether the storers can't hear of this deletion any more, though the API server had not forgotten it.
+    /// `is_past`: true if the storers can't receive this deletion any more, although the API server still had it.
     pub(crate) fn record_written(
         &mut self,
         seen: SeenRecord,
@@ -24,13 +24,13 @@ impl Fate {
         let Record { uid, node_version, generation, labels_generation, departed_at, labels, .. } =
             &seen.record;
         let (uid, departed) = (uid.as_ref().map_or("", |uid| short(uid.as_str())), departed_at.is_some());
-        self.tell(seen.revision, format!("record {generation} (labels {labels_generation:?}) of node {uid} at {node_version:?} is {labels:?}, departed {departed}"));
+        self.tell(seen.revision, format!("record {generation} (labels {labels_generation:?}) of node {uid} at {node_version:?} has {labels:?}, departed {departed}"));
         if let Err(what) = self.check_record(&seen) {
             ledger.wrong(Kind::BadRecord, &self.name, seen.revision, what);
         }
         let version = seen.record.node_version.map_or(0, |version| version.0);
         let uid = seen.record.uid.as_ref().map(ToString::to_string).unwrap_or_default();
-        // A view from before the deletion will do, where nothing was changed between the two.
+        // An earlier version is as good as the deletion if nothing changed in between.
         let has_all = |unstored: &Unstored| uid == unstored.uid && seen.record.labels == unstored.last;
         let (closed, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored)
             .into_iter()
@@ -39,11 +39,11 @@ impl Fate {
         for unstored in closed {
             let are_kept = uid == unstored.uid && version == unstored.deleted_at || has_all(&unstored);
             if are_kept && !unstored.is_excused {
-                ledger.last_words_kept += 1;
+                ledger.final_labels_kept += 1;
             }
             let is_last = self.versions.back().is_some_and(|last| last.revision == unstored.deleted_at);
             if are_kept && is_last {
-                // They have been stored after all, and nobody was restored without them: nothing is open any more.
+                // The final labels are stored after all, and no incarnation was restored without them. So nothing is undetermined any more.
                 for key in unstored.otherwise.keys() {
                     let value = seen.record.labels.get(key).cloned();
                     if self.expected.get(key).is_some_and(|values| values.contains(&value)) {
@@ -51,11 +51,11 @@ impl Fate {
                     }
                 }
             } else if !are_kept && !unstored.is_excused {
-                // Somebody stored the next incarnation first.
+                // A storer stored the next incarnation first.
                 let widened = unstored.widen(&mut self.expected);
                 if (widened > 0 || unstored.is_overtaken) && is_past(&self.name, unstored.deleted_at) {
                     let what =
-                        format!("its deletion at {} was skipped: {:?}", unstored.deleted_at, unstored.last);
+                        format!("the deletion at {} was skipped: {:?}", unstored.deleted_at, unstored.last);
                     ledger.wrong(Kind::Lost, &self.name, seen.revision, what);
                 } else {
                     ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
@@ -70,39 +70,39 @@ impl Fate {
         self.judge_if_settled(now, ledger);
     }
 
-    /// A record was deleted: only ever one that says nothing.
+    /// A record was deleted. Only an empty record may be.
     pub(crate) fn record_deleted(&mut self, revision: u64, ledger: &mut Ledger) {
         ledger.versions += 1;
-        self.tell(revision, "record is deleted".to_owned());
+        self.tell(revision, "record was deleted".to_owned());
         if let Some(before) = self.record.take()
             && !before.record.labels.is_empty()
         {
-            let what = format!("it was deleted with {:?}", before.record.labels);
+            let what = format!("the record was deleted with {:?}", before.record.labels);
             ledger.wrong(Kind::BadRecord, &self.name, revision, what);
         }
     }
 
-    /// A record says what its Node said at the moment that it names.
+    /// Checks that a record has the labels of its Node at the version that it names.
     fn check_record(&self, seen: &SeenRecord) -> Result<(), String> {
         let record = &seen.record;
         let before = self.record.as_ref().map(|before| &before.record);
         if !record.more.withheld.is_empty() {
-            return Err(format!("it withholds {:?}, without a reason", record.more.withheld));
+            return Err(format!("the record withholds {:?} without a reason", record.more.withheld));
         }
         let history = before.map(|before| history(before, record, self.rules.history)).unwrap_or_default();
         if record.more.history != history {
-            return Err(format!("its history is {:?}, and {history:?} is right", record.more.history));
+            return Err(format!("the history is {:?}, expected {history:?}", record.more.history));
         }
         if before.is_none() && is_tombstone(record) {
             return Ok(());
         }
         let (Some(uid), Some(version)) = (&record.uid, record.node_version) else {
-            return Err("it does not say what it was made from".to_owned());
+            return Err("the record has no uid or no version of its node".to_owned());
         };
         if let Some(before) = before {
             if record.node_version < before.node_version {
                 return Err(format!(
-                    "it goes back from version {:?} to {version} of its node",
+                    "the record goes back from version {:?} to {version} of its node",
                     before.node_version
                 ));
             }
@@ -114,7 +114,7 @@ impl Fate {
                     Ok(())
                 } else {
                     Err(format!(
-                        "of the same version it says {:?}, and said {:?}",
+                        "the record of the same version has {:?}, and had {:?}",
                         record.labels, before.labels
                     ))
                 };
@@ -124,9 +124,9 @@ impl Fate {
             .versions
             .iter()
             .find(|known| known.uid == uid.as_str() && known.revision == version.0)
-            .ok_or_else(|| format!("there never was a version {version} of {uid}"))?;
+            .ok_or_else(|| format!("version {version} of {uid} never existed"))?;
         if record.node != made_from.name {
-            return Err(format!("it says that its node is {}, and that is {}", record.node, made_from.name));
+            return Err(format!("the record names node {}, expected {}", record.node, made_from.name));
         }
         let is_merged = record.departed_at.is_some()
             && before.is_some_and(|before| record.labels == self.merged(&before.labels, &made_from.kept));
@@ -134,11 +134,11 @@ impl Fate {
             Ok(())
         } else {
             let (said, says) = (&made_from.kept, &record.labels);
-            Err(format!("it says {says:?}, and version {version} of its node said {said:?}"))
+            Err(format!("the record has {says:?}, and version {version} of its node had {said:?}"))
         }
     }
 
-    /// What is stored of a Node that was deleted before it was restored.
+    /// The labels that are stored for a Node that was deleted before it was restored.
     fn merged(&self, stored: &Labels, last: &Labels) -> Labels {
         let mut merged = stored.clone();
         let counts = |key: &String| !(stored.contains_key(key) && self.is_records(key));
@@ -154,7 +154,7 @@ fn is_tombstone(record: &Record) -> bool {
     record.uid.is_none() && record.node_version == Some(ResourceVersion(0)) && record.labels.is_empty()
 }
 
-/// The history of a record, given the one before it and how many versions the rules keep.
+/// The expected history of a record, from the record before it. The rules keep `most` versions.
 fn history(before: &Record, after: &Record, most: usize) -> Vec<Version> {
     let mut history = before.more.history.clone();
     if before.labels != after.labels && !before.labels.is_empty() {

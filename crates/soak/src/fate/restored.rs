@@ -1,4 +1,4 @@
-//! What the restorer may do to a Node.
+//! Checks the writes of the restorer.
 
 use std::time::{Duration, Instant};
 
@@ -6,24 +6,24 @@ use super::{Fate, Life, absent};
 use crate::ledger::{Kind, Ledger};
 use crate::object::{SeenNode, SeenRecord};
 
-/// The oracle may learn of a Node's birth this much later than the restorer.
+/// The oracle may see the creation of a Node this much later than the restorer.
 const DELAY: Duration = Duration::from_secs(20);
 
 impl Fate {
-    /// The restorer may add what is missing, and overrule what the rules say, once. Nothing else.
+    /// The restorer may add missing items, and overwrite items for which the record wins, once. It may do nothing else.
     pub(super) fn restored(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         if seen.marker.as_deref().and_then(|marker| marker.split('/').next()) != Some(&seen.uid) {
-            let what = format!("the mark {:?} is not its own", seen.marker);
+            let what = format!("the marker {:?} is of another incarnation", seen.marker);
             ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
         }
         let is_first = life.now.marker.is_none();
         let may_overrule = |key: &String| is_first && self.is_records(key) && seen.kept.contains_key(key);
         self.check_untouched(&life.now, &seen, may_overrule, ledger);
         if self.rules.startup_taint.is_some() && seen.has_startup_taint {
-            let what = "it was restored, and kept its start-up taint".to_owned();
+            let what = "the node was restored, and kept its start-up taint".to_owned();
             ledger.wrong(Kind::StartupTaint, &self.name, seen.revision, what);
         }
-        let added_late = self.last_words_added(&life, &seen);
+        let added_late = self.final_labels_added(&life, &seen);
         let is_checked = |key: &String| !life.now.kept.contains_key(key) || is_first && self.is_records(key);
         let checked: Vec<_> = seen.kept.iter().filter(|(key, _)| is_checked(key)).collect();
         for (key, value) in checked {
@@ -42,10 +42,10 @@ impl Fate {
             } else if let Some(added) = added_late {
                 ledger.overtaken(1, &self.name, seen.revision, now.duration_since(added));
             } else {
-                let what = format!("{key} is {value:?} once it is restored, and {expected:?} is right");
+                let what = format!("{key} is {value:?} after the restore, expected {expected:?}");
                 ledger.wrong(Kind::Resurrected, &self.name, seen.revision, what);
             }
-            // Said once.
+            // Reported once.
             expected.insert(value);
         }
         if let Some(waits) = life.waits
@@ -56,7 +56,7 @@ impl Fate {
         self.node = Some(Life { now: seen, waits: None, ..life });
     }
 
-    /// A daemon has left alone what a Node had, but for what it may overrule, and all that the rules do not keep.
+    /// Checks that a daemon changed no existing item, except those for which the record wins, and nothing that the rules do not keep.
     fn check_untouched(
         &self,
         before: &SeenNode,
@@ -66,24 +66,27 @@ impl Fate {
     ) {
         for (key, value) in before.kept.iter().filter(|(key, _)| !may_overrule(key)) {
             if after.kept.get(key) != Some(value) {
-                let what = format!("{key}={value} became {:?} by a daemon", after.kept.get(key));
+                let what = format!("a daemon changed {key}={value} to {:?}", after.kept.get(key));
                 ledger.wrong(Kind::Overwritten, &self.name, after.revision, what);
             }
         }
         if before.rest != after.rest {
-            let what = format!("{:?} became {:?} by a daemon, and is not kept", before.rest, after.rest);
+            let what = format!(
+                "a daemon changed {:?} to {:?}, which the rules do not keep",
+                before.rest, after.rest
+            );
             ledger.wrong(Kind::Overwritten, &self.name, after.revision, what);
         }
     }
 
-    /// The restorer lets pods come, and does nothing else.
+    /// The restorer removed the start-up taint, and may have changed nothing else.
     pub(super) fn lifted(&mut self, life: Life, seen: SeenNode, now: Instant, ledger: &mut Ledger) {
         self.check_untouched(&life.now, &seen, |_| false, ledger);
         if seen.kept != life.now.kept {
-            let what = format!("{:?} became {:?} without a mark", life.now.kept, seen.kept);
+            let what = format!("{:?} became {:?} without a marker", life.now.kept, seen.kept);
             ledger.wrong(Kind::Foreign, &self.name, seen.revision, what);
         }
-        // One that was there all the time is surely known to who has read it after the Node.
+        // The restorer reads the record after the Node, so it knows a record that existed all the time.
         let is_older = self.labels_changed.is_some_and(|(revision, _)| revision < life.born_at);
         let is_stored = self.record.as_ref().is_some_and(|seen| !seen.record.labels.is_empty());
         let is_restored = life.now.marker.is_some() || self.has_own_record(&life.now);
@@ -91,14 +94,14 @@ impl Fate {
         let is_overdue =
             self.rules.startup_taint.is_some_and(|bound| now.duration_since(life.born) + DELAY >= bound);
         if is_to_be_restored && !is_overdue {
-            let what = "its start-up taint went before it was restored".to_owned();
+            let what = "the start-up taint was removed before the node was restored".to_owned();
             ledger.wrong(Kind::StartupTaint, &self.name, seen.revision, what);
         }
         self.node = Some(Life { now: seen, ..life });
     }
 
-    /// When the last labels of an earlier incarnation were added to the record, if this was restored from what it had before.
-    fn last_words_added(&self, life: &Life, seen: &SeenNode) -> Option<Instant> {
+    /// The time at which the final labels of an earlier incarnation were added to the record, if this one was restored from the record before.
+    fn final_labels_added(&self, life: &Life, seen: &SeenNode) -> Option<Instant> {
         let (SeenRecord { record, .. }, (revision, added)) = (self.record.as_ref()?, self.labels_changed?);
         let source = seen.marker.as_deref().and_then(|marker| marker.split('/').nth(1));
         let generation = |source: &str| source.split('@').next()?.parse::<u64>().ok();

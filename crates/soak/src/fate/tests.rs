@@ -15,7 +15,7 @@ struct World {
     ledger: Ledger,
     revision: u64,
     at: Instant,
-    /// Whether storers have skipped what they have not stored.
+    /// True if storers have skipped deletions that are not stored.
     is_past: bool,
 }
 
@@ -224,7 +224,7 @@ fn a_record_has_to_say_what_its_node_said() {
 }
 
 #[test]
-fn last_words_have_to_be_stored() {
+fn final_labels_have_to_be_stored() {
     let mut world = World::stored();
     world.node("u1", &[("k", "2")], None);
     let deleted = world.delete(true);
@@ -232,14 +232,14 @@ fn last_words_have_to_be_stored() {
     world.later(10);
     world.node("u2", &[], None);
     world.record("u1", deleted, &[("k", "2")], true);
-    assert_eq!(world.ledger.last_words_kept, 1);
+    assert_eq!(world.ledger.final_labels_kept, 1);
     let version = world.node("u2", &[("k", "2")], Some(2));
     world.record("u2", version, &[("k", "2")], false);
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
 }
 
 #[test]
-fn last_words_that_nobody_could_hear_are_undetermined_and_what_came_before_is_not() {
+fn final_labels_that_nobody_could_hear_are_undetermined_and_what_came_before_is_not() {
     let mut world = World::stored();
     world.node("u1", &[("k", "1"), ("l", "2")], None);
     world.delete(false);
@@ -312,7 +312,7 @@ fn a_last_change_that_is_stored_from_a_view_before_the_deletion_is_stored() {
     let restored = world.node("u2", &[("k", "2")], Some(2));
     world.record("u2", restored, &[("k", "2")], false);
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
-    assert_eq!(world.ledger.last_words_kept, 1);
+    assert_eq!(world.ledger.final_labels_kept, 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Deletions whose last labels are not stored yet.
+//! Deletions whose final labels are not stored yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -17,18 +17,18 @@ pub(super) struct Unstored {
     pub(super) deleted_at: u64,
     pub(super) since: Instant,
     pub(super) last: Labels,
-    /// What labels may be where its last change is lost.
+    /// The expected values of labels if its last change is lost.
     pub(super) otherwise: BTreeMap<String, Values>,
-    /// Labels that were set again since: what they were before is of no consequence.
+    /// Labels that were set again since, so that their earlier values do not matter.
     pub(super) decided: BTreeSet<String>,
-    /// Its last change may be lost: that is excused, or was reported.
+    /// Its last change may be lost: the loss is excused, or was reported.
     pub(super) is_excused: bool,
-    /// The next incarnation was given something from before the last change.
+    /// The next incarnation was restored from a record without the last change.
     pub(super) is_overtaken: bool,
 }
 
 impl Unstored {
-    /// Its last change may be lost. Returns for how many labels that makes a difference.
+    /// Accepts the loss of its last change. Returns the number of labels that this concerns.
     pub(super) fn widen(&self, expected: &mut BTreeMap<String, Values>) -> u64 {
         let mut widened = 0;
         for (key, values) in self.otherwise.iter().filter(|(key, _)| !self.decided.contains(*key)) {
@@ -40,7 +40,7 @@ impl Unstored {
         widened
     }
 
-    /// Nobody could hear of its last change.
+    /// No storer could receive its last change.
     pub(super) fn excuse(&mut self, expected: &mut BTreeMap<String, Values>, ledger: &mut Ledger) {
         self.is_excused = true;
         ledger.undetermined.unheard += self.widen(expected);
@@ -48,15 +48,15 @@ impl Unstored {
 }
 
 impl Fate {
-    /// A Node was deleted, by a person. `is_heard`: storers watch, so one hears of it, sooner or later.
+    /// A person deleted a Node. `is_heard`: storers watch, so one receives the deletion sooner or later.
     pub(crate) fn node_deleted(&mut self, revision: u64, is_heard: bool, now: Instant, ledger: &mut Ledger) {
         ledger.versions += 1;
         let Some(Life { now: last, .. }) = self.node.take() else { return };
-        self.tell(revision, format!("node {} is deleted, is heard {is_heard}", short(&last.uid)));
+        self.tell(revision, format!("node {} was deleted, watched: {is_heard}", short(&last.uid)));
         self.changed = None;
         self.remember(SeenNode { revision, ..last.clone() });
         if self.record.is_none() && last.kept.is_empty() {
-            // There is nothing to be stored.
+            // Nothing is left to be stored.
             return;
         }
         let otherwise = self.otherwise(&last);
@@ -83,7 +83,7 @@ impl Fate {
         self.unstored.push(unstored);
     }
 
-    /// What its labels may be if its last words are not heard.
+    /// The expected values of its labels if no storer receives the deletion.
     fn otherwise(&self, last: &SeenNode) -> BTreeMap<String, Values> {
         let stored = self.record.as_ref().map(|seen| &seen.record);
         let is_own = self.has_own_record(last);
@@ -100,7 +100,7 @@ impl Fate {
             let mut values = Values::from([stored.and_then(|record| record.labels.get(key).cloned())]);
             for version in &since {
                 let value = version.kept.get(key).cloned();
-                // What a Node lacks that is not restored yet says nothing.
+                // A label that is missing on a Node before its restore was not removed.
                 if is_own || version.marker.is_some() || value.is_some() {
                     values.insert(value);
                 }
@@ -114,7 +114,7 @@ impl Fate {
         keys.into_iter().map(|key| (key.clone(), values(key))).collect()
     }
 
-    /// Judges deletions whose last labels are not stored, by how far the storers have come.
+    /// Judges deletions whose final labels are not stored, by the positions of the storers.
     pub(crate) fn judge_deletions(&mut self, passage: impl Fn(&str, u64) -> Passage, ledger: &mut Ledger) {
         for mut unstored in std::mem::take(&mut self.unstored) {
             let deletion = unstored.deleted_at;
@@ -125,12 +125,12 @@ impl Fate {
                 Passage::Forgotten => unstored.excuse(&mut self.expected, ledger),
                 Passage::Skipped(storer) => {
                     let what = format!(
-                        "{storer} is past its deletion at {deletion}, its last labels {:?} are not stored, and the API server \
-                         had not forgotten them",
+                        "{storer} is past the deletion at {deletion}, the final labels {:?} are not stored, and the API server \
+                         still had the deletion",
                         unstored.last
                     );
                     ledger.wrong(Kind::Lost, &self.name, deletion, what);
-                    // Said once.
+                    // Reported once.
                     unstored.is_excused = true;
                     unstored.widen(&mut self.expected);
                 }
@@ -139,7 +139,7 @@ impl Fate {
         }
     }
 
-    /// True if the record has what the last change was about, so that nothing is left to be stored.
+    /// True if the record has the last change, so that nothing is left to be stored.
     fn has_what_is_right(&self, unstored: &Unstored) -> bool {
         let stored =
             |key: &String| self.record.as_ref().and_then(|seen| seen.record.labels.get(key).cloned());

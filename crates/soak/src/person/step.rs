@@ -1,4 +1,4 @@
-//! One call of a person.
+//! One API call of a person.
 
 use std::time::Duration;
 
@@ -9,23 +9,22 @@ use label_storage::Labels;
 use label_storage::item::Item;
 use serde_json::json;
 
-/// How long a person waits for an answer.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So often a person tries to change the taints of a Node that others change, too.
+/// The most attempts to change the taints of a Node that others change, too.
 const TRIES: usize = 5;
 
-/// One call.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// A Node has something of this name from now on, with this value; or not.
+    /// Sets the item of this name to this value, or removes it.
     Set(String, String, Option<String>),
     Delete(String),
     Pause(Duration),
     Create(Box<Node>),
 }
 
-/// A Node with all of this, by name.
+/// Creates a Node with these items.
 pub(super) fn node(name: String, items: &Labels) -> Node {
     let mut node = Node::default();
     node.metadata.name = Some(name);
@@ -53,7 +52,7 @@ fn taint(effect: &str, key: &str, value: &str) -> Taint {
     Taint { effect, key, value, time_added: None }
 }
 
-/// Whether all of it was done. One that broke off may or may not have been: the oracle sees.
+/// True if all steps succeeded. A failed step may still have had an effect, which the oracle sees.
 pub(super) async fn carry_out(nodes: &Api<Node>, steps: Vec<Step>) -> bool {
     for step in steps {
         let done = tokio::time::timeout(PATIENCE + step.pause(), take(nodes, &step)).await;
@@ -93,7 +92,7 @@ async fn set(nodes: &Api<Node>, node: &str, name: &str, value: Option<&str>) -> 
     nodes.patch_metadata(node, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// Taints are one list, which is written as a whole.
+/// Taints are one list that is written as a whole.
 async fn set_taint(
     nodes: &Api<Node>,
     node: &str,

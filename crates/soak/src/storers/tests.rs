@@ -18,11 +18,13 @@ impl World {
     }
 
     fn lease(&mut self, index: u32, replicas: u32, holder: Option<&str>, position: u64) {
+        let position = Position::new(ResourceVersion(position), std::iter::empty());
+        self.lease_at(index, replicas, holder, position);
+    }
+
+    fn lease_at(&mut self, index: u32, replicas: u32, holder: Option<&str>, position: Position) {
         let replicas = NonZeroU32::new(replicas).expect("not zero");
-        let seen = SeenLease {
-            holder: holder.map(str::to_owned),
-            position: Some(Position::new(ResourceVersion(position), std::iter::empty())),
-        };
+        let seen = SeenLease { holder: holder.map(str::to_owned), position: Some(position) };
         self.storers.lease_written((index, replicas), seen, self.at);
     }
 
@@ -179,7 +181,7 @@ fn while_the_number_of_replicas_changes_one_that_still_has_to_hear_of_it_is_enou
     assert_eq!(world.passage(15), Passage::Ahead);
     world.lease(index, 2, Some("storer-1"), 20);
     assert!(matches!(world.passage(15), Passage::Skipped(_)));
-    // What was there before a Lease began is not its affair.
+    // Deletions before the start of a Lease do not concern its holder.
     let mut world = World::at_ten();
     world.lease(index, 2, Some("storer-1"), 16);
     assert_eq!(world.passage(15), Passage::Ahead);
@@ -198,4 +200,19 @@ fn a_lease_is_released_by_who_held_it() {
     world.asks("storer-0", 20);
     world.lease(0, 1, None, 20);
     assert_eq!(world.passage(15), Passage::Forgotten);
+}
+
+#[test]
+fn a_deletion_that_a_holder_inherits_as_pending_is_its_own() {
+    let mut world = World::at_ten();
+    let pending = || Position::new(ResourceVersion(30), [("a", ResourceVersion(15))].into_iter());
+    world.lease_at(0, 1, None, pending());
+    let index = shard("a", NonZeroU32::new(5).expect("not zero"));
+    world.lease_at(index, 5, Some("storer-2"), pending());
+    world.later(20);
+    world.lease_at(index, 5, Some("storer-2"), pending());
+    assert_eq!(world.passage(15), Passage::Ahead);
+    world.lease(index, 5, Some("storer-2"), 40);
+    assert_eq!(world.passage(15), Passage::Skipped("storer-2".to_owned()));
+    assert_eq!(world.passage(14), Passage::Ahead, "it was settled before");
 }

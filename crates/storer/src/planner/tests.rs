@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use label_storage::decision::Urgency;
 use label_storage::{Record, ResourceVersion, Uid};
-use label_storage_runtime::reconciler::Reading;
+use label_storage_runtime::cache::Reading;
 
 use super::*;
 

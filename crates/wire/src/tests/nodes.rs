@@ -1,4 +1,4 @@
-//! What only a Node has, and which annotations are kept.
+//! Fields that only Nodes have, and the annotations that are kept.
 
 use proptest::prelude::*;
 

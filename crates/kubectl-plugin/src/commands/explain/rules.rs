@@ -56,7 +56,7 @@ pub(super) fn rules(case: &Case<'_>) -> Vec<String> {
     if let (Some(record), Some(stored)) = (found.record(), case.stored()) {
         let left = missing(&record.labels, &stored.labels);
         if !left.is_empty() {
-            lines.push(format!("In the record, and not stored any more by the rules: {}.", left.join(", ")));
+            lines.push(format!("In the record, but not stored any more by the rules: {}.", left.join(", ")));
         }
     }
     if rules.identity != IdentityBy::Name {
@@ -102,7 +102,7 @@ fn selected(case: &Case<'_>, node: &Node, seen: &Node) -> Vec<String> {
             false => format!("nodes.selector: {}", rules.selector),
         };
         let has_record = case.found.record().is_some();
-        let but = if has_record { "; its record is kept up to date all the same" } else { "" };
+        let but = if has_record { "; its existing record is still updated" } else { "" };
         lines.push(format!("It is not selected ({why}){but}."));
     }
     lines
@@ -113,7 +113,7 @@ fn startup_taint(case: &Case<'_>, node: &Node) -> Option<String> {
     let is_lifted = patch.is_some_and(|patch| patch.lifts_startup_taint);
     node.has_startup_taint().then(|| match case.cluster.rules.startup_taint.map(DisplayDuration) {
         None => {
-            format!("It has the taint {STARTUP_TAINT}, and by the rules nobody removes it (startupTaint).")
+            format!("It has the taint {STARTUP_TAINT}, which is not removed: startupTaint is disabled in the rules.")
         }
         Some(_) if is_lifted => format!("The restorer removes the taint {STARTUP_TAINT} now."),
         Some(at_most) => {
@@ -135,7 +135,7 @@ fn fence(case: &Case<'_>) -> Option<String> {
             format!("this machine ({}) is another than that of the record ({})", name(own), name(stored))
         }
         () if own.is_surely(stored) => "this is the machine of the record".to_owned(),
-        () => "nothing tells that this is another machine, so it counts as the same".to_owned(),
+        () => "the machine is unknown, so it counts as the machine of the record".to_owned(),
     };
     case.cluster.rules.is_fenced().then(|| format!("identity.fence: {sentence}."))
 }
@@ -145,10 +145,10 @@ fn retention(case: &Case<'_>) -> Option<String> {
     let retention = case.cluster.rules.retention;
     let rest = match (SignedDuration::try_from(retention), record.departed_at) {
         (Err(_), _) => ": the record is kept until the node returns".to_owned(),
-        (_, None) => ", as soon as the storer has noticed the departure".to_owned(),
+        (_, None) => ", from when the storer has stored the deletion".to_owned(),
         (Ok(retention), Some(at)) => {
             let left = retention.saturating_sub(case.now.duration_since(at));
-            if left.is_positive() { format!(": {} left", age(left)) } else { ": it is over".to_owned() }
+            if left.is_positive() { format!(": {} left", age(left)) } else { ": expired".to_owned() }
         }
     };
     Some(format!("retention: {}{rest}.", DisplayDuration(retention)))

@@ -83,7 +83,7 @@ fn record_changes(before: Option<&Record>, after: &Record) -> Vec<String> {
     }
     let is_new = |name: &&String| before.is_none_or(|before| !before.more.withheld.contains_key(*name));
     let withheld = after.more.withheld.keys().filter(is_new);
-    lines.extend(withheld.map(|name| format!("{name} is set aside: it was withheld from the node")));
+    lines.extend(withheld.map(|name| format!("{name} is kept as withheld: it was not restored")));
     lines
 }
 
@@ -94,28 +94,38 @@ const fn why_store(reason: store::Reason, is_empty: bool) -> (&'static str, &'st
         FirstSeen => ("row 1", "The node has labels to keep, and no record yet."),
         NoLabels => ("row 1", "The node has no label that the rules keep, so it needs no record."),
         UpToDate => ("row 2", "The record was made from this incarnation, and has its labels."),
-        LabelsChanged if is_empty => ("row 8", "The record is empty, so the labels of the node count."),
-        LabelsChanged => ("row 2", "The record is of this incarnation, so the labels of the node count."),
-        Restored => ("row 4", "This incarnation was restored, so the labels of the node count."),
-        NotGone => ("row 2", "The record says that the node departed, and it exists."),
-        AwaitingRestore => {
-            ("row 3", "The node is not restored yet, so a label that it lacks was not removed.")
+        LabelsChanged if is_empty => ("row 8", "The record is empty, so the labels of the node are stored."),
+        LabelsChanged => {
+            ("row 2", "The record is of this incarnation, so the labels of the node are stored.")
         }
-        Returned => ("row 3", "The node is back and not restored yet, so only departed-at is removed."),
-        ViewOlderThanRecord => ("guards", "The record claims a later version of the node than there is."),
-        RecordUnreadable => ("the record", "The record can't be read, and is left for a person."),
+        Restored => ("row 4", "This incarnation was restored, so the labels of the node are stored."),
+        NotGone => ("row 2", "The record is marked as departed, but the node exists."),
+        AwaitingRestore => {
+            ("row 3", "The node is not restored yet, so its missing labels are not treated as removed.")
+        }
+        Returned => {
+            ("row 3", "The node was re-created and is not restored yet, so only departed-at is removed.")
+        }
+        ViewOlderThanRecord => {
+            ("guards", "The record names a later version of the node than the cluster has.")
+        }
+        RecordUnreadable => ("the record", "The record can't be read: a person has to fix it."),
         EmptyForNow | EmptyForGood => ("row 9", "The record has nothing to restore."),
-        LastWords => ("row 5", "The node was deleted, and these were its last labels."),
+        FinalLabels => ("row 5", "The node was deleted, and its final labels are stored."),
         LeftUnrestored => ("row 6", "The node was deleted before it was restored."),
-        Departed => ("row 7", "The node departed: the retention begins."),
-        Away => ("row 7", "The node departed, and its record waits for it."),
-        RetentionOver => ("row 7", "The retention is over; cleanupShare may delay the deletion."),
-        NothingStored => ("row 7", "The node departed, and has no record."),
-        Ignored => ("rules", "The node has the annotation label-storage/ignore, so its record stays."),
+        Departed => ("row 7", "The node was deleted: its retention begins."),
+        Away => ("row 7", "The node is absent, and its record is kept for its return."),
+        RetentionOver => {
+            ("row 7", "The retention has expired; cleanupShare may delay the deletion of the record.")
+        }
+        NothingStored => ("row 7", "The node is absent, and has no record."),
+        Ignored => {
+            ("rules", "The node has the annotation label-storage/ignore, so its record is not changed.")
+        }
         NotSelected => ("rules", "The rules do not select this node."),
-        NoIdentity => ("rules", "The node lacks the identity that the rules ask for."),
-        OtherMachine => ("rules", "The node was another machine than that of the record."),
-        OutcomeUnknown => ("guards", "An earlier write of the record may still arrive."),
+        NoIdentity => ("rules", "The node lacks the identity that the rules require."),
+        OtherMachine => ("rules", "The node was on another machine than that of the record."),
+        OutcomeUnknown => ("guards", "The outcome of an earlier write of the record is unknown."),
     }
 }
 
@@ -142,22 +152,25 @@ const fn why_restore(reason: restore::Reason) -> (&'static str, &'static str) {
     use restore::Reason::*;
     match reason {
         NothingStored => ("the table", "The node has no record."),
-        RecordUnreadable => ("the record", "The record can't be read, and is left for a person."),
-        SameIncarnation => ("row 2", "The record is of this incarnation: a label that it lacks was removed."),
+        RecordUnreadable => ("the record", "The record can't be read: a person has to fix it."),
+        SameIncarnation => {
+            ("row 2", "The record is of this incarnation, so a missing label was removed on purpose.")
+        }
         AlreadyRestored => {
-            ("row 4", "The node was restored from this record: a label that it lacks was removed.")
+            ("row 4", "The node was restored from this record, so a missing label was removed on purpose.")
         }
         Returned => ("row 3", "This is a new incarnation, and it lacks labels of the record."),
-        ReturnedWhole => {
-            ("row 3", "This is a new incarnation that lacks nothing. The storer waits for its marker.")
-        }
+        ReturnedWhole => (
+            "row 3",
+            "This is a new incarnation with all labels of the record. The storer waits for its marker.",
+        ),
         Ignored => ("rules", "The node has the annotation label-storage/ignore."),
         OtherMachine => {
-            ("rules", "The node is another machine than that of the record, and there is a fence.")
+            ("rules", "The node is on another machine than that of the record, and identity.fence is set.")
         }
-        NoIdentity => ("rules", "The node lacks the identity that the rules ask for."),
-        SeenInPart => ("rules", "More than the metadata of the node has to be read."),
-        NoRoom => ("row 3", "The annotations of the node leave no room for the marker: remove some."),
+        NoIdentity => ("rules", "The node lacks the identity that the rules require."),
+        SeenInPart => ("rules", "The whole node has to be read, not only its metadata."),
+        NoRoom => ("row 3", "The annotations of the node leave no room for the marker: remove some of them."),
     }
 }
 
@@ -170,15 +183,19 @@ fn node_changes(case: &Case<'_>, patch: &restore::Patch) -> Vec<String> {
     }
     for restore::Conflict { name, winner, .. } in &patch.conflicts {
         let side = if *winner == Winner::Record { "record" } else { "node" };
-        let wins = format!("and that of the {side} wins (wins: {winner})");
-        lines.push(format!("{name}: node and record have a value, {wins}"));
+        let wins = format!("and the value of the {side} wins (wins: {winner})");
+        lines.push(format!("{name}: the values of node and record differ, {wins}"));
     }
     for restore::Withheld { name, why } in &patch.withheld {
         let because = match why {
-            Why::OtherMachine => "it is only for the machine that had it, and this is another",
-            Why::MachineUnknown => "it is only for the machine that had it, and this one is unknown",
-            Why::OtherName => "it is only for the node that had it, and this one has another name",
-            Why::Never => "it describes a machine, or belongs to kubelet, network or storage",
+            Why::OtherMachine => "it is only restored to the same machine, and this is another machine",
+            Why::MachineUnknown => "it is only restored to the same machine, and this machine is unknown",
+            Why::OtherName => {
+                "it is only restored to a node of the same name, and this node has another name"
+            }
+            Why::Never => {
+                "items that describe a machine, or belong to kubelet, network or storage, are never restored"
+            }
             Why::TooLarge => "the annotations of the node would become too large",
             Why::Refused => "the cluster refuses it",
         };
@@ -206,7 +223,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
     let name = &found.name;
     if !case.rivals.is_empty() {
         let rivals = case.rivals.join(" and ");
-        let to = format!("to have it handled, give {rivals} another {} than {name}", rules.identity);
+        let to = format!("to have it stored, give {rivals} another {} than {name}", rules.identity);
         return vec![hint(to, hints.kubectl(&format!("describe node {name}")))];
     }
     let mut all = storer_hints(case);
@@ -218,9 +235,9 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
             all.push(hint("to restore it now", plugin("restore", "")));
         }
         restore::Reason::OtherMachine => all.extend([
-            hint("to give this machine the labels of the other", plugin("restore", " --other-machine")),
-            hint("to let this machine start without them", plugin("forget", "")),
-            hint("to remove the fence (identity.fence)", edit_rules(case)),
+            hint("to restore the labels to this machine anyway", plugin("restore", " --other-machine")),
+            hint("to delete the record, so that this machine is stored", plugin("forget", "")),
+            hint("to disable the fence (identity.fence)", edit_rules(case)),
         ]),
         restore::Reason::SameIncarnation | restore::Reason::AlreadyRestored
             if has(|record| !record.more.history.is_empty()) =>
@@ -233,7 +250,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
     let is_withheld = withheld.any(|it| !matches!(it.why, Why::Never | Why::TooLarge | Why::Refused));
     let was_withheld = has(|record| !record.more.withheld.is_empty());
     if is_withheld || was_withheld && plan.reason != restore::Reason::Ignored {
-        all.push(hint("to give this machine the withheld labels", plugin("restore", " --trust")));
+        all.push(hint("to restore the withheld labels, too", plugin("restore", " --trust")));
     }
     all
 }
@@ -256,7 +273,9 @@ fn storer_hints(case: &Case<'_>) -> Vec<Hint> {
     match case.to_store.reason {
         UpToDate | FirstSeen => vec![hint("to store another label", label)],
         NoLabels => vec![hint("to get a record", label)],
-        Ignored => vec![hint("to have it handled again", on_node("annotate", " label-storage/ignore-"))],
+        Ignored => {
+            vec![hint("to have it stored and restored again", on_node("annotate", " label-storage/ignore-"))]
+        }
         NotSelected if rules.opt_in => {
             vec![hint("to get a record", on_node("annotate", " label-storage/keep='*'"))]
         }
@@ -267,22 +286,22 @@ fn storer_hints(case: &Case<'_>) -> Vec<Hint> {
         }
         RecordUnreadable => vec![
             hint("to repair the record", on_record("edit", "")),
-            hint("or to give it up", on_record("delete", "")),
+            hint("or to delete the record", on_record("delete", "")),
         ],
         ViewOlderThanRecord => {
             let remove = on_record("annotate", &format!(" {NODE_RESOURCE_VERSION}-"));
             vec![hint("if the record was copied from another cluster", remove)]
         }
         Away | Departed => {
-            let rename = hint("if it returns under another name", plugin("rename", " NEW"));
+            let rename = hint("if it is re-created under another name", plugin("rename", " NEW"));
             let mut all = vec![
-                hint("to change the labels that it returns with", plugin("set", " KEY=VALUE KEY-")),
-                hint("to let it return without labels", plugin("forget", "")),
+                hint("to change its stored labels", plugin("set", " KEY=VALUE KEY-")),
+                hint("to delete its stored labels", plugin("forget", "")),
             ];
             all.extend((rules.identity == IdentityBy::Name).then_some(rename));
             all
         }
-        RetentionOver => vec![hint("to keep it, extend the retention", edit_rules(case))],
+        RetentionOver => vec![hint("to keep the record, extend the retention", edit_rules(case))],
         _ => Vec::new(),
     }
 }

@@ -74,9 +74,11 @@ impl Contents {
             before = number;
         }
         if is_cut_off {
-            records.problems.push((before, format!("the file is cut off: its last line would be {END:?}")));
+            records
+                .problems
+                .push((before, format!("the file is incomplete: its last line must begin with {END:?}")));
         } else if records.entries.is_empty() && records.problems.is_empty() {
-            records.problems.push((1, "the file has no record".to_owned()));
+            records.problems.push((1, "the file has no records".to_owned()));
         }
         Ok(records)
     }
@@ -90,11 +92,11 @@ impl Contents {
         let name = config_map.metadata.name.clone().unwrap_or_default();
         let (node, generation, before) = (&record.node, record.generation, self.entries.get(name.as_str()));
         let more = [
-            (!is_name(node)).then(|| format!("{node:?} is not the name of a node")),
-            record.is_empty().then(|| "it has no labels: add some, or remove it".to_owned()),
-            (generation > i64::MAX as u64).then(|| format!("it has no generation after {generation}")),
+            (!is_name(node)).then(|| format!("{node:?} is not a valid node name")),
+            record.is_empty().then(|| "the record has no labels: add some, or remove it".to_owned()),
+            (generation > i64::MAX as u64).then(|| format!("the generation {generation} is too large")),
             record.encode_into(&mut ConfigMap::default()).err().map(|error| error.to_string()),
-            before.map(|entry| format!("it is on line {}, too: remove one of them", entry.line)),
+            before.map(|entry| format!("the record is also on line {}: remove one of them", entry.line)),
         ];
         problems.extend(more.into_iter().flatten().map(|problem| format!("configmap {name}: {problem}")));
         if problems.is_empty() {

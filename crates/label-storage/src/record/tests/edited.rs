@@ -1,4 +1,4 @@
-//! What a person puts into a record.
+//! Records that a person has edited.
 
 use super::*;
 use crate::fixtures::{decode, node, written};
@@ -43,7 +43,7 @@ fn what_was_there_before_is_remembered() {
 fn what_the_node_said_before_does_not_come_over_it() {
     let last = node("a").at(15).label("pool", "bronze");
     let before = record("a", "u1").label("pool", "gold");
-    assert_eq!(store(Sighting::Deleted(&last), &before).reason, Reason::LastWords);
+    assert_eq!(store(Sighting::Deleted(&last), &before).reason, Reason::FinalLabels);
     let after = edit(&before, labels([("pool", "silver")]), 20);
     assert_eq!(store(Sighting::Deleted(&last), &after).reason, Reason::ViewOlderThanRecord);
 }

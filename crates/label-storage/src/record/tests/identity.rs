@@ -1,4 +1,4 @@
-//! What a record is filed under, and what it says of the machine.
+//! The record key, and the machine in a record.
 
 use super::*;
 use crate::fixtures::{decode, node};

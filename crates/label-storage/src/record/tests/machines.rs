@@ -7,7 +7,7 @@ use crate::rules::Selection;
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";
 
-/// What may come back, and the machine that had it.
+/// The items that can be restored, and the machine that had them.
 fn all(record: &Record) -> Vec<(&str, &str, Option<&str>)> {
     record.all().collect()
 }
@@ -125,7 +125,7 @@ fn what_is_trusted_is_not_forgotten_with_the_machine_of_a_deletion() {
     assert_eq!(next.labels_generation, Some(next.generation), "markers of before do not hold");
     let waited = trusted(record("a", "u1").withheld(TIER, "x", Some("C")));
     assert_eq!(all(&parted(&waited, &last(&[(TIER, "x")]))), [(TIER, "x", Some("C"))]);
-    // What it had otherwise, nobody knows who had.
+    // The machine of its other items is unknown.
     assert_eq!(all(&parted(&had, &last(&[(TIER, "y")]))), [(TIER, "y", None)]);
     let known = last(&[(TIER, "x")]).machine("B");
     assert_eq!(all(&parted(&had, &known)), [(TIER, "x", Some("B"))]);

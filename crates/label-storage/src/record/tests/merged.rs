@@ -1,4 +1,4 @@
-//! What becomes of a record when a Node leaves that was never restored.
+//! The record of a Node that was deleted before it was restored.
 
 use super::*;
 use crate::fixtures::{node, written};

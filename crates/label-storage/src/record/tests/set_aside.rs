@@ -1,4 +1,4 @@
-//! What another storer's rules have set aside, once another machine has the Node's name.
+//! Entries that another storer's rules have set aside, after another machine got the Node's name.
 
 use super::*;
 use crate::fixtures::node;

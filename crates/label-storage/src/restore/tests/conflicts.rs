@@ -1,4 +1,4 @@
-//! Whose word counts.
+//! Conflicts and their winners.
 
 use super::*;
 use crate::fixtures::taint;
@@ -7,7 +7,7 @@ fn rules(conflicts: &str) -> Rules {
     Rules { conflicts: conflicts.parse().expect("conflicts"), ..Rules::default() }
 }
 
-/// What is restored, and what is in conflict, whoever wins it.
+/// The restored items, and all conflicts.
 fn outcome(node: &Node, record: &Record, rules: &Rules) -> (Labels, Vec<(String, Winner)>) {
     let plan = plan_restore(node, Stored::Record(record), rules, false);
     let patch = plan.patch.expect("a patch");

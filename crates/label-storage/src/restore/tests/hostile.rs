@@ -158,7 +158,7 @@ fn patched(node: &Node, patch: &Patch) -> Node {
     after
 }
 
-/// What changes is what was to be restored, and of that nothing that is the Node's.
+/// Only restored items change, and no item that the Node has.
 fn check(node: &Node, after: &Node, patch: &Patch, rules: &Rules) {
     for (name, value) in &patch.restored {
         let kept = Item::parse(name).expect("a name");
@@ -214,7 +214,7 @@ proptest! {
         let record = decode(&stored).record;
         let plan = plan_restore(&node, Stored::Record(&record), &rules, is_overdue);
         let Some(patch) = plan.patch else { return Ok(()) };
-        // What is to be kept is not a restorer's business.
+        // The restorer ignores keep lists.
         let conflicts = rules.conflicts.clone();
         let plain = Rules { conflicts, fence: rules.fence, trust: rules.trust, startup_taint: rules.startup_taint, ..Rules::default() };
         let unchosen = plan_restore(&node, Stored::Record(&record), &plain, is_overdue);

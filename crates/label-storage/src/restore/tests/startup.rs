@@ -18,7 +18,7 @@ fn registered() -> Node {
         .taint("gpu:NoSchedule")
 }
 
-/// Whether the taint comes off, and that nothing else of the taints changes.
+/// True if the taint is removed. Checks that no other taint changes.
 fn lifts(node: &Node, stored: Stored<&Record>, rules: &Rules, is_overdue: bool) -> bool {
     let plan = plan_restore(node, stored, rules, is_overdue);
     let Some(patch) = plan.patch else { return false };

@@ -1,11 +1,11 @@
-//! What a Node is not given, and why.
+//! Withheld items, and the reasons.
 
 use super::*;
 use crate::rules::Trust;
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 
-/// What is withheld, and why; and the marker.
+/// The withheld items with their reasons, and the marker.
 fn withheld(node: &Node, record: &Record, rules: &Rules) -> (Vec<(String, Why)>, String) {
     let patch = plan_restore(node, Stored::Record(record), rules, false).patch.expect("a patch");
     let withheld = patch.withheld.into_iter().map(|withheld| (withheld.name, withheld.why)).collect();
@@ -115,13 +115,13 @@ fn annotations_that_the_node_has_no_room_for_are_withheld_and_no_others() {
         (200, &["annotation:a", "annotation:b", "annotation:c"]),
     ] {
         let node = node("a").incarnation("u2").whole().annotated("own", &kilobytes(own));
-        // What the marker replaces counts for nothing.
+        // The marker that is replaced takes no room.
         let node = node.annotated(crate::node::RESTORED, &kilobytes(50)).marked(&kilobytes(50));
         let (names, _) = withheld(&node, &record, &Rules::default());
         let expected: Vec<_> = too_large.iter().map(|name| ((*name).to_owned(), Why::TooLarge)).collect();
         assert_eq!(names, expected, "beside {own} KiB");
     }
-    // What stays as the Node has it takes no room, and what replaces it takes what is more of it.
+    // A value that stays takes no room. A value that replaces another takes only the difference.
     let node =
         node("a").incarnation("u2").whole().annotated("a", &kilobytes(99)).annotated("b", &kilobytes(99));
     let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };

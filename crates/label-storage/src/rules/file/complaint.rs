@@ -11,7 +11,7 @@ const MAX_CHARS: usize = 500;
 pub struct Refused {
     /// The line of the error, counted from 1, if it is known.
     pub line: Option<u64>,
-    /// Names the error, and what to write instead.
+    /// Describes the error and its fix.
     pub reason: String,
 }
 
@@ -26,43 +26,43 @@ impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         let reason = match error.without_snippet() {
             Error::SerdeUnknownField { field, expected, .. } => match nearest(field, expected) {
-                Some(key) => format!("there is no key {field:?} here: did you mean {key:?}?"),
-                None => format!("there is no key {field:?} here: write one of {}", expected.join(", ")),
+                Some(key) => format!("unknown key {field:?}: did you mean {key:?}?"),
+                None => format!("unknown key {field:?}: write one of {}", expected.join(", ")),
             },
             Error::DuplicateMappingKey { key: Some(key), .. } => {
-                format!("{key:?} stands here for the second time: remove one of the two")
+                format!("{key:?} is given twice: remove one of the two")
             }
             Error::SerdeMissingField { field, .. } => {
-                format!("{field:?} is missing here: a conflict takes keys and wins")
+                format!("{field:?} is missing: a conflict needs keys and wins")
             }
             Error::MultipleDocuments { .. } => {
-                "a second document begins here: put all rules into one, without ---".to_owned()
+                "the file has a second document: put all rules into one, without ---".to_owned()
             }
             Error::InvalidScalar { ty: "boolean", .. } => "write true or false here".to_owned(),
-            Error::NullIntoString { .. } => "there is nothing here: write a value, or remove the line".to_owned(),
+            Error::NullIntoString { .. } => "the value is missing: write one, or remove the line".to_owned(),
             Error::Unexpected { expected: "mapping start", .. } => {
-                "this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned()
+                "expected keys: write them with a colon, such as include: [pool]".to_owned()
             }
             Error::Unexpected { expected: "sequence start", .. } => {
-                "this has to be a list: write [pool], or a line with a dash before each value".to_owned()
+                "expected a list: write [pool], or each value on a line with a dash".to_owned()
             }
             Error::Unexpected { expected: "string scalar" | "scalar", .. } => {
-                "this has to be a single value: write no list and no keys here".to_owned()
+                "expected a single value, not a list or keys".to_owned()
             }
             Error::UnknownAnchor { .. } => STAR.to_owned(),
             Error::UnsupportedTag { .. } => MARK.to_owned(),
             other => match DefaultMessageFormatter.format_message(other) {
                 message if message.contains("anchor or alias") => STAR.to_owned(),
                 message if message.contains("scanning a tag") => MARK.to_owned(),
-                message => format!("this is no YAML: {message}"),
+                message => format!("invalid YAML: {message}"),
             },
         };
         Self::at(error.location(), reason)
     }
 }
 
-const STAR: &str = "what begins with * has to stand in quotes, such as '*.example.com/*'";
-const MARK: &str = "what begins with ! has to stand in quotes, such as '!example.com/gpu'";
+const STAR: &str = "put a value that begins with * into quotes, such as '*.example.com/*'";
+const MARK: &str = "put a value that begins with ! into quotes, such as '!example.com/gpu'";
 
 /// The known key that is most like this one, if two typing mistakes or fewer explain it.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {

@@ -43,6 +43,22 @@ fn what_is_documented_as_default_is_the_default() {
 }
 
 #[test]
+fn rules_can_stand_below_their_key_in_the_values_of_the_chart() {
+    let bare = "labels: {include: [pool]}\nhistory: 5";
+    assert_eq!(rules("rules:\n  labels: {include: [pool]}\n  history: 5\n"), rules(bare));
+    assert_eq!(rules("{rules: {labels: {include: [pool]}, history: 5}}"), rules(bare));
+    for (text, line, part) in [
+        ("rules:\n  history: 5\ncordon: true\n", 2, "there are keys beside rules"),
+        ("rules:\n  rules: {history: 5}\n", 2, "there are keys beside rules"),
+        ("rules:\n  history: soon\n", 2, "history"),
+        ("image: {tag: a}\nrules: {history: 5}\n", 1, "\"image\""),
+    ] {
+        let refused = Rules::from_yaml(text).expect_err(text);
+        assert!(refused.line == Some(line) && refused.reason.contains(part), "{text}: {refused}");
+    }
+}
+
+#[test]
 fn all_that_a_file_can_say_is_read() {
     let text = r#"
 labels:
@@ -87,57 +103,57 @@ history: 20
 
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
-    let keys = "labels, annotations, taints, cordon, nodes, conflicts, identity, startupTaint, retention, cleanupShare, history";
+    let keys = "labels, annotations, taints, cordon, nodes, conflicts, identity, startupTaint, retention, cleanupShare, history, rules";
     for (text, refused) in [
-        ("\n\nlables: {}\n", r#"line 3: there is no key "lables" here: did you mean "labels"?"#.to_owned()),
-        ("startup-taint:\n", r#"line 1: there is no key "startup-taint" here: did you mean "startupTaint"?"#.to_owned()),
-        ("cordon: true\nexclude: [a]\n", format!(r#"line 2: there is no key "exclude" here: write one of {keys}"#)),
+        ("\n\nlables: {}\n", r#"line 3: unknown key "lables": did you mean "labels"?"#.to_owned()),
+        ("startup-taint:\n", r#"line 1: unknown key "startup-taint": did you mean "startupTaint"?"#.to_owned()),
+        ("cordon: true\nexclude: [a]\n", format!(r#"line 2: unknown key "exclude": write one of {keys}"#)),
         (
             "labels:\n  includes: [a]\n",
-            r#"line 2: there is no key "includes" here: did you mean "include"?"#.to_owned(),
+            r#"line 2: unknown key "includes": did you mean "include"?"#.to_owned(),
         ),
         (
             "retention: 1d\ncordon: true\nretention: 2d\n",
-            r#"line 3: "retention" stands here for the second time: remove one of the two"#.to_owned(),
+            r#"line 3: "retention" is given twice: remove one of the two"#.to_owned(),
         ),
         (
             "cordon: true\n---\ncordon: false\n",
-            "line 3: a second document begins here: put all rules into one, without ---".to_owned(),
+            "line 3: the file has a second document: put all rules into one, without ---".to_owned(),
         ),
         ("\ncordon: maybe\n", "line 2: write true or false here".to_owned()),
         (
             "labels: all\n",
-            "line 1: this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned(),
+            "line 1: expected keys: write them with a colon, such as include: [pool]".to_owned(),
         ),
         (
             "- labels\n",
-            "line 1: this can't be a value of its own: write keys with a colon after them, such as include: [pool]".to_owned(),
+            "line 1: expected keys: write them with a colon, such as include: [pool]".to_owned(),
         ),
         (
             "labels:\n  include: pool\n",
-            "line 2: this has to be a list: write [pool], or a line with a dash before each value".to_owned(),
+            "line 2: expected a list: write [pool], or each value on a line with a dash".to_owned(),
         ),
-        ("retention: [30d]\n", "line 1: this has to be a single value: write no list and no keys here".to_owned()),
-        ("nodes:\n  selector: {a: b}\n", "line 2: this has to be a single value: write no list and no keys here".to_owned()),
+        ("retention: [30d]\n", "line 1: expected a single value, not a list or keys".to_owned()),
+        ("nodes:\n  selector: {a: b}\n", "line 2: expected a single value, not a list or keys".to_owned()),
         (
             "labels:\n  include:\n    - pool\n    -\n",
-            "line 4: there is nothing here: write a value, or remove the line".to_owned(),
+            "line 4: the value is missing: write one, or remove the line".to_owned(),
         ),
         (
             "labels:\n  include: [*]\n",
-            "line 2: what begins with * has to stand in quotes, such as '*.example.com/*'".to_owned(),
+            "line 2: put a value that begins with * into quotes, such as '*.example.com/*'".to_owned(),
         ),
         (
             "labels:\n  include:\n    - *.example.com/pool\n",
-            "line 3: what begins with * has to stand in quotes, such as '*.example.com/*'".to_owned(),
+            "line 3: put a value that begins with * into quotes, such as '*.example.com/*'".to_owned(),
         ),
         (
             "nodes:\n  selector: !gpu\n",
-            "line 2: what begins with ! has to stand in quotes, such as '!example.com/gpu'".to_owned(),
+            "line 2: put a value that begins with ! into quotes, such as '!example.com/gpu'".to_owned(),
         ),
         (
             "nodes:\n  selector: !gpu,pool=gold\n",
-            "line 2: what begins with ! has to stand in quotes, such as '!example.com/gpu'".to_owned(),
+            "line 2: put a value that begins with ! into quotes, such as '!example.com/gpu'".to_owned(),
         ),
         (
             "labels:\n  exclude:\n    - pool\n    - a b\n",
@@ -153,42 +169,42 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         (
             "taints:\n  include:\n  - dedicated\n  - node.kubernetes.io/not-ready\n",
-            "line 4: \"node.kubernetes.io/not-ready\" is never kept: it tells of a machine's present state, and is set again where \
-             it is true; remove it"
+            "line 4: \"node.kubernetes.io/not-ready\" is never kept: it describes the present state of a machine, and is set again \
+             when it applies; remove it"
                 .to_owned(),
         ),
         (
             "annotations: {include: [label-storage/keep]}\n",
-            "line 1: \"label-storage/keep\" belongs to Label Storage, which sees to it without being told: remove it".to_owned(),
+            "line 1: \"label-storage/keep\" belongs to Label Storage, which handles it itself: remove it".to_owned(),
         ),
         (
             "nodes:\n  optIn: true\n  selector: a b\n",
-            "line 3: nodes.selector: \"a b\" selects no labels: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
+            "line 3: nodes.selector: \"a b\" is not a valid selector: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a, with commas between them"
                 .to_owned(),
         ),
         (
             "conflicts:\n- keys: [pool]\n  wins: storer\n",
-            "line 3: \"storer\" can't win: write node, record or report".to_owned(),
+            "line 3: \"storer\" is not a valid winner: write node, record or report".to_owned(),
         ),
         (
             "conflicts:\n- keys:\n  - pool\n  - taint:dedicated\n  wins: node\n",
-            "line 4: \"taint:dedicated\" matches nothing that is kept: give label keys or patterns such as example.com/*, \
+            "line 4: \"taint:dedicated\" can't match any item: give label keys or patterns such as example.com/*, \
              annotation:KEY, taint:EFFECT:KEY (such as taint:*:dedicated) or cordon:"
                 .to_owned(),
         ),
         (
             "conflicts:\n- keys: []\n  wins: node\n",
-            "line 2: there are no keys here: name some, or remove the conflict".to_owned(),
+            "line 2: the list of keys is empty: add keys, or remove the conflict".to_owned(),
         ),
-        ("conflicts:\n- keys: [a]\n", r#"line 2: "wins" is missing here: a conflict takes keys and wins"#.to_owned()),
+        ("conflicts:\n- keys: [a]\n", r#"line 2: "wins" is missing: a conflict needs keys and wins"#.to_owned()),
         (
             "identity: {by: uid}\n",
-            "line 1: identity.by: \"uid\" is nothing that a node can be known by: write name, providerID, systemUUID, label:KEY or annotation:KEY"
+            "line 1: identity.by: \"uid\" is not an identity: write name, providerID, systemUUID, label:KEY or annotation:KEY"
                 .to_owned(),
         ),
         (
             "identity:\n  trustLabels: never\n",
-            "line 2: identity.trustLabels: \"never\" is no reason to trust a machine: write same-machine or name".to_owned(),
+            "line 2: identity.trustLabels: \"never\" is not a valid value: write same-machine or name".to_owned(),
         ),
         ("startupTaint:\n  atMost: 2h\n", "line 2: startupTaint.atMost: \"2h\" can't be used: give a time from 1s to 1h, such as 2m".to_owned()),
         ("\nretention: 30\n", "line 2: retention: \"30\" can't be used: give a time of at least 1m, such as 30d, or forever".to_owned()),
@@ -197,7 +213,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("history: 21\n", "line 1: history: \"21\" can't be used: give a number from 0 to 20".to_owned()),
         (
             "labels:\n  include:\n    - a\n   - b\n",
-            "line 4: this is no YAML: while parsing a block mapping, did not find expected key".to_owned(),
+            "line 4: invalid YAML: while parsing a block mapping, did not find expected key".to_owned(),
         ),
     ] {
         assert_eq!(Rules::from_yaml(text).map_err(|refused| refused.to_string()), Err(refused), "{text}");
@@ -246,7 +262,7 @@ fn rules_are_told_in_a_line_of_what_is_not_the_default() {
             "retention: forever\ncleanupShare: 2.50%\nhistory: 0\nstartupTaint: {enabled: true, atMost: 90s}",
             "{startupTaint: {enabled: true, atMost: 1m30s}, retention: forever, cleanupShare: 2.5%, history: 0}",
         ),
-        // What YAML would take for something else.
+        // Texts that YAML would read as another type.
         ("labels: {include: ['null', '1', 'true', 'no']}", "{labels: {include: ['1', no, 'null', true]}}"),
     ] {
         assert_eq!(rules(text).to_string(), told);

@@ -1,4 +1,4 @@
-//! What a record has beside labels.
+//! Items other than labels.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a record is filed under.
+//! The key of a record.
 
 use super::*;
 

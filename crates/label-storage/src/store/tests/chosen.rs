@@ -12,7 +12,7 @@ fn reason(node: Sighting<&Node>, stored: Stored<&Record>) -> Reason {
         Reason::FirstSeen,
         Reason::LabelsChanged,
         Reason::Restored,
-        Reason::LastWords,
+        Reason::FinalLabels,
         Reason::LeftUnrestored,
         Reason::NotGone,
         Reason::Returned,
@@ -57,9 +57,9 @@ fn of_a_node_that_is_not_selected_no_record_is_made_but_one_that_exists_follows_
     for (stored, live, deleted) in [
         (Stored::Nothing, Reason::NotSelected, Reason::NotSelected),
         (Stored::Unreadable, Reason::RecordUnreadable, Reason::RecordUnreadable),
-        (Stored::Record(&own), Reason::LabelsChanged, Reason::LastWords),
+        (Stored::Record(&own), Reason::LabelsChanged, Reason::FinalLabels),
         (Stored::Record(&other), Reason::AwaitingRestore, Reason::LeftUnrestored),
-        (Stored::Record(&emptied), Reason::LabelsChanged, Reason::LastWords),
+        (Stored::Record(&emptied), Reason::LabelsChanged, Reason::FinalLabels),
         // There is nothing in it that the Node could have removed.
         (Stored::Record(&other_emptied), Reason::EmptyForNow, Reason::LeftUnrestored),
     ] {

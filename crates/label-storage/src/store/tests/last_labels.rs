@@ -1,4 +1,4 @@
-//! What a Node said last, until it is stored.
+//! Final labels, until they are stored.
 
 use super::*;
 

@@ -17,7 +17,7 @@ fn every_reason_keeps_its_word() {
         (Reason::RecordUnreadable, "record-unreadable"),
         (Reason::EmptyForNow, "empty-for-now"),
         (Reason::EmptyForGood, "empty-for-good"),
-        (Reason::LastWords, "last-words"),
+        (Reason::FinalLabels, "final-labels"),
         (Reason::LeftUnrestored, "left-unrestored"),
         (Reason::Departed, "departed"),
         (Reason::Away, "away"),

@@ -28,7 +28,7 @@ fn only_a_later_and_another_incarnation_makes_last_labels_obsolete() {
     for version in [11, 12] {
         assert!(!is_obsolete(other.clone().at(version)), "{version}");
     }
-    // What was deleted is not there any more: this is an answer from before.
+    // The Node was deleted, so this answer is stale.
     for version in [11, 12, 13] {
         assert!(!is_obsolete(node("a").marked("u1/3").at(version)), "{version}");
     }

@@ -1,4 +1,4 @@
-//! What storers with some rules or others have stored, restorers bring back: all of that, and nothing else.
+//! Restorers restore exactly the items that storers with any rules have stored.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rules>> {
     })
 }
 
-/// What these rules store of a Node, by what is documented and not by the code that does it.
+/// The items of a Node that these rules store, by the documentation, independent of the shipped code.
 fn is_stored(rules: &Rules, name: &str, keep: Option<&str>) -> bool {
     let keep = keep.and_then(|list| list.parse::<Patterns>().ok());
     match Item::parse(name).expect("a name") {
@@ -99,11 +99,11 @@ fn all_of(node: &Node) -> BTreeMap<String, String> {
     node.labels.clone().into_iter().chain(annotations).chain(taints).chain(cordon).collect()
 }
 
-/// What storers could have stored so far.
+/// The items that storers could have stored so far.
 type Storable = BTreeSet<(String, String)>;
 
 fn note(storable: &mut Storable, world: &World, rules: usize) {
-    let sighted = world.last_words.first().or(world.node.as_ref());
+    let sighted = world.final_labels.first().or(world.node.as_ref());
     for (name, value) in sighted.map(all_of).unwrap_or_default() {
         let keep = sighted.and_then(Node::keep_list);
         if is_stored(&world.rules[rules], &name, keep) {
@@ -173,7 +173,7 @@ proptest! {
         settle(&mut world);
     }
 
-    /// What one rule has stored stays, whatever others see of the Node, until one that stores it sees it removed.
+    /// An item that one set of rules has stored stays until a storer with rules that keep it sees its removal.
     #[test]
     fn what_was_stored_is_dropped_only_by_who_would_store_it(
         rules in some_rules(), lives in proptest::collection::vec(some_life(), 1..4),

@@ -1,4 +1,4 @@
-//! What is trusted of a machine never comes to another.
+//! Trust labels of a machine are never restored to another machine.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn check_restored(world: &World, done: &Done) {
     }
 }
 
-/// What was withheld stays in the record until the Node has it, or was given it: then it is a person who has removed it.
+/// A withheld item stays in the record until the Node has it, or was restored with it. After that, a missing item was removed by a person.
 fn check_withheld(world: &World, done: &Done) {
     let Done::Stored { before: Some(before), after, node, rules, .. } = done else { return };
     let after = after.as_ref().expect("nothing that has something is deleted");
@@ -87,7 +87,7 @@ fn check_withheld(world: &World, done: &Done) {
     }
 }
 
-/// What a person removed from a Node is not withheld from it, whatever a marker says.
+/// An item that a person removed is not treated as withheld, whatever the marker contains.
 fn check_removed(world: &World, done: &Done) {
     let Done::Stored { before: Some(before), after: Some(after), node: Some(node), rules, .. } = done else {
         return;

@@ -231,7 +231,7 @@ fn a_node_that_somebody_may_still_have_seen_is_remembered() {
     }
 }
 
-/// What can be told.
+/// A message to the cache.
 #[derive(Debug, Clone)]
 enum Told {
     Seen { name: usize, under: usize, at: u64 },
@@ -256,7 +256,7 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
-/// What is the newest of each Node: nothing but that.
+/// Only the newest version of each Node.
 #[derive(Default, Clone, Copy)]
 struct Newest {
     at: u64,
@@ -266,7 +266,7 @@ struct Newest {
 
 impl Newest {
     fn see(&mut self, under: Option<usize>, at: u64) {
-        // Nobody keeps in mind what was never here.
+        // Nodes that were never in this shard are not kept.
         let is_noted = under.is_some() || self.has_been_told_of;
         if is_noted && (at > self.at || at == self.at && self.under.is_none()) {
             *self = Self { at, under, has_been_told_of: true };

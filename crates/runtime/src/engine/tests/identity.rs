@@ -134,9 +134,7 @@ async fn nothing_is_done_for_nodes_that_have_one_identity() {
     assert_eq!((told.nodes, told.behind, told.due), (2, 1, 0));
     assert_eq!(told.skipped.get("identity-contested"), Some(&1));
     let note = |others: &str| {
-        format!(
-            "Neither stored nor restored while others have the same identity, {K}. These have it, too: {others}"
-        )
+        format!("Neither stored nor restored, because other nodes have the same identity, {K}: {others}")
     };
     let event = |name: &str, others| ("IdentityContested", name.to_owned(), uid(name), note(others));
     assert_eq!(overheard.take(), [event("a", "bb"), event("bb", "a")]);

@@ -1,4 +1,4 @@
-//! What follows from the rules.
+//! The effect of the rules.
 
 use super::*;
 

@@ -216,7 +216,7 @@ fn unusable_entries_are_in_the_export_and_refused_with_key_and_value() {
     assert!(text.contains("-no-label: kept\n") && text.contains("raw: AP8=\n"), "{text}");
     let found = problems(&text);
     assert_eq!(found.len(), 3, "{found:?}");
-    for part in ["\"-no-label\" is no label key", "\"pool\" can't have the value \"a b\"", "\"raw\""] {
+    for part in ["\"-no-label\" is not a label key", "\"pool\" can't have the value \"a b\"", "\"raw\""] {
         assert!(found.iter().any(|(line, what)| *line == 3 && what.contains(part)), "{part}: {found:?}");
     }
 }
@@ -274,16 +274,24 @@ fn an_export_that_was_cut_off_is_noticed_at_every_byte() {
 fn problems_are_listed_with_their_lines() {
     let a = document("label-storage.a", "{a: b}");
     for (text, line, part) in [
-        (String::new(), 1, "no record"),
-        (format!("{a}{a}"), 10, "is on line 2, too"),
+        (String::new(), 1, "no records"),
+        (format!("{a}{a}"), 10, "also on line 2"),
         (format!("{a}{}", document("label-storage.b", "{}")), 10, "has no labels"),
-        (format!("{a}{}", document("label-storage.b", "{a b: c}")), 10, "data key \"a b\" is no label key"),
-        (format!("{a}{}", document("label-storage.b", "{a/b: c}")), 10, "data key \"a/b\" is no label key"),
+        (
+            format!("{a}{}", document("label-storage.b", "{a b: c}")),
+            10,
+            "data key \"a b\" is not a label key",
+        ),
+        (
+            format!("{a}{}", document("label-storage.b", "{a/b: c}")),
+            10,
+            "data key \"a/b\" is not a label key",
+        ),
         (format!("{a}{}", document("label-storage.b", "{a: b c}")), 10, "\"a\" can't have the value \"b c\""),
         (format!("{a}{}", document("label-storage.b", "{a: ~}")), 16, "null"),
         (format!("{a}{}", document("label-storage.b", "{a: b, a: c}")), 16, "duplicate mapping key: a"),
-        (document("label-storage.A_b", "{a: b}"), 2, "\"A_b\" is not the name of a node"),
-        (document("mine", "{a: b}"), 2, "does not say which node"),
+        (document("label-storage.A_b", "{a: b}"), 2, "\"A_b\" is not a valid node name"),
+        (document("mine", "{a: b}"), 2, "does not name its node"),
         (a.replace("managed-by", "made-by"), 2, "lacks the label"),
         (a.replace("ConfigMap", "Secret"), 3, "\"Secret\", expected ConfigMap"),
         (
@@ -291,14 +299,14 @@ fn problems_are_listed_with_their_lines() {
             2,
             "label-storage/captured-at is missing or unusable: \"soon\"",
         ),
-        (a.replace("\ndata:", "\n  annotations: {label-storage/node: b}\ndata:"), 2, "belongs to node \"b\""),
+        (a.replace("\ndata:", "\n  annotations: {label-storage/node: b}\ndata:"), 2, "names node \"b\""),
         (
             a.replace(
                 "\ndata:",
                 "\n  annotations: {label-storage/generation: '18446744073709551615'}\ndata:",
             ),
             2,
-            "has no generation after",
+            "is too large",
         ),
         ("just text\n".to_owned(), 1, "expected"),
         (format!("{a}---\nkind: [\n"), 10, "expected"),
