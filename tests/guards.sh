@@ -34,6 +34,7 @@ guards=(
     'final labels are kept while a write is under way (engine)|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/self\.queue\.writes\(&key\)/Default::default()/'
     'a record waits for the watch before another incarnation takes it|storer|planner::|crates/storer/src/planner.rs|s/if self\.watch_lag\.must_wait\(/if false \&\& self.watch_lag.must_wait(/'
     'a node waits for final labels before it is restored|restorer|planner::|crates/restorer/src/planner.rs|s/entry\.awaited_labels\(\)\.is_some_and/entry.awaited_labels().filter(|_| false).is_some_and/'
+    'the first position is written at once|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/known\.next\(\)\.await\?/known.next().await.flatten().filter(|_| false)/'
     'the position in the lease names what is pending|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/final_labels\.unstored\(\)\.map/final_labels.unstored().filter(|_| false).map/'
     'a deletion that was dealt with before is settled|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/!was_contested && !self\.informers\.is_stored\(&key, version\)/!was_contested/'
     'a position from the future is dropped|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/= self\.progress\.check\(listed\)/= self.progress.check(ResourceVersion(u64::MAX))/'

@@ -292,6 +292,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         storing:
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
+            a_lease_has_a_position_before_its_first_renewal
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
             history_that_the_server_has_forgotten_is_missed_aloud
             during_an_outage_leases_are_asked_for_ever_more_rarely

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
+use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
@@ -271,6 +272,27 @@ async fn eventually_beyond(s: &Scenario, node: &str) -> Result<()> {
             Some(position.parse::<u64>().ok()? >= version)
         });
         Ok(positions.collect::<Option<Vec<_>>>().is_some_and(|all| all.iter().all(|is_beyond| *is_beyond)))
+    })
+    .await
+}
+
+pub async fn a_lease_has_a_position_before_its_first_renewal(s: &Scenario) -> Result<()> {
+    let _storer = s.storer(&[])?;
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    // Without a renewal, the lease is at most this old.
+    let renewal = SignedDuration::from_secs(5);
+    s.eventually("a position before the first renewal", true, async || {
+        let is_early = |lease: Lease| {
+            let (spec, annotations) = (lease.spec?, lease.metadata.annotations?);
+            let age = spec.renew_time?.0.duration_since(spec.acquire_time?.0);
+            Some(annotations.contains_key("label-storage/position") && age < renewal)
+        };
+        Ok(leases
+            .list(&ListParams::default())
+            .await?
+            .items
+            .into_iter()
+            .any(|lease| is_early(lease) == Some(true)))
     })
     .await
 }

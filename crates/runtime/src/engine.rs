@@ -44,7 +44,8 @@ const WAITING: usize = 4;
 /// The least time between two attempts at a key that is still due: the watch has to report the first one.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Runs until the shutdown. Then it finishes the attempts in flight, and makes the urgent ones, within the time limit of the shutdown.
+/// Runs until the shutdown. Then it finishes the attempts in flight, and makes the urgent ones that are due, within the time limit of the
+/// shutdown. Other final labels stay pending in the position, for the next holder.
 ///
 /// `planner` makes the state of the daemon, again if the history of the cluster goes back. `cache` is empty.
 pub async fn run<P: Planner>(

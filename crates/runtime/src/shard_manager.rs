@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use crate::args::Share;
@@ -109,6 +110,20 @@ async fn watch_leases(api: Leases, reporter: mpsc::UnboundedSender<LeaseEvent>) 
     }
 }
 
+/// Waits until an engine has a position and its lease has none. That position is written at once: a successor without one would miss the
+/// deletions between a crash and its own first list.
+async fn first_position(held: &BTreeMap<Shard, Held>, leases: &All) -> Option<Shard> {
+    let has_position = |shard| leases.get(shard).is_some_and(|seen| seen.claim.position.is_some());
+    // A failed write is repeated after the next list.
+    let lacking = held.iter().filter(|(shard, held)| !held.is_in_doubt && !has_position(shard));
+    let mut known: FuturesUnordered<_> = lacking
+        .map(|(shard, held)| async move {
+            held.context.position.subscribe().wait_for(Option::is_some).await.ok().map(|_| *shard)
+        })
+        .collect();
+    known.next().await?
+}
+
 impl ShardManager {
     async fn keep_leases(mut self) {
         let shutdown = self.context.shutdown.clone();
@@ -121,6 +136,9 @@ impl ShardManager {
             tokio::select! {
                 _ = shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())) => (),
                 Some(event) = self.events.next() => self.changed(&event, Instant::now()),
+                Some(shard) = first_position(&self.held, &self.leases) => {
+                    self.held.entry(shard).and_modify(|held| held.renew_at = Instant::now());
+                }
             }
         }
         self.leave().await;
@@ -419,5 +437,41 @@ impl ShardManager {
         if self.failing_since.take().is_some() {
             tracing::info!("leases can be renewed again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use k8s_openapi::api::coordination::v1::Lease;
+    use label_storage::{Position, ResourceVersion};
+
+    use super::*;
+    use crate::fixtures::replica;
+
+    #[tokio::test]
+    async fn the_first_position_of_an_engine_is_not_kept_until_the_next_renewal() {
+        let shard = Shard { index: 0, replicas: NonZeroU32::MIN };
+        let (context, _) = replica(|_| std::future::pending()).expect("a replica");
+        let held = |is_in_doubt| {
+            let held = Held { context: context.clone(), renew_at: Instant::now(), is_in_doubt };
+            BTreeMap::from([(shard, held)])
+        };
+        let lease = |position| {
+            let mut seen = SeenLease::new(Lease::default());
+            seen.claim.position = position;
+            All::from([(shard, seen)])
+        };
+        assert_eq!(first_position(&BTreeMap::new(), &lease(None)).now_or_never(), Some(None));
+        assert_eq!(first_position(&held(false), &lease(None)).now_or_never(), None, "it has not watched yet");
+        let position = Position::new(ResourceVersion(7), std::iter::empty());
+        context.position.send_replace(Some(position.clone()));
+        assert_eq!(first_position(&held(false), &lease(None)).now_or_never(), Some(Some(shard)));
+        assert_eq!(
+            first_position(&held(true), &lease(None)).now_or_never(),
+            Some(None),
+            "a list comes first"
+        );
+        assert_eq!(first_position(&held(false), &lease(Some(position))).now_or_never(), Some(None));
     }
 }
