@@ -54,7 +54,7 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_AUDIT_INTERVAL", value_name = "TIME", default_value = "5m", value_parser = interval)]
     pub audit_interval: Duration,
 
-    /// Largest number of nodes to work on at the same time. The daemon starts with 4, and raises the number while that increases throughput
+    /// Largest number of nodes to work on at the same time. The daemon works on fewer while the API server is busy
     #[arg(long, env = "LABEL_STORAGE_CONCURRENCY", value_name = "N", default_value = "128")]
     pub concurrency: NonZeroUsize,
 

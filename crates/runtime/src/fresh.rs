@@ -3,14 +3,14 @@
 //! An attempt needs its Node or record as it was after a certain moment. A list that began after that moment has it, and costs the API server
 //! far less than thousands of reads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use label_storage::name::record_name;
 use label_storage::store::PLAN_LIFETIME;
 use label_storage::{Node, RecordKey};
-use label_storage_wire::{Content, NodePart, Object};
+use label_storage_wire::{Content, Object};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -22,8 +22,6 @@ use crate::shard_context::ShardContext;
 
 /// The most keys that one list is used for. Their objects take about 1 KB each.
 const MOST: usize = 8192;
-/// The most Nodes whose [parts](Parts) are remembered. They take about 200 bytes each.
-const MOST_PARTS: usize = 4 * MOST;
 /// Fewer keys are read one by one.
 const FEWEST: usize = 64;
 /// The time for which a list is used. The rest of a plan's lifetime is for the write.
@@ -60,10 +58,6 @@ pub enum Extent {
     Listed,
     Whole,
 }
-
-/// The parts of Nodes that a list of metadata lacks, by name, each with the resourceVersion of its Node. A Node of the same version in a later
-/// list has not changed, so it has the same parts.
-type Parts = HashMap<String, (String, NodePart)>;
 
 /// How one attempt reads its Node and its record.
 pub struct FreshReads {
@@ -163,9 +157,8 @@ impl FreshReads {
 /// Lists for the keys that wait.
 #[derive(Default)]
 pub(crate) struct BulkReads {
-    running: JoinSet<Option<([Batch; 2], Parts)>>,
+    running: JoinSet<Option<[Batch; 2]>>,
     batches: [Batch; 2],
-    parts: Parts,
     not_before: Option<Instant>,
     running_since: Option<Instant>,
     /// The names of the Nodes and records whose attempts began while a list was running: it comes too late for them.
@@ -218,7 +211,7 @@ impl BulkReads {
     ) {
         self.not_before = Some(Instant::now() + PAUSE);
         let (mut nodes, mut records, mut both) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, node, needs) in needs.take(MOST_PARTS) {
+        for (key, node, needs) in needs.take(MOST) {
             match needs {
                 Needs::Nothing => (),
                 Needs::Node(extent) => nodes.push((node, extent)),
@@ -230,39 +223,34 @@ impl BulkReads {
             }
         }
         let is_worth_it = |wanted: usize, kind: Resource, content: Content| {
-            wanted >= FEWEST && wanted.min(MOST) * worth(content) >= all(kind)
+            wanted >= FEWEST && wanted * worth(content) >= all(kind)
         };
-        let source = context.source(Resource::Nodes);
-        let is_unknown = |(name, extent): &(String, Extent)| {
-            *extent == Extent::Whole && !self.parts.contains_key(name.as_str())
+        let (nodes_source, records_source) =
+            (context.source(Resource::Nodes), context.source(Resource::Records));
+        let whole = nodes.iter().filter(|(_, extent)| *extent == Extent::Whole).count();
+        let content = if whole * 4 > nodes.len() {
+            nodes_source.whole()
+        } else {
+            // The few that have to be whole are read by name.
+            nodes.retain(|(_, extent)| *extent == Extent::Listed);
+            nodes_source.content()
         };
-        // A few that are unknown are read by name.
-        let unknown = nodes.iter().take(MOST).filter(|node| is_unknown(node)).count();
-        let content = if unknown * 4 > nodes.len().min(MOST) { source.whole() } else { source.content() };
         let nodes = Some(nodes).filter(|nodes| is_worth_it(nodes.len(), Resource::Nodes, content));
         if nodes.is_some() {
             records.append(&mut both);
         }
-        records.truncate(MOST);
         let records =
             Some(records).filter(|records| is_worth_it(records.len(), Resource::Records, Content::ConfigMap));
         if nodes.is_none() && records.is_none() {
-            self.parts = Parts::new();
             return;
         }
         self.running_since = Some(Instant::now());
-        let (record_source, parts) = (context.source(Resource::Records), std::mem::take(&mut self.parts));
+        let nodes = nodes.map(|nodes| nodes.into_iter().map(|(name, _)| name).collect());
         self.running.spawn(async move {
             let lists = async {
-                let (nodes, parts) = match nodes {
-                    Some(nodes) => list_nodes(&source, content, nodes, parts).await?,
-                    None => (Batch::default(), Parts::new()),
-                };
-                let records = match records {
-                    Some(names) => list(&record_source, Content::ConfigMap, names, |_| ()).await?,
-                    None => Batch::default(),
-                };
-                Ok::<_, Error>(([nodes, records], parts))
+                let nodes = list(&nodes_source, content, nodes).await?;
+                let records = list(&records_source, Content::ConfigMap, records).await?;
+                Ok::<_, Error>([nodes, records])
             };
             let log = |error: &Error| tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
             lists.await.inspect_err(log).ok()
@@ -280,8 +268,8 @@ impl BulkReads {
         let ended = self.running.join_next().await;
         match ended {
             None => std::future::pending().await,
-            Some(Ok(Some((batches, parts)))) => {
-                (self.batches, self.parts) = (batches, parts);
+            Some(Ok(Some(batches))) => {
+                self.batches = batches;
                 if self.running_since.is_some_and(|since| since.elapsed() > SLOW) {
                     self.not_before = Some(Instant::now() + PAUSE_AFTER_SLOW);
                 }
@@ -309,62 +297,14 @@ impl BulkReads {
     }
 }
 
-/// Lists Nodes. Those that have to be whole get their parts from an earlier list, if they have not changed since.
-async fn list_nodes(
-    source: &ApiSource,
-    content: Content,
-    mut wanted: Vec<(String, Extent)>,
-    parts: Parts,
-) -> Result<(Batch, Parts), Error> {
-    let whole = |(name, extent): &(String, Extent)| (*extent == Extent::Whole).then(|| name.clone());
-    let needs_whole: HashSet<_> = wanted.iter().filter_map(whole).collect();
-    wanted.truncate(MOST);
-    let names = wanted.into_iter().map(|(name, _)| name).collect();
-    if content == source.content() {
-        let mut batch = list(source, content, names, |_| ()).await?;
-        batch
-            .objects
-            .retain(|name, object| !needs_whole.contains(name) || complete(object.as_mut(), parts.get(name)));
-        return Ok((batch, parts));
-    }
-    let remembered = Arc::new(Mutex::new(Parts::new()));
-    let found = Arc::clone(&remembered);
-    let remember = move |object: &Object| {
-        if let Some(part) = object.node.as_ref().filter(|_| needs_whole.contains(&object.name)) {
-            let part = (object.resource_version.clone(), part.clone());
-            found.lock().unwrap_or_else(PoisonError::into_inner).insert(object.name.clone(), part);
-        }
-    };
-    let batch = list(source, content, names, remember).await?;
-    let parts = std::mem::take(&mut *remembered.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok((batch, parts))
-}
-
-/// Completes a listed Node by the parts of an earlier list. Returns false if it has changed since, and is not complete.
-fn complete(object: Option<&mut Object>, part: Option<&(String, NodePart)>) -> bool {
-    match (object, part) {
-        // It is gone.
-        (None, _) => true,
-        (Some(object), Some((version, part))) if object.resource_version == *version => {
-            object.node = Some(part.clone());
-            true
-        }
-        (Some(object), _) => object.node.is_some(),
-    }
-}
-
-async fn list(
-    source: &ApiSource,
-    content: Content,
-    names: Vec<String>,
-    mut each: impl FnMut(&Object) + Send + 'static,
-) -> Result<Batch, Error> {
+/// Lists all objects, and keeps those with these names.
+async fn list(source: &ApiSource, content: Content, names: Option<Vec<String>>) -> Result<Batch, Error> {
+    let Some(names) = names else { return Ok(Batch::default()) };
     let (began, wanted) = (Instant::now(), names.len());
     let objects: HashMap<_, _> = names.into_iter().map(|name| (name, None)).collect();
     let objects = Arc::new(Mutex::new(objects));
     let found = Arc::clone(&objects);
     let each = move |object: Object| {
-        each(&object);
         if let Some(place) = found.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&object.name) {
             *place = Some(object);
         }
@@ -406,15 +346,23 @@ mod tests {
         (bulk, replica, calls)
     }
 
-    /// The same while the list is running.
-    fn listing(waiting: usize) -> (BulkReads, ShardContext, Calls) {
-        let (replica, calls) = fixtures::replica(|call: String| async move {
+    fn listed() -> Vec<Node> {
+        (0..NODES).map(|number| node(&name(number), 7)).collect()
+    }
+
+    fn server() -> (ShardContext, Calls) {
+        let reply = |call: String| async move {
             match call.strip_prefix(GET) {
                 Some(name) => Reply::Node(Box::new(node(name, 9))),
-                None => Reply::Nodes((0..NODES).map(|number| node(&name(number), 7)).collect()),
+                None => Reply::Nodes(listed()),
             }
-        })
-        .expect("a replica");
+        };
+        fixtures::replica(reply).expect("a replica")
+    }
+
+    /// The same while the list is running.
+    fn listing(waiting: usize) -> (BulkReads, ShardContext, Calls) {
+        let (replica, calls) = server();
         let mut bulk = BulkReads::default();
         let needs = (0..waiting)
             .map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node(Extent::Whole)));
@@ -501,7 +449,7 @@ mod tests {
         for (took, is_due) in [(SLOW, true), (SLOW + PAUSE, false)] {
             let (replica, _) = fixtures::replica(move |_| async move {
                 tokio::time::sleep(took).await;
-                Reply::Nodes(listed(NODES, 7))
+                Reply::Nodes(listed())
             })
             .expect("a replica");
             let mut bulk = BulkReads::default();
@@ -516,61 +464,21 @@ mod tests {
         }
     }
 
-    /// The Nodes `0..count` as one list shows them, at this version.
-    fn listed(count: usize, version: u64) -> Vec<Node> {
-        let with_machine = |number: usize| {
-            let mut node = node(&name(number), version);
-            node.extras.machine.provider_id = Some(format!("machine-{number}"));
-            node
-        };
-        (0..count).map(with_machine).collect()
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_has_not_changed_keeps_the_parts_of_an_earlier_list() {
-        const ALL: usize = MOST + 100;
-        let (replica, calls) = fixtures::replica(|call: String| async move {
-            let is_metadata = call.ends_with("metadata");
-            match call.strip_prefix(GET) {
-                Some(name) => Reply::Node(Box::new(node(name, 9))),
-                None if is_metadata => {
-                    let mut nodes = listed(ALL, 7);
-                    // The last one has changed between the two lists.
-                    nodes[ALL - 1].version = ResourceVersion(8);
-                    Reply::Nodes(nodes)
-                }
-                None => Reply::Nodes(listed(ALL, 7)),
-            }
-        })
-        .expect("a replica");
-        let needs = |numbers: std::ops::Range<usize>, extent| {
-            numbers.map(move |number| (RecordKey::from(&*name(number)), name(number), Needs::Node(extent)))
-        };
-        let mut bulk = BulkReads::default();
-        bulk.begin(&replica, needs(0..ALL, Extent::Whole), |_| ALL);
-        bulk.next().await;
-        assert_eq!((calls.count(LIST), calls.count("GET /api/v1/nodes metadata")), (1, 0));
-        tokio::time::advance(PAUSE).await;
-        bulk.batches[0].objects.clear();
-        assert!(bulk.is_due());
-        bulk.begin(&replica, needs(MOST..ALL, Extent::Whole), |_| NODES);
-        bulk.next().await;
-        assert_eq!((calls.count(LIST), calls.count("GET /api/v1/nodes metadata")), (2, 1));
-        let mut read = async |number: usize| {
-            let name = name(number);
-            let reads = bulk.reads(&RecordKey::from(&*name), &name, nothing_known());
-            let (node, _) = reads.node(&replica, &name, None, 0).await.expect("read");
-            let node = node.expect("a node");
-            (node.version.0, node.extras.is_whole, node.extras.machine.provider_id)
-        };
-        assert_eq!(read(MOST).await, (7, true, Some(format!("machine-{MOST}"))));
-        assert_eq!(read(ALL - 1).await, (9, true, None), "it has changed: it is read by name");
-        assert_eq!(calls.count(GET), 1);
-        // Nobody needs more than metadata: then no list has more.
-        bulk = BulkReads::default();
-        bulk.begin(&replica, needs(0..MOST, Extent::Listed), |_| ALL);
-        bulk.next().await;
-        assert_eq!(calls.count("GET /api/v1/nodes metadata"), 2);
+    async fn a_list_has_whole_nodes_only_if_many_need_them() {
+        for (needing_whole, metadata, gets) in [(0, 1, 0), (NODES / 4, 1, 1), (NODES / 4 + 1, 0, 0)] {
+            let (replica, calls) = server();
+            let extent = |number| if number < needing_whole { Extent::Whole } else { Extent::Listed };
+            let needs = (0..NODES)
+                .map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node(extent(number))));
+            let mut bulk = BulkReads::default();
+            bulk.begin(&replica, needs, |_| NODES);
+            bulk.next().await;
+            assert_eq!(calls.count("GET /api/v1/nodes metadata"), metadata, "{needing_whole}");
+            let reads = bulk.reads(&RecordKey::from("node-0"), "node-0", nothing_known());
+            reads.node(&replica, "node-0", None, 0).await.expect("read");
+            assert_eq!(calls.count(GET), gets, "{needing_whole}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

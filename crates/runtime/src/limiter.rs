@@ -1,75 +1,42 @@
-//! The number of Nodes worked on at the same time: as many as make the API server faster, and no more.
+//! The number of Nodes worked on at the same time, as in TCP congestion control.
 //!
-//! The limit starts low and grows while more Nodes at a time mean more Nodes a second. It halves when the server is busy or fails, as in TCP
-//! congestion control. So many replicas share the server without knowing of each other.
+//! The limit doubles until the API server is busy or fails for the first time. Then it halves, and from there on it grows slowly. So many
+//! replicas share the server without knowing of each other. A slow server is not in trouble: with more Nodes in flight it does more in a
+//! second.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::backoff;
 use crate::call::{Error, FailureKind};
 
-/// The limit at the start, and the least: one call that hangs must not hold up all others.
-const FIRST: usize = 4;
-/// A limit that is higher by this factor is compared with the one before, and kept if it makes the server faster by the other.
-const GROWTH: f64 = 1.2;
-const GAIN: f64 = 1.1;
-/// The factor of each step at the start.
-const FIRST_STEP: f64 = 4.0;
-/// The least number of Nodes with which a limit is measured.
-const FEWEST: f64 = 8.0;
-/// The time before a higher limit is tried again that was of no use.
-const HOLD: Duration = Duration::from_secs(10);
+/// The limit at the start.
+const FIRST: usize = 32;
+/// The lowest limit: one call that hangs must not hold up all others.
+const LEAST: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Limiter {
     limit: f64,
     least: f64,
     most: f64,
-    /// The last limit that was of use, and the Nodes per second with it, once that is known.
-    useful: (f64, Option<f64>),
-    measured: Measured,
-    /// True until the first limit that is too high. Until then the limit grows in large steps.
-    is_ramping_up: bool,
-    /// Until then the limit does not grow.
-    hold_until: Option<Instant>,
     /// The time of the last cut. Trouble of work that began before it does not count again.
     cut_at: Option<Instant>,
     pub(crate) paused_until: Option<Instant>,
 }
 
-/// The Nodes that were done with one limit.
-#[derive(Debug, Default)]
-struct Measured {
-    set_at: Option<Instant>,
-    /// The end of the first Node that began after the limit was set. Nodes that began before found fewer others in flight.
-    since: Option<Instant>,
-    nodes: f64,
-    took: Duration,
-}
-
 impl Limiter {
     pub(crate) fn new(most: usize) -> Self {
-        Self::between(FIRST.min(most), most)
+        Self::starting_at(FIRST.min(most), LEAST.min(most), most)
     }
 
     /// A limiter that never changes its limit.
     pub(crate) fn fixed(limit: usize) -> Self {
-        Self::between(limit, limit)
+        Self::starting_at(limit, limit, limit)
     }
 
-    fn between(least: usize, most: usize) -> Self {
-        let (least, most) = (least as f64, most as f64);
-        Self {
-            limit: least,
-            least,
-            most,
-            useful: (least, None),
-            measured: Measured::default(),
-            is_ramping_up: true,
-            hold_until: None,
-            cut_at: None,
-            paused_until: None,
-        }
+    fn starting_at(first: usize, least: usize, most: usize) -> Self {
+        let (limit, least, most) = (first as f64, least as f64, most as f64);
+        Self { limit, least, most, cut_at: None, paused_until: None }
     }
 
     /// True if another Node may begin while this many are in flight.
@@ -83,7 +50,7 @@ impl Limiter {
         match error.map(|error| error.kind) {
             Some(FailureKind::Busy(_) | FailureKind::Unclear | FailureKind::NotConnected) => {
                 if self.cut_at.is_none_or(|cut_at| began >= cut_at) {
-                    self.settle(self.limit / 2.0, now);
+                    self.limit = (self.limit / 2.0).max(self.least);
                     self.cut_at = Some(now);
                     tracing::debug!(
                         limit = self.limit,
@@ -94,66 +61,23 @@ impl Limiter {
             }
             // A refusal costs the server next to nothing, so it tells nothing about the limit.
             Some(FailureKind::Refused) => (),
-            Some(FailureKind::Moved) | None => self.succeeded(began, now),
+            Some(FailureKind::Moved) | None => {
+                // With as many in flight as the limit allows, the limit doubles, or grows by one, while each of them is done once.
+                let growth = if self.cut_at.is_none() { 1.0 } else { 1.0 / self.limit };
+                self.limit = (self.limit + growth).min(self.most);
+            }
         }
         if let Some(pause) = pause {
             let until = now + backoff::a_little_more(pause);
             self.paused_until = self.paused_until.max(Some(until));
         }
     }
-
-    fn succeeded(&mut self, began: Instant, now: Instant) {
-        let Measured { set_at, since, nodes, took } = &mut self.measured;
-        match since {
-            None if *set_at <= Some(began) => *since = Some(now),
-            Some(since) if *since <= began => {
-                *nodes += 1.0;
-                *took += now.duration_since(began);
-            }
-            _ => (),
-        }
-        if *nodes < self.limit.max(FEWEST) {
-            return;
-        }
-        // With as many in flight as the limit allows, this is how many are done in a second.
-        let rate = self.limit * *nodes / took.as_secs_f64();
-        let is_holding = self.hold_until.is_some_and(|until| now < until);
-        match self.useful {
-            (useful, Some(before)) if self.limit >= useful * GROWTH && rate < before * GAIN => {
-                let tried = self.limit;
-                tracing::debug!(
-                    limit = useful,
-                    tried,
-                    before,
-                    rate,
-                    "more nodes in flight do not increase throughput"
-                );
-                self.hold_until = (!self.is_ramping_up).then(|| now + HOLD);
-                return self.settle(useful, now);
-            }
-            (useful, Some(_)) if self.limit < useful * GROWTH && !is_holding => (),
-            // The first Nodes wait for connections, so that nothing can be compared with them.
-            _ if self.is_ramping_up && self.limit <= self.least && self.limit < self.most => (),
-            _ => self.useful = (self.limit, Some(rate)),
-        }
-        let more = if self.is_ramping_up { self.limit * FIRST_STEP } else { self.limit + 1.0 };
-        let limit = if is_holding { self.limit } else { more.min(self.most) };
-        self.set(limit, now);
-    }
-
-    /// Goes back to a lower limit.
-    fn settle(&mut self, limit: f64, now: Instant) {
-        self.set(limit.max(self.least), now);
-        (self.useful, self.is_ramping_up) = ((self.limit, None), false);
-    }
-
-    fn set(&mut self, limit: f64, now: Instant) {
-        (self.limit, self.measured) = (limit, Measured { set_at: Some(now), ..Measured::default() });
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -166,50 +90,31 @@ mod tests {
         Error { kind: FailureKind::Busy(SECOND * seconds as u32), ..Error::unclear("try", "busy") }
     }
 
-    /// Works for half a minute on a server that needs `latency` for a Node, and does not more than `rate` a second. Returns the time after that.
-    fn work(limiter: &mut Limiter, mut now: Instant, latency: Duration, rate: u32) -> Instant {
-        let end = now + SECOND * 30;
-        let (mut in_flight, mut free_at) = (std::collections::VecDeque::new(), now);
-        while now < end {
-            while limiter.has_room(in_flight.len(), now) {
-                free_at = free_at.max(now) + SECOND / rate;
-                in_flight.push_back((now, free_at.max(now + latency)));
-            }
-            let (began, ended) = in_flight.pop_front().expect("room for one");
-            now = now.max(ended);
-            limiter.note(began, None, now);
+    /// Has as many Nodes done as the limit allows at a time, this often.
+    fn work(limiter: &mut Limiter, mut now: Instant, rounds: u32) -> Instant {
+        for _ in 0..rounds {
+            let (began, in_flight) = (now, room(limiter, now));
+            now += SECOND / 10;
+            (0..in_flight).for_each(|_| limiter.note(began, None, now));
         }
         now
     }
 
-    /// A server that is the faster, the more it has to do.
-    const ENDLESS: u32 = 1_000_000;
-
     #[test]
-    fn it_begins_with_a_few_and_soon_allows_all() {
-        let (mut limiter, now) = (Limiter::new(16), Instant::now());
-        assert_eq!(room(&limiter, now), 4);
-        let now = work(&mut limiter, now, SECOND / 10, ENDLESS);
-        assert_eq!(room(&limiter, now), 16);
+    fn it_doubles_up_to_the_limit() {
+        let (mut limiter, mut now) = (Limiter::new(100), Instant::now());
+        for expected in [32, 64, 100, 100] {
+            assert_eq!(room(&limiter, now), expected);
+            now = work(&mut limiter, now, 1);
+        }
+        assert_eq!(room(&Limiter::new(16), now), 16);
         assert_eq!(room(&Limiter::new(1), now), 1);
-    }
-
-    #[test]
-    fn it_grows_only_while_that_makes_the_server_faster() {
-        let found = |latency, rate| {
-            let mut limiter = Limiter::new(128);
-            let now = work(&mut limiter, Instant::now(), Duration::from_millis(latency), rate);
-            room(&limiter, now)
-        };
-        assert!((50..=100).contains(&found(100, 500)), "50 at a time keep it busy: {}", found(100, 500));
-        assert!(found(4, 500) <= 16, "two at a time keep it busy: {}", found(4, 500));
-        assert_eq!(found(1500, ENDLESS), 128, "each takes long, but there is no end to how many it can do");
     }
 
     #[test]
     fn a_fixed_limit_stays() {
         let (mut limiter, now) = (Limiter::fixed(64), Instant::now());
-        let now = work(&mut limiter, now, SECOND / 10, 10);
+        let now = work(&mut limiter, now, 10);
         limiter.note(now, Some(&Error::unclear("try", "lost")), now);
         assert_eq!(room(&limiter, now), 64);
     }
@@ -217,7 +122,7 @@ mod tests {
     #[test]
     fn trouble_halves_it_once_for_all_that_was_under_way() {
         let mut limiter = Limiter::new(64);
-        let now = work(&mut limiter, Instant::now(), SECOND / 10, ENDLESS);
+        let now = work(&mut limiter, Instant::now(), 2);
         assert_eq!(room(&limiter, now), 64);
         for _ in 0..30 {
             limiter.note(now, Some(&Error::unclear("try", "lost")), now + SECOND);
@@ -233,7 +138,7 @@ mod tests {
         for round in 2..40 {
             limiter.note(now + SECOND * 9 * round, Some(&busy(1)), now + SECOND * 9 * round + SECOND);
         }
-        assert_eq!(room(&limiter, now + SECOND * 999), 4, "but never to fewer than at first");
+        assert_eq!(room(&limiter, now + SECOND * 999), 4, "but never to fewer");
     }
 
     #[test]
@@ -249,6 +154,6 @@ mod tests {
         let (mut limiter, now) = (Limiter::new(16), Instant::now());
         limiter.note(now, Some(&Error::refused("try", "no")), now);
         limiter.note(now, Some(&Error::expired("try")), now);
-        assert!(room(&limiter, now) >= 4);
+        assert_eq!(room(&limiter, now), 16);
     }
 }
