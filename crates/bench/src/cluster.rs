@@ -1,4 +1,4 @@
-//! The bench's own calls to the API server, with the smallest answers that it gives.
+//! The bench's own calls to the API server. They ask for metadata only, so that answers are small.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,25 +18,25 @@ use serde_json::{Value, json};
 use crate::machine::{Dress, Machine, heartbeat};
 use crate::meta::Meta;
 
-/// The requests in flight when many objects are made or removed: fewer than a daemon's, because all share one
-/// server, and thousands of kubelets that register do not ask for all of it.
+/// Requests in flight when many objects are created or deleted. Fewer than a daemon's: all clients share one server, and
+/// kubelets that register by the thousand do not use all of its capacity.
 pub(crate) const AT_ONCE: usize = 16;
-/// The requests in flight where the bench does by hand what a daemon does.
+/// Requests in flight where the bench itself does the work of a daemon, for comparison.
 pub(crate) const AS_A_DAEMON: usize = 32;
 
-/// Where the Nodes are.
+/// The API path of Nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
 const JSON: &str = "application/json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-/// The API server answers every write with the whole object, unless it is told that its metadata will do.
+/// The API server answers a write with the whole object, unless the client accepts its metadata instead.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// For how long a call is tried again while the server is too busy for it.
+/// A call is retried for this long while the server is too busy.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An object of any kind.
@@ -96,14 +96,14 @@ impl Cluster {
         Ok(patched.with_context(|| format!("patching node {}", machine.name()))?.metadata)
     }
 
-    /// Says that a machine is well, as its kubelet does. A Node that is away just now is none of its business.
+    /// Sends a status update, as a kubelet does. It is not retried.
     pub(crate) async fn beat(&self, machine: Machine) -> Result<(), kube::Error> {
         let path = format!("{NODES}/{}/status?fieldManager=kubelet", machine.name());
         let body = heartbeat(jiff::Timestamp::now());
         self.call::<Object>(Method::PATCH, &path, STRATEGIC_PATCH, Some(&body)).await.map(drop)
     }
 
-    /// Where the history of a collection is now: to watch what comes after.
+    /// The current resource version of a collection, from which a watch can start.
     pub(crate) async fn version(&self, collection: &str) -> anyhow::Result<String> {
         #[derive(Deserialize)]
         struct List {
@@ -119,7 +119,7 @@ impl Cluster {
         Ok(list.with_context(|| format!("listing {collection}"))?.metadata.resource_version)
     }
 
-    /// The metadata of all Nodes that machines have.
+    /// The metadata of all Nodes, by machine.
     pub(crate) async fn nodes(&self) -> anyhow::Result<BTreeMap<Machine, Meta>> {
         #[derive(Deserialize)]
         struct List {
@@ -133,7 +133,7 @@ impl Cluster {
     async fn create(&self, path: &str, name: &str, body: &Value) -> anyhow::Result<Meta> {
         let created = persist(|| self.call::<Object>(Method::POST, path, JSON, Some(body))).await;
         let object = match created {
-            // An attempt before this one got through, and only its answer was lost.
+            // An earlier attempt succeeded, and only its answer was lost.
             Err(error) if is(&error, 409) => {
                 let collection = path.split('?').next().unwrap_or(path);
                 let path = format!("{collection}/{name}");
@@ -166,12 +166,12 @@ impl Cluster {
     }
 }
 
-/// Where the ConfigMaps of a namespace are.
+/// The API path of the ConfigMaps of a namespace.
 pub(crate) fn config_maps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-/// Calls again, after a pause, while the server is too busy or can't be reached.
+/// Retries a call, with a pause, while the server is too busy or can't be reached.
 async fn persist<T, F: Future<Output = Result<T, kube::Error>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, kube::Error> {
@@ -198,7 +198,7 @@ fn is(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Does the same to each machine, `at_once` of them at a time, and shows how far it is. The results are in no order.
+/// Calls `act` for each machine, `at_once` of them at a time, and shows the progress. The results are in no particular order.
 pub(crate) async fn each<T, F: Future<Output = anyhow::Result<T>>>(
     what: &str,
     machines: &[Machine],

@@ -1,4 +1,4 @@
-//! A storer that finds no records at all: how long until each Node has one.
+//! Cold start: the time that a storer without any records takes to store all Nodes.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use crate::requests::Meter;
 use crate::stage::{STORER, Stage};
 use crate::watch::Watch;
 
-/// Where the records are that are worked with from here on.
+/// The namespace of the records that later measurements use.
 pub(crate) const NAMESPACE: &str = "label-storage";
-/// Where those are that the bench makes by hand.
+/// The namespace of the records that the bench creates itself, for comparison.
 const BY_HAND: &str = "by-hand";
 
-/// Makes the records of all Nodes, once with a storer and once by hand.
+/// Creates the records of all Nodes, once with a storer and once with the bench's own calls.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<ColdStart> {
     let nodes = stage.nodes.len();
     let (storing, first, storing_cost) = store_all(stage).await?;
@@ -35,12 +35,13 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<ColdStart> {
     Ok(ColdStart { nodes, storing, creating: created.seconds(), first, storing_cost, creating_cost })
 }
 
-/// Has a storer make the records of all Nodes, unless one has.
+/// Runs a storer until all Nodes are stored, unless they already are.
 pub(crate) async fn ensure_records(stage: &mut Stage) -> anyhow::Result<()> {
     if stage.stored { Ok(()) } else { store_all(stage).await.map(drop) }
 }
 
-/// Has a storer make all records. Returns the seconds from the first to the last, those from its start to the first, and the cost.
+/// Runs a storer until all Nodes are stored. Returns the seconds from the first record to the last, those from its start to the first,
+/// and the cost.
 async fn store_all(stage: &mut Stage) -> anyhow::Result<(f64, f64, ServerCost)> {
     let nodes = stage.nodes.len();
     eprintln!("cold start of a storer at {nodes} nodes");

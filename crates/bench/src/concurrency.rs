@@ -1,4 +1,4 @@
-//! The time that one restorer takes for many Nodes, with the limit that it finds by itself and with fixed ones.
+//! The time that one restorer takes for many Nodes, with its adaptive concurrency limit and with fixed ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::watch::Watch;
 
 /// Added to each call of a slow server.
 const DELAY: Duration = Duration::from_millis(100);
-/// `None`: the restorer finds its limit.
+/// `None`: the adaptive limit.
 const LIMITS: [Option<u32>; 6] = [None, Some(8), Some(16), Some(32), Some(64), Some(128)];
 /// Each limit is measured this many times with each server.
 const ROUNDS: usize = 3;
@@ -30,7 +30,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<Restoring>>
     let storer = stage.daemon(STORER, &namespace, 0, 1)?;
     stage.see_all("storing nodes", nodes, &mut records, &[&storer], |_| true).await?;
     drop((storer, records));
-    // From here on all records are of former Nodes.
+    // From here on all records are of deleted Nodes.
     stage.delete(&machines).await?;
     stage.create(&machines, Dress::Bare).await?;
 
@@ -42,7 +42,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<Restoring>>
     for (server, kubeconfig) in [(Server::Direct, &*direct), (Server::Slow, proxy.kubeconfig())] {
         let mut seconds = LIMITS.map(|limit| (limit, Vec::new()));
         for round in 1..=ROUNDS {
-            // Another limit comes first each time.
+            // Each round starts with another limit.
             seconds.rotate_left(1);
             for (limit, seconds) in &mut seconds {
                 eprintln!("{}, limit {}, round {round}", server.name(), limit_name(*limit));
@@ -62,7 +62,7 @@ pub(crate) fn limit_name(limit: Option<u32>) -> String {
     limit.map_or_else(|| "free".to_owned(), |limit| limit.to_string())
 }
 
-/// Removes the labels of all Nodes, and has a restorer add them. Returns the seconds from the first Node to the last.
+/// Removes the labels of all Nodes, and runs a restorer that adds them again. Returns the seconds from the first Node to the last.
 async fn restore(
     stage: &mut Stage,
     kubeconfig: &Path,

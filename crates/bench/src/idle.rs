@@ -1,4 +1,4 @@
-//! The requests of daemons that have nothing to do, as the API server counts them.
+//! The requests of idle daemons, as the API server counts them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::report::{IdleRequests, Requests};
 use crate::requests::{Counts, counts};
 use crate::stage::{LISTED, RESTORER, STORER, Stage};
 
-/// Of each daemon, as in the manifests.
+/// Replicas of each daemon, as in the manifests.
 const REPLICAS: u32 = 2;
 /// Requests are counted for this long.
 const WINDOW: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<IdleRequests> {
     let with = per_minute(stage, "idle daemons, seconds").await?;
     stage.check(&daemons.iter().collect::<Vec<_>>())?;
 
-    // The API server forgets no counter, so those without daemons are all there.
+    // The API server keeps its counters, so `with` has every kind that `without` has.
     let requests = with.into_iter().map(|(kind, with)| {
         let without = without.get(&kind).copied().unwrap_or_default();
         let (verb, resource) = kind;

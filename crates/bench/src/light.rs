@@ -1,4 +1,4 @@
-//! Nodes of metadata alone, up to a million: cost against their number.
+//! Cost against the number of Nodes, up to a million. These Nodes have only metadata.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const NAMESPACE: &str = "light";
 /// Nodes in one transaction: etcd takes 128 writes.
 const BATCH: u32 = 100;
 const TRANSACTIONS_AT_ONCE: usize = 4;
-/// Nodes are added while the machine has this many bytes to spare.
+/// Nodes are added while the machine has this many bytes of free memory.
 const SPARE: u64 = 2_000_000_000;
 
 /// Adds Nodes until there are `nodes`, each with its record, and measures.
@@ -45,8 +45,8 @@ pub(crate) async fn measure(stage: &mut Stage, nodes: u32, arguments: &Arguments
     Ok(Light { nodes, poll, idle: meter.stop(0.0)? })
 }
 
-/// Writes Nodes and records into etcd: creates by the API server would take hours. It reads JSON as well as the protobuf that it
-/// writes itself.
+/// Writes Nodes and records directly into etcd, because creating them through the API server would take hours. The API server reads
+/// JSON as well as the protobuf that it writes itself.
 async fn grow(stage: &mut Stage, nodes: u32) -> anyhow::Result<()> {
     if stage.light == 0 {
         stage.cluster.create_namespace(NAMESPACE).await?;
@@ -54,7 +54,7 @@ async fn grow(stage: &mut Stage, nodes: u32) -> anyhow::Result<()> {
     let etcd = stage.sandbox.etcd_client()?;
     let write = async |Machine(first): Machine| {
         let spare = available_memory()?;
-        anyhow::ensure!(spare >= SPARE, "the machine has only {} MB to spare", spare / 1_000_000);
+        anyhow::ensure!(spare >= SPARE, "this machine has only {} MB of free memory", spare / 1_000_000);
         let machines: Vec<Machine> = (first..nodes.min(first + BATCH)).map(Machine).collect();
         let node = |machine: &Machine| {
             let key = format!("/registry/minions/{}", machine.name());

@@ -1,10 +1,10 @@
-//! The targets of the project, beside the figures of this run.
+//! The targets of the project, and the figures of this run.
 
 use crate::probe::{Cost, Way};
 use crate::report::{IdleRequests, Limit, MassReturn, Report, Server, Unit, Usage};
 use crate::stats::ratio;
 
-/// The size that the largest is compared with.
+/// Polls at the largest size are compared with polls at this size.
 const BASE: u32 = 10_000;
 /// The size whose mass return has a limit.
 const RETURNING: usize = 5_000;
@@ -65,7 +65,7 @@ pub(crate) fn all(report: &Report) -> Vec<Limit> {
     for server in Server::ALL {
         let free = report.concurrency.iter().filter(|one| one.server == server && one.limit.is_none());
         let worst = free.filter_map(|one| report.to_best_fixed(one)).max_by(f64::total_cmp);
-        let what = format!("concurrency, {}: free limit / best fixed", server.name());
+        let what = format!("concurrency, {}: adaptive limit / best fixed", server.name());
         limits.push(limit(&what, Unit::Ratio, worst, 1.10));
     }
     let cold = report.cold_start.and_then(|cold| ratio(cold.storing, cold.creating));

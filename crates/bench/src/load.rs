@@ -15,11 +15,11 @@ use crate::stats::Latencies;
 use crate::trials;
 use crate::updates::Updates;
 
-/// Between the end of one thing and the measurement of the next.
+/// The pause before a measurement.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
 
-/// Needs the records of all Nodes. Starts so many storers and restorers anew: so their memory at its peak is that of
-/// loading all records and watching, not that of writing them.
+/// Needs the records of all Nodes. Starts new storers and restorers, so that their peak memory is that of loading and watching all
+/// records, not that of writing them.
 pub(crate) async fn measure(
     stage: &mut Stage,
     replicas: u32,
@@ -36,7 +36,7 @@ pub(crate) async fn measure(
     }
     let all: Vec<&Guarded> = daemons.storers.iter().chain(&daemons.restorers).collect();
 
-    // Every replica has shown what it can do once, so it has loaded what it needs.
+    // One effect of each replica is awaited, so that all replicas have loaded their data.
     if let Some(replicas) = NonZeroU32::new(replicas) {
         let probed = trials::one_per_replica(nodes, replicas);
         trials::label_changes(stage, NAMESPACE, &probed, &all).await?;

@@ -1,4 +1,4 @@
-//! Machines, and their Nodes as they are in life: more than 10 KB each, most of it of no interest to Label Storage.
+//! Machines, and their Nodes of realistic size: more than 10 KB each, most of which Label Storage does not read.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::meta::Meta;
 
-/// Half of what a kubelet reports at most, by default.
+/// Half of the maximum that a kubelet reports by default.
 const IMAGES: u32 = 25;
 
-/// A machine. All there is to know about it follows from its number.
+/// A machine. Its number determines everything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Machine(pub(crate) u32);
 
-/// The labels that a Node carries.
+/// The labels of a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dress {
-    /// As the kubelet registers it, with the labels that the machine knows by itself.
+    /// The labels that the kubelet sets when it registers the Node.
     Bare,
-    /// With those that people gave it, too.
+    /// These, and the labels that people and controllers add.
     Whole,
 }
 
@@ -52,7 +52,7 @@ impl Machine {
         .into()
     }
 
-    /// The labels that people and controllers gave it: they are lost with the Node, and come back with the restorer.
+    /// The labels that people and controllers add. They are lost with the Node, and the restorer adds them again.
     pub(crate) fn given_labels(self) -> Labels {
         let number = self.0 as usize;
         [
@@ -65,19 +65,18 @@ impl Machine {
         .into()
     }
 
-    /// All its labels.
     pub(crate) fn labels(self) -> Labels {
         let mut labels = self.own_labels();
         labels.extend(self.given_labels());
         labels
     }
 
-    /// True if a Node with these labels has all that people gave it.
+    /// True if these labels include all that people and controllers add.
     pub(crate) fn is_whole(self, labels: &Labels) -> bool {
         self.given_labels().iter().all(|(key, value)| labels.get(key) == Some(value))
     }
 
-    /// Its Node. One create is enough: the API server keeps a Node's status and most of its managed fields as sent.
+    /// The Node of this machine. One create is enough: the API server keeps a Node's status and most of its managed fields as sent.
     pub(crate) fn node(self, dress: Dress) -> Value {
         let labels = match dress {
             Dress::Bare => self.own_labels(),
@@ -108,7 +107,7 @@ impl Machine {
         })
     }
 
-    /// Its Node with metadata alone, as it is stored.
+    /// A Node with only metadata, as it is stored in etcd.
     pub(crate) fn light_node(self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -146,7 +145,7 @@ impl Machine {
         };
         let images: Vec<Value> = (0..IMAGES)
             .map(|image| {
-                // Another digest on every machine, or all nodes would compress into one.
+                // Each machine has other digests: with equal ones, the list would compress far better than a real one.
                 let digest = format!("{:032x}{:032x}", spread(number, image), spread(image, number));
                 let repository = format!("registry.eu-north-1.example.com/platform/services/service-{image:02}");
                 json!({
@@ -184,7 +183,7 @@ impl Machine {
         })
     }
 
-    /// When something happened to it, to the second: each of these at another time, and on each machine.
+    /// A time, to the second, which differs by machine and by `which`.
     fn time(self, which: u32) -> String {
         const BEGAN: i64 = 1_793_491_200;
         const MONTH: u64 = 30 * 24 * 3_600;
@@ -192,10 +191,9 @@ impl Machine {
         jiff::Timestamp::from_second(BEGAN + seconds).map(|time| time.to_string()).unwrap_or_default()
     }
 
-    /// The managed fields. On a create the API server hands every field of `metadata` and `spec` that the object has to the
-    /// creator; what others are said to own stays only if it is of the status, or if the object does not have it. So what
-    /// people own are labels that the node had once: the same bytes, and none that anyone reads. A Node that was just
-    /// registered has none of theirs yet.
+    /// The managed fields. On a create, the API server assigns all fields of `metadata` and `spec` that the object has to the creator.
+    /// Entries of other managers stay only for fields of the status, or for fields that the object does not have. So the entries of
+    /// people are for labels that the Node does not have: they have the usual size, and no effect. A bare Node has no such entries.
     fn managed_fields(self, dress: Dress) -> Vec<Value> {
         let entry = |which: u32, manager: &str, subresource: &str, fields: Value| {
             json!({
@@ -258,7 +256,7 @@ impl Machine {
         entries
     }
 
-    /// The patch that gives a Node its labels back, as the restorer would send it for a record of this generation.
+    /// The patch that restores the labels of a Node, as the restorer would send it for a record of this generation.
     pub(crate) fn restoring_patch(self, node: &Meta, generation: u64) -> Value {
         json!({"metadata": {
             "uid": node.uid,
@@ -268,7 +266,7 @@ impl Machine {
         }})
     }
 
-    /// The patch that removes all that a restorer adds.
+    /// The patch that removes everything that a restorer adds.
     pub(crate) fn stripping_patch(self) -> Value {
         let labels: serde_json::Map<String, Value> =
             self.given_labels().into_keys().map(|key| (key, Value::Null)).collect();
@@ -291,7 +289,7 @@ impl Machine {
     }
 }
 
-/// The status update that a kubelet sends every now and then, without a change.
+/// A kubelet's regular status update, without a change.
 pub(crate) fn heartbeat(now: jiff::Timestamp) -> Value {
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
     // The first is the route controller's.
@@ -309,9 +307,9 @@ const CONDITIONS: [(&str, &str, &str, &str); 5] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 
-/// A number that looks random, the same for the same two.
+/// A pseudo-random number, the same for the same arguments.
 fn spread(a: u32, b: u32) -> u64 {
-    // SplitMix64, a step and its finish.
+    // SplitMix64: one step and the finalizer.
     let mut z = (u64::from(a) << 32 | u64::from(b)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,16 +1,16 @@
-//! `bench`: the cost of Label Storage, beside the least that it could cost, on a private control plane.
+//! `bench`: measures the cost of Label Storage on a private control plane, and compares it with the lowest possible cost.
 //!
 //! ```text
 //!   main ── run: from the smallest size to the largest, on one control plane
 //!     ├─ stage: etcd, kube-apiserver, the daemons (this binary again, as processes of their own)
-//!     │    ├─ machine: Nodes as they are in life      ├─ cluster: the bench's own calls
-//!     │    └─ process: what /proc says of a process   └─ watch: its own eyes
-//!     ├─ poll ─ probe: one way to list, in a process of its own ─ ours: this project's
+//!     │    ├─ machine: Nodes of realistic size             ├─ cluster: the bench's own calls
+//!     │    └─ process: figures of a process from /proc     └─ watch: the bench's own watch
+//!     ├─ poll ─ probe: one way to list, in a separate process ─ ours: this project's way
 //!     ├─ mass_return, concurrency, cold_start
 //!     ├─ take_over, idle
-//!     ├─ light: up to a million Nodes of metadata alone
-//!     ├─ picture: a mass return as Prometheus sees it
-//!     ├─ status: the plugin beside kubectl; port: its export and import
+//!     ├─ light: up to a million Nodes with only metadata
+//!     ├─ picture: a mass return, scraped by Prometheus
+//!     ├─ status: the plugin compared with kubectl; port: its export and import
 //!     ├─ load: latency and replicas ─ trials, updates
 //!     └─ report ─ limits, table, plots
 //! ```
@@ -50,16 +50,16 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use sandbox::itself;
 
-/// Measures the cost of Label Storage, beside the least that it could cost.
+/// Measure the cost of Label Storage, and compare it with the lowest possible cost
 ///
-/// Runs a private Kubernetes control plane (see `sandbox --help` for where its binaries come from) with nodes as they
-/// are in life, and the real daemons, all as processes on this machine that end with this one. No other cluster is
-/// touched. Figures go to stdout as a table, how far it is to stderr. 100,000 nodes take 22 GB of memory, of which the API
-/// server has two thirds (GOMEMLIMIT=14GiB in the environment keeps it to that); with --nodes 10000 it is 8 GB.
+/// Starts a private Kubernetes control plane (`sandbox --help` explains where its binaries come from) with nodes of realistic size, and
+/// the real daemons, on this machine. All processes end with this one. No other cluster is used. Prints the figures as a table on
+/// stdout, and progress on stderr. 100,000 nodes take 22 GB of memory, two thirds of it in the API server (set GOMEMLIMIT=14GiB in the
+/// environment to keep it to that). With --nodes 10000 it is 8 GB.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The largest number of nodes; smaller sizes are measured on the way there
+    /// Largest number of nodes; smaller sizes are measured, too
     #[arg(long, env = "BENCH_NODES", value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     nodes: u32,
 
@@ -67,12 +67,12 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_AT", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     at: Vec<u32>,
 
-    /// Measure only these, separated by commas [default: all]
+    /// Run only these measurements, separated by commas [default: all]
     #[arg(long, env = "BENCH_ONLY", value_name = "WHAT", value_delimiter = ',')]
     only: Vec<Scenario>,
 
-    /// Measure the poll and idle daemons alone, with nodes that have nothing but metadata: a million of them fit where
-    /// 100,000 whole ones do
+    /// Measure only polls and idle daemons, with nodes that have only metadata. A million of them take as much memory as 100,000 full
+    /// nodes
     #[arg(long, env = "BENCH_LIGHT", conflicts_with = "only")]
     light: bool,
 
@@ -84,11 +84,11 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_UPDATES", value_name = "RATE", default_value_t = 333, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     updates: u32,
 
-    /// For how many seconds the use of CPU is measured, each time
+    /// Measure CPU time over this many seconds
     #[arg(long, env = "BENCH_WINDOW", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     window: u64,
 
-    /// Measure the storer and the restorer in this folder, as they are shipped [default: those in this program, which is larger]
+    /// Measure the storer and restorer binaries in this folder [default: those in this program, which is larger]
     #[arg(long, env = "BENCH_DAEMONS", value_name = "DIR")]
     daemons: Option<PathBuf>,
 
@@ -96,39 +96,38 @@ pub(crate) struct Arguments {
     #[arg(long, env = "BENCH_JSON", value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write plots of cost against nodes, and the picture, to this folder, as SVG
+    /// Write plots of cost against nodes, and of a mass return, to this folder, as SVG
     #[arg(long, env = "BENCH_PLOTS", value_name = "DIR")]
     plots: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// One list of all nodes, beside other ways to list them
+    /// One list of all nodes, compared with other ways to list them
     Poll,
     /// All nodes deleted and re-created
     MassReturn,
-    /// One restorer with the limit that it finds, and with fixed ones, on a fast and on a slow server
+    /// One restorer with its adaptive limit and with fixed ones, on a fast and on a slow server
     Concurrency,
-    /// A storer that finds no records
+    /// The time until a storer without any records has stored all nodes
     ColdStart,
-    /// Single changes under status updates, and what the daemons use meanwhile
+    /// The latency of single changes under status updates, and the CPU and memory of the daemons
     Latency,
     /// The same with 0, 1, 2 and 4 replicas
     Replicas,
-    /// The requests of two storers and two restorers that have nothing to do
+    /// The requests of two idle storers and two idle restorers
     Idle,
-    /// Replicas that are killed or asked to end, until others do their work
+    /// The time until other replicas take over from one that is killed or terminated
     TakeOver,
-    /// A mass return as the dashboard shows it, from a real Prometheus, and what the daemons use meanwhile
+    /// A mass return as the dashboard shows it, with a real Prometheus, and the CPU and memory of the daemons
     Picture,
-    /// `kubectl label-storage status`, beside `kubectl get nodes`
+    /// `kubectl label-storage status`, compared with `kubectl get nodes`
     Status,
     /// `kubectl label-storage export` and `import` of all records
     Port,
 }
 
 impl Arguments {
-    /// The largest number of nodes.
     pub(crate) fn largest(&self) -> u32 {
         self.at.iter().copied().max().unwrap_or(self.nodes)
     }
@@ -139,7 +138,7 @@ impl Arguments {
 }
 
 fn main() -> ExitCode {
-    // The daemons and the measuring processes are this same binary: one build, and none of them can be an older one.
+    // The daemons and the measuring processes are this same binary, so none of them can be out of date.
     match itself::role().as_deref() {
         Some(stage::STORER) => label_storage_runtime::main::<storer::Args>(std::env::args_os()),
         Some(stage::RESTORER) => label_storage_runtime::main::<restorer::Args>(std::env::args_os()),

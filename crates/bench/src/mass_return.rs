@@ -1,4 +1,4 @@
-//! All Nodes are deleted and return: how long until they have their labels back.
+//! Mass return: all Nodes are deleted and re-created. Measures the time until all labels are restored.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::watch::{Sight, Watch};
 
 /// The generation of a record that is a few writes old. Only its number of digits matters.
 const GENERATION: u64 = 3;
-/// More Nodes are not compared with bare calls: that would take an hour.
+/// Larger sizes are not compared with bare calls, which would take an hour.
 const MOST_COMPARED: usize = 20_000;
 
 /// Needs Nodes with all their labels, and leaves them so.
@@ -50,7 +50,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
     let cost = meter.stop(stage).await?;
     let last_label = back.last.saturating_duration_since(last_create).as_secs_f64();
 
-    // Each record is to be of the Node that is there now: otherwise what follows would restore something else.
+    // Each record must be of the current Node: otherwise the next measurement would restore other labels.
     let is_current =
         |sight: &Sight| stage.nodes.get(&sight.machine).is_some_and(|node| node.uid == sight.uid);
     stage.see_all("storing nodes again", nodes, &mut records, &daemons, is_current).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<MassReturn> {
 
 async fn compare(stage: &mut Stage, namespace: &str, machines: &[Machine]) -> anyhow::Result<Compared> {
     let nodes = machines.len();
-    eprintln!("mass return of {nodes} nodes, held back until all are there");
+    eprintln!("mass return of {nodes} nodes, with a restorer that starts after the last create");
     stage.delete(machines).await?;
     stage.create(machines, Dress::Bare).await?;
     stage.calm().await?;
@@ -78,7 +78,7 @@ async fn compare(stage: &mut Stage, namespace: &str, machines: &[Machine]) -> an
 
     eprintln!("the same patches of {nodes} nodes, by hand");
     stage.delete(machines).await?;
-    // The bench watches during the creates here as well: the watch costs the API server something.
+    // The bench watches during these creates, too, because a watch costs the API server CPU time.
     let mut whole = Watch::whole_nodes(&stage.cluster).await?;
     let meter = Meter::start(stage).await?;
     let first_bare = Instant::now();
@@ -98,7 +98,7 @@ async fn compare(stage: &mut Stage, namespace: &str, machines: &[Machine]) -> an
     Ok(Compared { bare_creates, bare_patches, held_back })
 }
 
-/// The peak memory of each, in bytes.
+/// The peak memory of each daemon, in bytes.
 fn peaks(daemons: [&Guarded; 2]) -> anyhow::Result<[u64; 2]> {
     let peak = |daemon: &Guarded| anyhow::Ok(Process(daemon.pid()).memory()?.peak);
     Ok([peak(daemons[0])?, peak(daemons[1])?])

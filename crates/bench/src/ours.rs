@@ -1,4 +1,4 @@
-//! This project's poll, and the least that any poll of the same bytes can cost.
+//! This project's poll, and the lowest cost of any poll that reads the same bytes.
 
 use anyhow::Context;
 use http::Request;
@@ -16,8 +16,7 @@ use crate::cluster::NODES;
 /// The metadata of all Nodes, as protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// One look at all Nodes, as daemons with these eyes take it: what they need to know of each goes into their table. Returns how
-/// many there are.
+/// Lists all Nodes into a daemon's cache, with this projection. Returns the number of Nodes.
 pub(crate) async fn poll(client: &Client, eyes: Projection) -> anyhow::Result<usize> {
     let mut table = Cache::default();
     let list = table.begin_list();
@@ -30,7 +29,7 @@ pub(crate) async fn poll(client: &Client, eyes: Projection) -> anyhow::Result<us
     Ok(ApiSource::nodes(client.clone()).seen_by(eyes).list(each).await?.items)
 }
 
-/// The same request, and its answer thrown away as it comes.
+/// Sends the same request, and discards the answer as it arrives.
 pub(crate) async fn limit(client: &Client) -> anyhow::Result<()> {
     let request =
         Request::get(NODES).header(ACCEPT, PROTOBUF).header(ACCEPT_ENCODING, "gzip").body(Body::empty())?;

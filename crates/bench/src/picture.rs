@@ -1,5 +1,4 @@
-//! A mass return as the dashboard shows it: real daemons, scraped by a real Prometheus, which is then asked what the dashboard's panels
-//! ask.
+//! A mass return as the dashboard shows it: a real Prometheus scrapes real daemons, and then evaluates the queries of the dashboard.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,15 +18,15 @@ use crate::stage::{RESTORER, STORER, Stage};
 use crate::watch::{Sight, Watch};
 
 const DASHBOARD: &str = include_str!("../../../deploy/chart/files/dashboard.json");
-/// As in the manifests.
+/// Replicas of each daemon, as in the manifests.
 const REPLICAS: u32 = 2;
-/// The time that a daemon may take until it serves its metrics.
+/// A daemon must serve its metrics within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The seconds before and after the mass return that are shown.
 const MARGIN: u64 = 20;
-/// Lines that stay below this share of their panel's highest are left out: who looks at a picture can't tell them apart.
+/// Lines that stay below this share of their panel's maximum are left out, because they would overlap at the bottom.
 const FAINT: f64 = 0.02;
-/// Over how much time rates are taken.
+/// The window of rates.
 const RATE: &str = "5s";
 
 /// The panels of the dashboard that are drawn, by their titles, and their units.
@@ -88,7 +87,7 @@ pub(crate) async fn measure(stage: &mut Stage, arguments: &Arguments) -> anyhow:
         |sight: &Sight| stage.nodes.get(&sight.machine).is_some_and(|node| node.uid == sight.uid);
     stage.see_all("storing nodes again", nodes, &mut records, &all, is_current).await?;
     let busy = meter.stop(0.0)?;
-    pass_time("and after it, seconds", Duration::from_secs(MARGIN)).await;
+    pass_time("after the mass return, seconds", Duration::from_secs(MARGIN)).await;
     stage.check(&all)?;
 
     let from = began - MARGIN as f64;
@@ -97,7 +96,7 @@ pub(crate) async fn measure(stage: &mut Stage, arguments: &Arguments) -> anyhow:
     Ok(Picture { nodes, replicas: REPLICAS, idle, busy, panels, dashboard })
 }
 
-/// Where a daemon serves its metrics, as its log says.
+/// The address at which a daemon serves its metrics, from its log.
 async fn address(daemon: &Guarded) -> anyhow::Result<SocketAddr> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -108,11 +107,7 @@ async fn address(daemon: &Guarded) -> anyhow::Result<SocketAddr> {
         match found {
             Some(address) => return Ok(address),
             None if Instant::now() > deadline => {
-                anyhow::bail!(
-                    "{} does not say where it serves its metrics:\n{}",
-                    daemon.name(),
-                    daemon.log_tail(5)
-                )
+                anyhow::bail!("the log of {} has no metrics address:\n{}", daemon.name(), daemon.log_tail(5))
             }
             None => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -132,7 +127,7 @@ async fn panels(prometheus: &Prometheus, from: f64, to: f64) -> anyhow::Result<V
                 lines.push(Line { name: query.name(&series.labels), points: points.collect() });
             }
         }
-        anyhow::ensure!(!lines.is_empty(), "{title:?}: Prometheus has nothing to show");
+        anyhow::ensure!(!lines.is_empty(), "{title:?}: Prometheus has no data");
         let top = lines.iter().map(Line::top).fold(0.0, f64::max);
         lines.retain(|line| line.top() >= top * FAINT);
         panels.push(Drawn { title: title.to_owned(), unit, lines });

@@ -15,9 +15,9 @@ use crate::report::{Light, Report};
 use crate::table::thousands;
 
 const SIZE: (u32, u32) = (920, 460);
-/// The strip on the right has the legend, so that it covers no data.
+/// The width of the strip for the legend, on the right, where it covers no data.
 const LEGEND: u32 = 210;
-/// Whatever the viewer has.
+/// The viewer's own font.
 const FONT: &str = "sans-serif";
 
 /// One plot: its file, its title, and the figure that it shows.
@@ -45,9 +45,10 @@ const LIGHT_PEAKS: [LightLine; 3] = [
     ("restorer", |light| light.idle.restorers.max_peak as f64 / 1e6),
 ];
 
-/// Writes all plots into a folder, which is made if need be.
+/// Writes all plots into a folder, which is created if it does not exist.
 pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("can't make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("can't create the folder {}", folder.display()))?;
     let keep = |name: &str, svg: String| {
         let file = folder.join(name);
         std::fs::write(&file, svg).with_context(|| format!("can't write {}", file.display()))
@@ -91,7 +92,7 @@ fn lights(report: &Report, lines: [LightLine; 3]) -> Vec<Line> {
 
 fn draw(title: &str, lines: &[Line]) -> anyhow::Result<String> {
     let mut svg = String::new();
-    // Its errors borrow what they are about.
+    // A `Box<dyn Error>` is not `Send`, so it is turned into text.
     paint(title, lines, &mut svg).map_err(|error| anyhow!("can't draw {title:?}: {error}"))?;
     Ok(svg)
 }
@@ -131,7 +132,7 @@ fn paint(title: &str, lines: &[Line], svg: &mut String) -> Result<(), Box<dyn st
     Ok(())
 }
 
-/// From below the smallest to above the largest, for a logarithmic axis: all of it above zero.
+/// The range of a logarithmic axis: from below the smallest value to above the largest, and always above zero.
 fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
     const LEAST: f64 = 1e-4;
     let (mut low, mut high) = (f64::INFINITY, LEAST);

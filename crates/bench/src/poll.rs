@@ -1,4 +1,4 @@
-//! One look at all Nodes, beside the other ways to take it and the least it can cost.
+//! The cost of one list of all Nodes, compared with other ways to list them and with the lowest possible cost.
 
 use sandbox::progress::Progress;
 
@@ -9,15 +9,14 @@ use crate::stats::median;
 
 /// Each way is measured this many times.
 const ROUNDS: usize = 5;
-/// From this size on...
+/// From this number of Nodes on, the expensive ways are measured only [`LARGE_ROUNDS`] times.
 const LARGE: u32 = 50_000;
-/// ...the expensive ways are measured less often.
 const LARGE_ROUNDS: usize = 2;
-/// A measurement lists about as many nodes as this, in as many lists as it takes.
+/// The number of Nodes that one measurement lists in total, in one or more lists.
 const NODES_PER_MEASUREMENT: u32 = 50_000;
 
-/// Measures these ways with the Nodes that the stage has. The rounds are interleaved and begin with another way each time,
-/// so that a machine that is busy for a while, or a server that is warm, is so for all.
+/// Measures these ways with the Nodes of the stage. The rounds are interleaved, and each starts with another way, so that a busy machine
+/// or a warm server affects all ways.
 pub(crate) async fn measure(stage: &Stage, nodes: u32, ways: &[Way]) -> anyhow::Result<Vec<Polled>> {
     let repeats = (NODES_PER_MEASUREMENT / nodes.max(1)).clamp(1, 50);
     let total: usize = ways.iter().map(|way| rounds(*way, nodes)).sum();
@@ -56,7 +55,7 @@ fn rounds(way: Way, nodes: u32) -> usize {
     }
 }
 
-/// The median of each figure by itself.
+/// The median of each figure separately.
 fn middle(costs: &[Cost]) -> Option<Cost> {
     let of = |figure: fn(&Cost) -> f64| median(&costs.iter().map(figure).collect::<Vec<_>>());
     Some(Cost {

@@ -1,4 +1,4 @@
-//! The cost of `kubectl label-storage export` and `import`: each a process, from its start to its end.
+//! The cost of `kubectl label-storage export` and `import`: each is a process, measured from its start to its end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -14,12 +14,12 @@ use crate::stage::Stage;
 use crate::stats::median;
 use crate::status::{self, PLUGIN};
 
-/// Where records are imported to.
+/// The namespace for imported records.
 const ELSEWHERE: &str = "bench-elsewhere";
-/// Each is measured this many times, except for the import, which can be made once.
+/// Each is measured this many times, except for the import, which works only once.
 const ROUNDS: usize = 3;
 
-/// Measures them at the size that the stage has, with a record for each Node.
+/// Measures them with the Nodes of the stage, each of which has a record.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<PortCost>> {
     cold_start::ensure_records(stage).await?;
     let records = u32::try_from(stage.nodes.len())?;
@@ -71,19 +71,19 @@ fn command(what: Ported, kubeconfig: &Path, exported: &Path, file: &Path) -> any
 }
 
 impl Ported {
-    /// True if it was about all records.
+    /// An error unless the output is about all records.
     fn check(self, told: &str, records: u32) -> anyhow::Result<()> {
         let expected = match self {
             Self::Export => return Ok(()),
             Self::DryRun | Self::Import => format!("{records} new, 0 changed, 0 unchanged"),
             Self::Again => format!("0 new, 0 changed, {records} unchanged"),
         };
-        anyhow::ensure!(told.contains(&expected), "{} told of something else than {expected}", self.name());
+        anyhow::ensure!(told.contains(&expected), "{}: the output lacks \"{expected}\"", self.name());
         Ok(())
     }
 }
 
-/// The same file, of Nodes that are not there: the records of others would be left alone.
+/// The same export for Nodes that do not exist, because an import skips records of existing Nodes.
 fn of_nodes_that_are_gone(exported: &Path, file: &Path) -> anyhow::Result<()> {
     let mut out = BufWriter::new(File::create(file)?);
     for line in BufReader::new(File::open(exported)?).lines() {

@@ -1,4 +1,4 @@
-//! One measurement of one way to list all Nodes, in a process of its own: so that memory at its peak is that way's own.
+//! One measurement of one way to list all Nodes, in a separate process, so that its peak memory includes nothing else.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,29 +23,29 @@ use crate::machine::Machine;
 use crate::ours;
 use crate::process::{Process, own_cpu, own_memory};
 
-/// The name under which this binary takes one measurement.
+/// The role in which this binary takes one measurement.
 pub(crate) const PROBE: &str = "probe";
 
 /// A way to list all Nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Way {
-    /// This project's.
+    /// The way of this project.
     Ours,
-    /// The same where rules need whole Nodes.
+    /// The same, if rules need whole Nodes.
     Whole,
     /// `Api::<Node>::list`.
     List,
     /// `Api::<Node>::list_metadata`.
     ListMetadata,
-    /// Our request, its answer read and thrown away.
+    /// The request of this project, with the answer discarded.
     Limit,
 }
 
 impl Way {
     pub(crate) const ALL: [Self; 5] = [Self::Ours, Self::Whole, Self::List, Self::ListMetadata, Self::Limit];
 
-    /// As tables and plots call it.
+    /// The name in tables and plots.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "Label Storage",
@@ -80,11 +80,11 @@ pub(crate) struct Cost {
     pub(crate) client_cpu: f64,
     /// Seconds.
     pub(crate) server_cpu: f64,
-    /// Bytes of the answer, as they came from the server.
+    /// Bytes of the answer as sent by the server.
     pub(crate) wire: f64,
-    /// Bytes that the whole client process held at its peak.
+    /// Peak memory of the whole client process, in bytes.
     pub(crate) peak: f64,
-    /// Bytes by which the list moved that peak.
+    /// Increase of the peak memory by the list, in bytes.
     pub(crate) growth: f64,
 }
 
@@ -96,12 +96,12 @@ pub(crate) struct Task<'a> {
     pub(crate) api_server: Process,
     /// The number of Nodes.
     pub(crate) nodes: u32,
-    /// The number of lists: the server's CPU time is counted in hundredths of a second, and a small list takes less.
+    /// The number of lists. The CPU time of the server is counted in hundredths of a second, and a small list takes less than that.
     pub(crate) repeats: u32,
 }
 
 impl Task<'_> {
-    /// Has a process of its own measure it.
+    /// Measures it in a separate process.
     pub(crate) fn run(self) -> anyhow::Result<Cost> {
         let output = itself::command(PROBE, Some(self.kubeconfig))
             .context("can't find this program's own file")?
@@ -112,7 +112,7 @@ impl Task<'_> {
             .context("can't start a measuring process")?;
         let name = self.way.name();
         if !output.status.success() {
-            // One that the kernel killed, for want of memory perhaps, has nothing to say for itself.
+            // A process that was killed, for example for lack of memory, has printed nothing, so its status is included.
             let why = String::from_utf8_lossy(&output.stderr);
             anyhow::bail!("measuring {name}: {}: {}", output.status, why.trim());
         }
@@ -120,7 +120,7 @@ impl Task<'_> {
     }
 }
 
-/// The measuring process: its arguments are those that [`Task::run`] gives it.
+/// The measuring process, with the arguments of [`Task::run`].
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     match measured(arguments).and_then(|cost| Ok(serde_json::to_string(&cost)?)) {
         Ok(json) => {
@@ -136,7 +136,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
 
 fn measured(arguments: &[String]) -> anyhow::Result<Cost> {
     let [way, kubeconfig, api_server, nodes, repeats] = arguments else {
-        anyhow::bail!("this is for the bench itself to call");
+        anyhow::bail!("only the bench itself can use this role");
     };
     let task = Task {
         way: serde_json::from_str(way)?,
@@ -145,7 +145,7 @@ fn measured(arguments: &[String]) -> anyhow::Result<Cost> {
         nodes: nodes.parse()?,
         repeats: repeats.parse()?,
     };
-    // As the daemons have it.
+    // The same runtime as that of the daemons.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure(task))
 }
@@ -153,7 +153,7 @@ fn measured(arguments: &[String]) -> anyhow::Result<Cost> {
 async fn measure(task: Task<'_>) -> anyhow::Result<Cost> {
     let wire = Arc::new(AtomicU64::new(0));
     let client = counting_client(task.kubeconfig, &wire).await?;
-    // The connection is made and the keys are agreed upon before anything counts.
+    // Connects first, so that the connection and the TLS handshake are not measured.
     Api::<Node>::all(client.clone()).get_metadata(&Machine(0).name()).await?;
 
     let idle = own_memory()?;
@@ -166,7 +166,7 @@ async fn measure(task: Task<'_>) -> anyhow::Result<Cost> {
         if let Some(found) = found {
             anyhow::ensure!(found == task.nodes as usize, "{found} nodes were listed, not {}", task.nodes);
         }
-        // Of the first alone: how memory is handed back between lists is not the question.
+        // Only the first list counts: later ones depend on how the allocator returns memory.
         if peak.is_none() {
             peak = Some(own_memory()?.peak);
         }
@@ -181,7 +181,7 @@ async fn measure(task: Task<'_>) -> anyhow::Result<Cost> {
     Ok(Cost { wall, client_cpu, server_cpu, wire, peak: peak as f64, growth })
 }
 
-/// A client that counts the bytes of all answers. It does not decompress, so what it sees is what came.
+/// A client that counts the bytes of all answers. It does not decompress them, so it counts the bytes on the wire.
 async fn counting_client(kubeconfig: &Path, wire: &Arc<AtomicU64>) -> anyhow::Result<Client> {
     let mut config = sandbox::client_config(kubeconfig).await?;
     config.default_retry = false;

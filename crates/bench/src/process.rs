@@ -1,4 +1,4 @@
-//! CPU time and memory of a process, as the kernel counts them under `/proc`.
+//! The CPU time and memory of a process, from `/proc`.
 
 use std::time::Duration;
 
@@ -13,35 +13,34 @@ pub(crate) struct Process(pub(crate) u32);
 /// The memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Memory {
-    /// Now.
+    /// Current bytes.
     pub(crate) rss: u64,
-    /// At most, since it began.
+    /// Most bytes since the process started.
     pub(crate) peak: u64,
 }
 
 impl Process {
-    /// The CPU time of all its threads, those that have ended included. The kernel tells it in hundredths of a second.
+    /// The CPU time of all its threads, including those that have ended. The kernel reports hundredths of a second.
     pub(crate) fn cpu(self) -> anyhow::Result<Duration> {
         let file = format!("/proc/{}/stat", self.0);
         let stat = std::fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
-        let ticks = ticks(&stat).with_context(|| format!("{file} is not as expected: {stat}"))?;
+        let ticks = ticks(&stat).with_context(|| format!("{file} can't be parsed: {stat}"))?;
         Ok(Duration::from_nanos(
             ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second().max(1),
         ))
     }
 
-    /// The memory now, and its peak.
     pub(crate) fn memory(self) -> anyhow::Result<Memory> {
         memory_in(&format!("/proc/{}/status", self.0))
     }
 }
 
-/// The memory of this very process.
+/// The memory of the current process.
 pub(crate) fn own_memory() -> anyhow::Result<Memory> {
     memory_in("/proc/self/status")
 }
 
-/// The CPU time of this very process, to the nanosecond.
+/// The CPU time of the current process, to the nanosecond.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -52,7 +51,7 @@ pub(crate) fn total_memory() -> anyhow::Result<u64> {
     machine_memory("MemTotal")
 }
 
-/// The memory that new work on this machine can have, in bytes.
+/// The memory that is available to new processes of this machine, in bytes.
 pub(crate) fn available_memory() -> anyhow::Result<u64> {
     machine_memory("MemAvailable")
 }
@@ -71,7 +70,7 @@ fn memory_in(file: &str) -> anyhow::Result<Memory> {
 
 /// User and system time of a `/proc/PID/stat` line, in clock ticks.
 fn ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
+    // The second field is the name of the program in parentheses, which may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The figures of a run: the JSON file has these, and the tables and plots are made from them.
+//! The figures of a run, as in the JSON file. Tables and plots are made from them.
 
 mod limit;
 mod picture;
@@ -13,10 +13,10 @@ use crate::probe::{Cost, Way};
 use crate::process::total_memory;
 use crate::stats::{Latencies, ratio};
 
-/// All that one run has measured. What was not asked for is empty.
+/// All figures of one run. Measurements that were not requested are empty.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
-    /// The largest size that was asked for.
+    /// The largest size that was requested.
     pub(crate) nodes: u32,
     pub(crate) computer: Computer,
     pub(crate) poll: Vec<Polled>,
@@ -55,13 +55,13 @@ impl Computer {
 pub(crate) struct Polled {
     pub(crate) nodes: u32,
     pub(crate) way: Way,
-    /// Each figure is the median of so many.
+    /// Each figure is the median of this many rounds.
     pub(crate) rounds: usize,
     #[serde(flatten)]
     pub(crate) cost: Cost,
 }
 
-/// So many Nodes of metadata alone, each with its record.
+/// The cost at this number of Nodes with only metadata, each with a record.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Light {
     pub(crate) nodes: u32,
@@ -70,22 +70,22 @@ pub(crate) struct Light {
     pub(crate) idle: Window,
 }
 
-/// All Nodes gone and back. Seconds.
+/// All Nodes deleted and re-created. All times are in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct MassReturn {
     pub(crate) nodes: usize,
-    /// The creates, with both daemons at work.
+    /// The creates, while both daemons run.
     pub(crate) creating: f64,
-    /// From the answer to the last create to the last label, with both daemons at work.
+    /// From the answer to the last create to the last label, while both daemons run.
     pub(crate) last_label: f64,
     pub(crate) cost: ServerCost,
     pub(crate) storer: Growth,
     pub(crate) restorer: Growth,
-    /// `None` for a size at which this would take too long.
+    /// `None` if this would take too long.
     pub(crate) compared: Option<Compared>,
 }
 
-/// The parts of a mass return, one by one.
+/// The parts of a mass return, measured separately.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Compared {
     /// The creates alone, without daemons.
@@ -112,7 +112,7 @@ pub(crate) struct ServerCost {
 }
 
 impl MassReturn {
-    /// From the first create to the last label, with both daemons at work.
+    /// From the first create to the last label, while both daemons run.
     pub(crate) fn full_speed(&self) -> f64 {
         self.creating + self.last_label
     }
@@ -132,7 +132,7 @@ impl MassReturn {
 /// The peak memory of a process before and after a mass return, in bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Growth {
-    /// With all records loaded, before the first delete.
+    /// When all records are loaded, before the first delete.
     pub(crate) before: u64,
     /// When all records are of the new Nodes.
     pub(crate) after: u64,
@@ -144,7 +144,7 @@ impl Growth {
     }
 }
 
-/// The server of one restorer.
+/// The server that a restorer is measured with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Server {
@@ -164,25 +164,25 @@ impl Server {
     }
 }
 
-/// One restorer that finds many Nodes without their labels.
+/// The time that one restorer takes for many Nodes without their labels.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Restoring {
     pub(crate) nodes: usize,
     pub(crate) server: Server,
-    /// The number of Nodes at the same time; `None` where the restorer finds it.
+    /// The number of concurrent Nodes; `None` for the adaptive limit.
     pub(crate) limit: Option<u32>,
     /// From the first Node restored to the last.
     pub(crate) seconds: f64,
-    /// `seconds` is the median of so many.
+    /// `seconds` is the median of this many rounds.
     pub(crate) rounds: usize,
 }
 
-/// The first records of all Nodes. Seconds from the first to the last.
+/// The first records of all Nodes. All times are in seconds from the first record to the last.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct ColdStart {
     pub(crate) nodes: usize,
     pub(crate) storing: f64,
-    /// The same for the same records by hand.
+    /// The same records, created by the bench itself.
     pub(crate) creating: f64,
     /// From the start of the storer to the first record.
     pub(crate) first: f64,
@@ -190,45 +190,45 @@ pub(crate) struct ColdStart {
     pub(crate) creating_cost: ServerCost,
 }
 
-/// So many storers and restorers, idle and under status updates.
+/// Several storers and restorers, idle and under status updates.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Load {
     pub(crate) nodes: u32,
-    /// Of each of the two.
+    /// Replicas of each daemon.
     pub(crate) replicas: u32,
     pub(crate) idle: Window,
     pub(crate) busy: Window,
-    /// From a label change to the bench's own watch of Nodes that shows it, under updates: what the API server needs.
+    /// From a label change to its event on the bench's own watch, under updates: the part of the API server.
     pub(crate) echo: Option<Latencies>,
-    /// From a label change to the record that has it, under updates.
+    /// From a label change to the record with that label, under updates.
     pub(crate) label_change: Option<Latencies>,
-    /// From the create of a Node to its labels on it, under updates.
+    /// From the create of a Node to its restored labels, under updates.
     pub(crate) back: Option<Latencies>,
 }
 
-/// The requests of storers and restorers that have nothing to do.
+/// The requests of idle storers and restorers.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct IdleRequests {
     pub(crate) nodes: usize,
-    /// Of each of the two.
+    /// Replicas of each daemon.
     pub(crate) replicas: u32,
     pub(crate) requests: Vec<Requests>,
 }
 
 impl IdleRequests {
-    /// The requests a minute of all daemons.
+    /// The requests per minute of all daemons.
     pub(crate) fn total(&self) -> f64 {
         self.requests.iter().map(Requests::of_daemons).sum()
     }
 }
 
-/// Requests a minute of one kind, as the API server counts them.
+/// Requests per minute of one kind, as the API server counts them.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Requests {
     pub(crate) verb: String,
     pub(crate) resource: String,
     pub(crate) with: f64,
-    /// The API server's own and the bench's.
+    /// Requests without daemons: of the API server itself and of the bench.
     pub(crate) without: f64,
 }
 
@@ -238,7 +238,7 @@ impl Requests {
     }
 }
 
-/// Replicas that ended in one way: from the signal to the first effect of another replica's work.
+/// Replicas that ended in one way: the time from the signal to the first effect of another replica.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct TakeOver {
     pub(crate) daemon: &'static str,
@@ -268,28 +268,28 @@ impl Program {
     }
 }
 
-/// The cost of one of them, from its start to its end.
+/// The cost of one of these programs, from its start to its end.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct StatusCost {
     pub(crate) nodes: u32,
     pub(crate) program: Program,
-    /// Each figure is the median of so many.
+    /// Each figure is the median of this many rounds.
     pub(crate) rounds: usize,
     #[serde(flatten)]
     pub(crate) cost: ProgramCost,
 }
 
-/// A command that reads or writes a file of all records.
+/// A command that reads or writes an export of all records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ported {
-    /// All records are written to it.
+    /// Writes all records to a file.
     Export,
-    /// It is checked, and compared with what there is.
+    /// Checks the file, and compares it with the stored records.
     DryRun,
-    /// The same, and all records of it are made.
+    /// The same, and creates all records.
     Import,
-    /// It is compared with what there is, which is the same.
+    /// Compares the file with stored records that are all equal.
     Again,
 }
 
@@ -301,17 +301,17 @@ impl Ported {
             Self::Export => "export",
             Self::DryRun => "import --dry-run",
             Self::Import => "import",
-            Self::Again => "import --dry-run, all there",
+            Self::Again => "import --dry-run, all unchanged",
         }
     }
 }
 
-/// The cost of that, from its start to its end.
+/// The cost of one of these commands, from its start to its end.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct PortCost {
     pub(crate) records: u32,
     pub(crate) what: Ported,
-    /// Each figure is the median of so many.
+    /// Each figure is the median of this many rounds.
     pub(crate) rounds: usize,
     #[serde(flatten)]
     pub(crate) cost: ProgramCost,
@@ -326,11 +326,11 @@ pub(crate) struct ProgramCost {
     pub(crate) cpu: f64,
     /// Seconds of the API server.
     pub(crate) server_cpu: f64,
-    /// Bytes at its peak.
+    /// Peak memory, in bytes.
     pub(crate) peak: f64,
 }
 
-/// The use of the machine by all processes over some time.
+/// The CPU and memory of all processes over some time.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Window {
     pub(crate) seconds: f64,
@@ -339,26 +339,26 @@ pub(crate) struct Window {
     pub(crate) storers: Usage,
     pub(crate) restorers: Usage,
     pub(crate) api_server: Usage,
-    /// The rest of what shares the machine with them.
+    /// The other processes on the machine.
     pub(crate) etcd: Usage,
     pub(crate) bench: Usage,
 }
 
-/// The use of the machine by processes of one kind.
+/// The CPU and memory of all processes of one kind.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Usage {
     /// CPU as a share of one core, all of them together.
     pub(crate) cpu: f64,
-    /// The same of the one that used most.
+    /// The same for the process that used most.
     pub(crate) max_cpu: f64,
     /// Bytes at the end, all of them together.
     pub(crate) rss: u64,
-    /// Bytes at the peak of the one that held most, since it began.
+    /// Peak memory of the process that used most, in bytes, since its start.
     pub(crate) max_peak: u64,
 }
 
 impl Report {
-    /// As a ratio to the best fixed limit with the same server and as many Nodes.
+    /// The ratio to the best fixed limit with the same server and number of Nodes.
     pub(crate) fn to_best_fixed(&self, restoring: &Restoring) -> Option<f64> {
         let alike = |other: &&Restoring| other.nodes == restoring.nodes && other.server == restoring.server;
         let fixed = self.concurrency.iter().filter(alike).filter(|other| other.limit.is_some());

@@ -1,4 +1,4 @@
-//! The requests that the API server has answered, by its own count, and the CPU time that it took.
+//! The number of requests that the API server has answered, from its metrics, and its CPU time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

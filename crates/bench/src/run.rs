@@ -1,4 +1,4 @@
-//! One run: from the smallest size to the largest, and then what is measured at the largest alone.
+//! One run: from the smallest size to the largest. Some measurements are made only at the largest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,25 +16,25 @@ use crate::{
     poll, port, status, table, take_over,
 };
 
-/// Where polls are measured.
+/// The sizes for polls.
 const POLL: [u32; 4] = [1_000, 10_000, 30_000, 100_000];
-/// Where nodes of metadata alone are measured.
+/// The sizes for Nodes with only metadata.
 const LIGHT: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
-/// The most nodes that are not light.
+/// The largest size without `--light`.
 const MOST: u32 = 200_000;
-/// Where all nodes go and return.
+/// The sizes for mass returns.
 const MASS_RETURN: [u32; 3] = [5_000, 20_000, 100_000];
-/// Where limits of concurrency are compared.
+/// The sizes for the comparison of concurrency limits.
 const CONCURRENCY: [u32; 1] = [2_000];
-/// Where the picture is taken.
+/// The sizes for the picture.
 const PICTURE: [u32; 1] = [2_000];
-/// The numbers of replicas that share the nodes. Without any, the API server is measured alone.
+/// The numbers of replicas that share the Nodes. With 0, the API server is measured alone.
 const REPLICAS: [u32; 4] = [0, 1, 2, 4];
 
-/// Measures what was asked for, and shows it.
+/// Runs the requested measurements, and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(arguments.light || arguments.largest() <= MOST, "more than {MOST} nodes need --light");
-    // Better now than after an hour. What an earlier run has written stays until there is something new.
+    // Fails now and not after an hour. The figures of an earlier run stay in the file until there are new ones.
     if let Some(file) = &arguments.json {
         let opened = File::options().append(true).create(true).open(file);
         opened.with_context(|| format!("can't write {}", file.display()))?;
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = runtime.block_on(measure(arguments))?;
-    // A reader that has gone away, as in `bench | head`, is no reason to fail.
+    // A closed pipe, as in `bench | head`, is not an error.
     let _ = std::io::stdout().write_all(table::render(&report).as_bytes());
     if let Some(folder) = &arguments.plots {
         plots::write(&report, folder)?;
@@ -70,12 +70,12 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
                 eprintln!("error: {scenario:?} at {nodes} nodes: {error:#}");
                 report.failures.push(format!("{scenario:?} at {nodes} nodes: {error:#}"));
                 stage.sandbox.keep_data();
-                // The next measurement needs a control plane, and all Nodes.
+                // The next measurement needs the control plane, and all Nodes.
                 stage.check(&[])?;
                 stage.repair(nodes).await?;
             }
             report.must_reach = limits::all(&report);
-            // After each: a run that ends early has not been for nothing.
+            // After each measurement, so that a run that ends early has figures, too.
             if let Some(file) = &arguments.json {
                 write(&report, file)?;
             }
@@ -87,13 +87,13 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Stops at the first size that this machine can't hold.
+/// Stops at the first size that does not fit into the memory of this machine.
 async fn measure_light(stage: &mut Stage, report: &mut Report, arguments: &Arguments) -> anyhow::Result<()> {
     for nodes in light_sizes(arguments) {
         match light::measure(stage, nodes, arguments).await {
             Ok(measured) => report.light.push(measured),
             Err(error) => {
-                report.failures.push(format!("{nodes} light nodes, and more: {error:#}"));
+                report.failures.push(format!("{nodes} light nodes or more: {error:#}"));
             }
         }
         if let Some(file) = &arguments.json {
@@ -114,14 +114,14 @@ fn light_sizes(arguments: &Arguments) -> BTreeSet<u32> {
     below.chain([arguments.nodes]).collect()
 }
 
-/// At which size what is measured.
+/// The measurements at each size.
 fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     let mut steps: BTreeMap<u32, Vec<Scenario>> = BTreeMap::new();
     let largest = arguments.largest();
     let mut add = |scenario: Scenario, sizes: &[u32]| {
         if arguments.includes(scenario) {
             let mut sizes: Vec<u32> = sizes.iter().copied().filter(|&size| size <= largest).collect();
-            // A run of any size shows something of everything.
+            // A run of any size includes every measurement.
             if sizes.is_empty() {
                 sizes.push(largest);
             }
@@ -138,8 +138,8 @@ fn steps(arguments: &Arguments) -> BTreeMap<u32, Vec<Scenario>> {
     add(Scenario::Concurrency, &at(&CONCURRENCY));
     add(Scenario::Picture, &at(&PICTURE));
     use Scenario::{ColdStart, Idle, Latency, Port, Replicas, Status, TakeOver};
-    // With the records that the storer makes in a cold start, while each Node is as it was then.
-    // Imported records stay, so that comes last.
+    // These use the records of the cold start, while the Nodes are still as they were then. The import comes last, because its
+    // records stay.
     for scenario in [ColdStart, Status, Latency, Replicas, Idle, TakeOver, Port] {
         add(scenario, &[largest]);
     }

@@ -1,4 +1,4 @@
-//! The control plane, the Nodes on it, and the daemons, each a process of its own.
+//! The control plane, its Nodes, and the daemons, each in a separate process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,46 +15,46 @@ use crate::meta::Meta;
 use crate::process::Process;
 use crate::watch::{Sight, Watch};
 
-/// The name under which this binary is a storer.
+/// The role in which this binary is a storer.
 pub(crate) const STORER: &str = "storer";
-/// The name under which this binary is a restorer.
+/// The role in which this binary is a restorer.
 pub(crate) const RESTORER: &str = "restorer";
 
-/// A daemon logs this when it knows all Nodes and records.
+/// The log message of a daemon that has listed all Nodes and records.
 pub(crate) const LISTED: &str = "listed all nodes and records";
 
-/// Nothing is seen of the daemons' work for this long: then there is nothing to wait for.
+/// A wait fails if nothing happens for this long.
 const SILENCE: Duration = Duration::from_secs(180);
-/// The pause between two looks at a log.
+/// The interval at which a log is read.
 const LOOK: Duration = Duration::from_millis(50);
-/// The pause between two checks that all processes still run.
+/// The interval of checks that all processes still run.
 const CHECK: Duration = Duration::from_secs(1);
-/// The API server is left alone between two measurements until it is as idle as this, in shares of a core...
+/// Between two measurements, the bench waits until the API server uses less than this share of a core...
 const CALM: f64 = 0.15;
 /// ...over this time...
 const CALM_FOR: Duration = Duration::from_millis(500);
-/// ...but not for longer than this.
+/// ...or until this time has passed.
 const CALM_LIMIT: Duration = Duration::from_secs(15);
 
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) sandbox: Sandbox,
-    /// The Nodes by machine: the first machines have one.
+    /// The Nodes by machine. The machines with a Node are always the first ones.
     pub(crate) nodes: HashMap<Machine, Meta>,
     /// True if each Node has a record.
     pub(crate) stored: bool,
-    /// The number of Nodes of metadata alone.
+    /// The number of Nodes with only metadata.
     pub(crate) light: u32,
-    /// The number of daemons that were started: each has a log of its own.
+    /// The number of daemons that were started, for the names of their logs.
     started: u32,
-    /// The folder of the storer and the restorer; `None` for those in this program.
+    /// The folder of the storer and restorer binaries; `None` for those in this program.
     daemons: Option<PathBuf>,
 }
 
 impl Stage {
     pub(crate) async fn set_up(daemons: Option<PathBuf>) -> anyhow::Result<Self> {
         let options = Options {
-            // A whole list of the largest size may well take longer than the minute that is the default.
+            // A list of the largest size may take longer than the default of one minute.
             api_server_args: vec!["--request-timeout=10m".to_owned()],
             ..Options::default()
         };
@@ -74,7 +74,7 @@ impl Stage {
         self.create(&missing, Dress::Whole).await.map(drop)
     }
 
-    /// Creates the Nodes of these machines. Returns when the last create was answered.
+    /// Creates the Nodes of these machines. Returns the time of the answer to the last create.
     pub(crate) async fn create(&mut self, machines: &[Machine], dress: Dress) -> anyhow::Result<Instant> {
         if machines.is_empty() {
             return Ok(Instant::now());
@@ -84,7 +84,7 @@ impl Stage {
         let created = each("creating nodes", machines, AT_ONCE, create).await;
         let answered = Instant::now();
         for (machine, meta) in created? {
-            // Labels are known anyway, and 100,000 times 8 of them are not small.
+            // The labels follow from the machine. Without them, 100,000 Nodes take less memory.
             let (labels, annotations) = Default::default();
             self.nodes.insert(machine, Meta { labels, annotations, ..meta });
         }
@@ -101,7 +101,7 @@ impl Stage {
         Ok(())
     }
 
-    /// After a failure: sees to it that there are `count` Nodes again, all of them whole.
+    /// After a failure: makes sure that there are `count` Nodes again, with all their labels.
     pub(crate) async fn repair(&mut self, count: u32) -> anyhow::Result<()> {
         let found = self.cluster.nodes().await?;
         let (whole, damaged): (Vec<_>, Vec<_>) =
@@ -112,7 +112,7 @@ impl Stage {
         self.grow(count).await
     }
 
-    /// Starts one daemon, as it would be started on any machine, with the default for every flag that can have it.
+    /// Starts a daemon with the default values of all other flags.
     pub(crate) fn daemon(
         &mut self,
         kind: &str,
@@ -123,7 +123,7 @@ impl Stage {
         self.daemon_with(kind, namespace, index, replicas, &[])
     }
 
-    /// The same, with flags of one's own.
+    /// The same, with additional flags.
     pub(crate) fn daemon_with(
         &mut self,
         kind: &str,
@@ -136,7 +136,7 @@ impl Stage {
         self.daemon_through(&kubeconfig, kind, namespace, (index, replicas), flags)
     }
 
-    /// The same, with a kubeconfig of one's own.
+    /// The same, with another kubeconfig.
     pub(crate) fn daemon_through(
         &mut self,
         kubeconfig: &Path,
@@ -158,13 +158,13 @@ impl Stage {
         Ok(Guarded::spawn(&format!("{kind}-{index}"), &command, &log)?)
     }
 
-    /// An error if a process has ended by itself: then there is nothing to wait for.
+    /// An error if a process has ended unexpectedly.
     pub(crate) fn check(&self, daemons: &[&Guarded]) -> anyhow::Result<()> {
         self.sandbox.check()?;
         for daemon in daemons {
             if let Some(exit) = daemon.try_wait() {
                 let (name, tail) = (daemon.name(), daemon.log_tail(5));
-                anyhow::bail!("{name} ended by itself ({exit}); the last lines of its log:\n{tail}");
+                anyhow::bail!("{name} ended unexpectedly ({exit}); the last lines of its log:\n{tail}");
             }
         }
         Ok(())
@@ -181,8 +181,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the watch has shown what is waited for of `total` machines. `counts` says what counts. Returns when
-    /// the first and the last were seen.
+    /// Waits until the watch has shown an event for which `counts` is true of `total` machines. Returns the times of the first and the
+    /// last one.
     pub(crate) async fn see_all(
         &self,
         what: &str,
@@ -210,7 +210,7 @@ impl Stage {
                     let so_far = seen.len();
                     anyhow::ensure!(
                         last_news.elapsed() < SILENCE,
-                        "{what}: {so_far} of {total}, and none for {} s", SILENCE.as_secs()
+                        "{what}: {so_far} of {total}, no progress for {} s", SILENCE.as_secs()
                     );
                 }
             }
@@ -221,7 +221,7 @@ impl Stage {
         Ok(Span { first: first.unwrap_or(now), last: last.unwrap_or(now) })
     }
 
-    /// Waits until the API server has digested what it was last asked for.
+    /// Waits until the API server is idle (see [`CALM`]).
     pub(crate) async fn calm(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         let mut before = self.api_server().cpu()?;
@@ -237,7 +237,7 @@ impl Stage {
     }
 }
 
-/// From the first of many to the last.
+/// The times of the first and the last of many events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first: Instant,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The middle of `values`, or the mean of the two middle ones. `None` where there are none.
+/// The middle of `values`, or the mean of the two middle ones. `None` if there are no values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -13,7 +13,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[middle - 1], upper) })
 }
 
-/// Durations in seconds. Percentiles are by nearest rank: each is a time that was really measured.
+/// Durations in seconds. Percentiles are by nearest rank, so each is a measured time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Latencies {
     pub(crate) trials: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    /// `None` where nothing was measured.
+    /// `None` if nothing was measured.
     pub(crate) fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let rank = |percent: usize| {
@@ -34,12 +34,12 @@ impl Latencies {
     }
 }
 
-/// `part` of `whole`. `None` where the whole is too small to have been measured.
+/// `part` of `whole`. `None` if the whole is too small to have been measured.
 pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// A ratio as people say it: `1/12.5` where that is far below one, `1.25 x` otherwise.
+/// A ratio as text: `1/12.5` below one half, `1.25 x` otherwise.
 pub(crate) fn ratio_text(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.5 { format!("1/{:.1}", 1.0 / ratio) } else { format!("{ratio:.2} x") }
 }

@@ -1,4 +1,4 @@
-//! The cost of `kubectl label-storage status`, beside `kubectl get nodes`: each a process, from its start to its end.
+//! The cost of `kubectl label-storage status`, compared with `kubectl get nodes`: each is a process, measured from its start to its end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ use crate::report::{Program, ProgramCost, StatusCost};
 use crate::stage::Stage;
 use crate::stats::median;
 
-/// The name under which this binary is the plugin.
+/// The role in which this binary is the plugin.
 pub(crate) const PLUGIN: &str = "plugin";
 
 /// Each is measured this many times.
 const ROUNDS: usize = 5;
-/// The pause between two looks at a process: its peak is known up to the last of these.
+/// The interval at which the memory of a process is read. A later peak is missed.
 const LOOK: Duration = Duration::from_millis(2);
-/// The plugin ends with this where something is not well: here, that no daemons run.
+/// The exit code of the plugin if it finds problems: here no daemons run.
 const UNWELL: i32 = 3;
 
-/// Measures both at the size that the stage has, with a record for each Node. Rounds are interleaved, after one of each that does
-/// not count: kubectl asks what kinds there are once, and remembers it.
+/// Measures both with the Nodes of the stage, each of which has a record. Rounds are interleaved, after a first round that does not
+/// count: kubectl discovers the resources of the API once, and caches them.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<StatusCost>> {
     cold_start::ensure_records(stage).await?;
     let kubectl = tokio::task::spawn_blocking(|| assets::find(Binary::Kubectl)).await??;
@@ -95,7 +95,7 @@ impl Task {
         let mut command = match self.program {
             Program::Status => {
                 let mut command = itself::command(PLUGIN, Some(&self.kubeconfig))?;
-                // One look: without daemons it would take another.
+                // Without daemons, `status` would wait and list everything again.
                 command.args(["status", "--patience", "0s", "--namespace", NAMESPACE, "--output", "json"]);
                 command
             }
@@ -109,7 +109,7 @@ impl Task {
         Ok(command)
     }
 
-    /// True if its output has all nodes.
+    /// An error unless the output has all nodes.
     fn check(&self, output: &Path) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(output)?;
         let told = match self.program {
@@ -117,11 +117,11 @@ impl Task {
                 let status: Value = serde_json::from_str(&text)?;
                 status["states"]["up-to-date"]["count"].as_u64().context("no count of nodes")?
             }
-            // One of them is the head.
+            // One line is the header.
             Program::GetNodes => text.lines().count().saturating_sub(1) as u64,
         };
         let (name, nodes) = (self.program.name(), self.nodes);
-        anyhow::ensure!(told == u64::from(nodes), "{name} told of {told} nodes, not of {nodes}");
+        anyhow::ensure!(told == u64::from(nodes), "{name} printed {told} nodes, expected {nodes}");
         Ok(())
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn cost_of(
     let mut child = command.spawn().with_context(|| format!("can't start {name}"))?;
     let process = Process(child.id());
     let mut peak = 0;
-    // One that has ended has no memory any more, but can be asked for its CPU time until it is waited for.
+    // A process that has ended has no memory any more, but its CPU time can be read until it is waited for.
     while let Ok(memory) = process.memory() {
         peak = memory.peak;
         std::thread::sleep(LOOK);

@@ -1,4 +1,4 @@
-//! The report as text: aligned columns, with their units in the head.
+//! The report as text: aligned columns, with their units in the header.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use crate::report::{
 };
 use crate::stats::{Latencies, ratio, ratio_text};
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
 /// All tables of a report.
 pub(crate) fn render(report: &Report) -> String {
     let Computer { cores, memory } = report.computer;
     let mut text = format!(
-        "On a machine with {cores} cores and {:.0} GB, shared by all that runs.\n\n",
+        "On a machine with {cores} cores and {:.0} GB of memory, shared by all processes.\n\n",
         memory as f64 / 1e9
     );
     let parts = [
@@ -43,7 +43,7 @@ pub(crate) fn render(report: &Report) -> String {
         limits(&report.must_reach),
     ];
     for table in parts.into_iter().chain(loads).filter(|table| !table.rows.is_empty()) {
-        // Writing to a string can't fail.
+        // Writing to a String does not fail.
         let _ = writeln!(text, "{table}");
     }
     for failure in &report.failures {
@@ -69,7 +69,7 @@ impl Table {
 }
 
 impl std::fmt::Display for Table {
-    /// The first column is words and goes to the left, all others are figures and go to the right.
+    /// The first column is text and aligned to the left. All others are figures and aligned to the right.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let head: Vec<String> = self.head.iter().map(|&cell| cell.to_owned()).collect();
         let width = |column: usize| {
@@ -118,7 +118,7 @@ fn polls(report: &Report) -> Table {
 
 fn poll_ratios(report: &Report) -> Table {
     let mut table = Table::new(
-        "Poll: Label Storage against the others",
+        "Poll: Label Storage compared with the others",
         ["against", "nodes", "wall", "client CPU", "API-server CPU", "wire", "peak"],
     );
     for nodes in report.poll_sizes() {
@@ -142,7 +142,7 @@ fn poll_ratios(report: &Report) -> Table {
 
 fn lights(report: &Report) -> Table {
     let mut table = Table::new(
-        "Light nodes, of metadata alone: one list (medians), and one storer and one restorer, idle; CPU in % of a core",
+        "Light nodes, with only metadata: one list (medians), and one storer and one restorer, idle; CPU in % of a core",
         [
             "",
             "nodes",
@@ -182,11 +182,11 @@ fn lights(report: &Report) -> Table {
     table
 }
 
-/// The slopes between the smallest size that was measured and the largest.
+/// The slopes between the smallest and the largest size.
 fn light_slopes(report: &Report) -> Table {
     let mut table = Table::new(
-        "Light nodes: growth for each node between two sizes that were measured",
-        ["", "from nodes", "to nodes", "growth a node"],
+        "Light nodes: growth per node between the smallest and the largest size",
+        ["", "from nodes", "to nodes", "growth per node"],
     );
     let (Some(small), Some(large)) = (report.light.first(), report.light.last()) else { return table };
     let more = f64::from(large.nodes) - f64::from(small.nodes);
@@ -261,8 +261,8 @@ fn growths(report: &Report) -> Table {
 
 fn server_costs(report: &Report) -> Table {
     let mut table = Table::new(
-        "Cost for the API server, for each node",
-        ["", "nodes", "CPU ms", "GETs", "writes", "lists in all"],
+        "Cost for the API server, per node",
+        ["", "nodes", "CPU ms", "GETs", "writes", "lists in total"],
     );
     let mut row = |part: &str, nodes: usize, cost: ServerCost| {
         let of_a_node = |total: f64| format!("{:.2}", total / nodes as f64);
@@ -310,7 +310,7 @@ fn concurrency(report: &Report) -> Table {
 
 fn cold_start(report: &Report) -> Table {
     let mut table = Table::new(
-        "Cold start: no records, from the first to the last",
+        "Cold start without records: from the first record to the last",
         ["", "nodes", "storing s", "by hand s", "ratio", "first record after s"],
     );
     if let Some(cold) = report.cold_start {
@@ -328,7 +328,7 @@ fn cold_start(report: &Report) -> Table {
 
 fn statuses(report: &Report) -> Table {
     let mut table = Table::new(
-        "Status: all nodes and records, beside all nodes (medians)",
+        "Status: compared with a list of all nodes (medians)",
         ["program", "nodes", "wall s", "CPU s", "API-server CPU s", "peak MB", "rounds"],
     );
     for StatusCost { nodes, program, rounds, cost } in &report.status {
@@ -347,7 +347,7 @@ fn statuses(report: &Report) -> Table {
         let of =
             |figure: fn(&ProgramCost) -> f64| ratio_or_dash(ratio(figure(&ours.cost), figure(&other.cost)));
         table.row([
-            "status beside get nodes".to_owned(),
+            "status / get nodes".to_owned(),
             thousands(u64::from(ours.nodes)),
             of(|cost| cost.wall),
             of(|cost| cost.cpu),
@@ -380,7 +380,7 @@ fn ports(report: &Report) -> Table {
 
 fn idle(report: &Report) -> Table {
     let mut table = Table::new(
-        "Idle: requests a minute, as the API server counts them",
+        "Idle: requests per minute, as the API server counts them",
         ["", "replicas", "nodes", "with daemons", "without", "of the daemons"],
     );
     let Some(idle) = &report.idle else { return table };
@@ -400,7 +400,7 @@ fn idle(report: &Report) -> Table {
 
 fn take_overs(report: &Report) -> Table {
     let mut table = Table::new(
-        "Take-over: from the signal to one of three replicas until another has done its work",
+        "Take-over: from the signal to one of three replicas to the first effect of another",
         ["", "nodes", "times", "p50 s", "max s"],
     );
     for taken in &report.take_over {
@@ -415,7 +415,7 @@ fn take_overs(report: &Report) -> Table {
     table
 }
 
-/// Those of the latencies and those of the replicas are of one kind, and best read together.
+/// The loads of both measurements have the same figures, and are shown together.
 fn loads(report: &Report) -> impl Iterator<Item = (&'static str, &Load)> {
     let latency = report.latency.iter().map(|load| ("latency", load));
     latency.chain(report.replicas.iter().map(|load| ("replicas", load)))
@@ -537,8 +537,8 @@ fn picture(report: &Report) -> Table {
     table
 }
 
-/// The API server's extra cost compared with no daemons, for each pair of a storer and a restorer: idle, and under
-/// updates. The rate that is reached differs from one to the other, so what the updates cost by themselves is taken off.
+/// The API server's extra cost compared with no daemons, for each pair of a storer and a restorer: idle, and under updates. The update
+/// rates differ, so the cost of the updates themselves is subtracted.
 fn extra(load: &Load, none: &Load) -> [f64; 2] {
     let cpu = |window: &Window| window.api_server.cpu;
     let per_update =
@@ -549,7 +549,7 @@ fn extra(load: &Load, none: &Load) -> [f64; 2] {
 
 fn replicas(report: &Report) -> Table {
     let mut table = Table::new(
-        "What one storer and one restorer more cost the API server: CPU in % of a core",
+        "Cost of one more storer and restorer for the API server: CPU in % of a core",
         ["", "replicas", "nodes", "idle %", "under updates %"],
     );
     let none = report.replicas.iter().find(|load| load.replicas == 0);
@@ -557,7 +557,7 @@ fn replicas(report: &Report) -> Table {
         let Some(none) = none else { continue };
         let [idle, busy] = extra(load, none).map(|share| format!("{:.1}", share * 100.0));
         table.row([
-            "each of them".to_owned(),
+            "each pair".to_owned(),
             load.replicas.to_string(),
             thousands(u64::from(load.nodes)),
             idle,
@@ -568,7 +568,7 @@ fn replicas(report: &Report) -> Table {
 }
 
 fn limits(limits: &[Limit]) -> Table {
-    let mut table = Table::new("Must reach", ["what", "figure", "limit", "verdict"]);
+    let mut table = Table::new("Targets", ["what", "figure", "limit", "verdict"]);
     for limit in limits {
         table.row([
             limit.what.clone(),

@@ -1,4 +1,4 @@
-//! A replica ends: how long until another does its work.
+//! The time from the end of a replica until another one takes over.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::watch::{Sight, Watch};
 
 /// Replicas of each daemon.
 const REPLICAS: NonZeroU32 = NonZeroU32::new(3).expect("three is not zero");
-/// Each is ended this many times in each way: ten kills in all.
+/// Each daemon is ended this many times in each way.
 const TIMES: u32 = 5;
-/// A replica logs this once it has its own shard.
+/// The log message of a replica that holds its own shard.
 const AT_HOME: &str = "holding the lease of this shard";
-/// Longer than this nothing takes.
+/// The time limit of one take-over.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Ends replicas, one after the other, each time just before something happens to a Node of its shard.
+/// Ends one replica after the other, each time just before a change of a Node in its shard.
 pub(crate) async fn measure(stage: &mut Stage) -> anyhow::Result<Vec<TakeOver>> {
     cold_start::ensure_records(stage).await?;
     let mut measured = Vec::new();
@@ -54,7 +54,7 @@ async fn all(stage: &mut Stage, daemon: &str) -> anyhow::Result<Vec<Guarded>> {
     Ok(all)
 }
 
-/// Starts a replica, and waits until it has its shard.
+/// Starts a replica, and waits until it holds its shard.
 async fn replica(stage: &mut Stage, daemon: &str, index: u32) -> anyhow::Result<Guarded> {
     let replica = stage.daemon(daemon, NAMESPACE, index, REPLICAS.get())?;
     stage.await_log(&replica, AT_HOME).await?;
@@ -62,7 +62,7 @@ async fn replica(stage: &mut Stage, daemon: &str, index: u32) -> anyhow::Result<
     Ok(replica)
 }
 
-/// Ends a replica, lets something happen in its shard, and waits until that had its effect.
+/// Ends a replica, makes a change in its shard, and waits for the effect.
 async fn one(
     stage: &mut Stage,
     daemon: &str,
@@ -94,7 +94,7 @@ async fn one(
     };
     let shows = |sight: &Sight| sight.machine == machine && sight.uid == uid && sight.version >= version;
     loop {
-        let sight = tokio::time::timeout(LIMIT, watch.next()).await.context("nobody took over")??;
+        let sight = tokio::time::timeout(LIMIT, watch.next()).await.context("no replica took over")??;
         if shows(&sight) {
             return Ok(sight.at - began);
         }

@@ -1,4 +1,4 @@
-//! Single changes, one after the other, and how long until they have the effect that they should.
+//! Single changes, and the time until each has its effect.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,31 +16,31 @@ use crate::machine::{Dress, Machine};
 use crate::stage::Stage;
 use crate::watch::{Sight, Watch};
 
-/// From the start of one trial to that of the next, on average. They overlap: a slow one doesn't keep others from starting.
+/// The average time from the start of one trial to the start of the next. Trials overlap: a slow one does not delay the others.
 const APART: Duration = Duration::from_millis(100);
-/// For how long a Node of a trial is away. Deleting and creating in the same instant is not what clouds do.
+/// A Node of a trial is absent for this long. Clouds do not delete and re-create a Node at the same instant.
 const AWAY: Duration = Duration::from_secs(2);
-/// A change without an effect after this time has none.
+/// The time limit for the effect of a change.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A change that was made, and what shows that it had its effect.
+/// A change, and the state of its Node afterwards.
 struct Change {
     machine: Machine,
-    /// When the request was sent.
+    /// The time of the request.
     sent: Instant,
-    /// The incarnation and the version of the Node that came of it.
+    /// The incarnation and the version of the Node after the change.
     uid: String,
     version: u64,
 }
 
 impl Change {
-    /// True if this sight shows its effect: of this incarnation, and made from this version or a later one.
+    /// True if this sight shows the effect: it is of this incarnation, and of this version or a later one.
     fn shows_in(&self, sight: &Sight) -> bool {
         sight.machine == self.machine && sight.uid == self.uid && sight.version >= self.version
     }
 }
 
-/// From a label change to the record that has it, for each of these machines.
+/// From a label change to the record with that label, for each of these machines.
 pub(crate) async fn label_changes(
     stage: &Stage,
     namespace: &str,
@@ -48,13 +48,13 @@ pub(crate) async fn label_changes(
     daemons: &[&Guarded],
 ) -> anyhow::Result<Vec<Duration>> {
     let mut watch = Watch::records(&stage.cluster, namespace).await?;
-    // Another value each time that trials are run.
+    // A new value for each run of the trials.
     let value = jiff::Timestamp::now().as_millisecond().to_string();
     let change = |machine| change_label(stage.cluster.clone(), machine, value.clone());
     run(stage, "label changes", machines, daemons, &mut watch, change).await
 }
 
-/// From a label change to the bench's own watch of Nodes that shows it: what the API server itself needs to tell anyone.
+/// From a label change to its event on the bench's own watch, for each of these machines: the part of the API server.
 pub(crate) async fn echoes(
     stage: &Stage,
     machines: &[Machine],
@@ -66,7 +66,7 @@ pub(crate) async fn echoes(
     run(stage, "label changes on a watch", machines, daemons, &mut watch, change).await
 }
 
-/// From the create of a Node that was away to its labels on it, for each of these machines.
+/// From the create of an absent Node to its restored labels, for each of these machines.
 pub(crate) async fn returns(
     stage: &Stage,
     machines: &[Machine],
@@ -103,7 +103,7 @@ async fn run<F: Future<Output = anyhow::Result<Change>>>(
     let mut progress = Progress::new(what, machines.len() as u64);
     let mut under_way = FuturesUnordered::new();
     let mut made: HashMap<Machine, Change> = HashMap::new();
-    // An effect can be seen before the answer to the request that caused it.
+    // An effect may be visible before the answer to its request.
     let mut seen: HashMap<Machine, Vec<Sight>> =
         machines.iter().map(|&machine| (machine, Vec::new())).collect();
     let mut times = Vec::with_capacity(machines.len());
@@ -141,7 +141,7 @@ async fn run<F: Future<Output = anyhow::Result<Change>>>(
                 let so_far = times.len();
                 anyhow::ensure!(
                     last_news.elapsed() < LIMIT,
-                    "{what}: {so_far} of {} had their effect, and none for {} s", machines.len(), LIMIT.as_secs()
+                    "{what}: {so_far} of {} had an effect, no progress for {} s", machines.len(), LIMIT.as_secs()
                 );
                 continue;
             }
@@ -160,20 +160,20 @@ async fn run<F: Future<Output = anyhow::Result<Change>>>(
     Ok(times)
 }
 
-/// Uneven, so that trials don't fall in step with anything that happens on an interval.
+/// Irregular, so that trials do not fall in step with periodic work.
 fn pause(index: usize) -> Duration {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     APART.mul_f64(0.5 + (index as f64 * GOLDEN).fract())
 }
 
-/// `count` machines out of `nodes`, spread evenly, beginning with number `from`.
+/// `count` machines out of `nodes`, spread evenly, starting with number `from`.
 pub(crate) fn spread(nodes: u32, count: u32, from: u32) -> Vec<Machine> {
     let count = count.min(nodes);
     let stride = nodes.checked_div(count).unwrap_or(1).max(1);
     (0..count).map(|index| Machine((index * stride + from % stride).min(nodes.saturating_sub(1)))).collect()
 }
 
-/// A machine for each replica, which that replica looks after: to see that all of them are at work.
+/// One machine in the shard of each replica, to check that all replicas work.
 pub(crate) fn one_per_replica(nodes: u32, replicas: NonZeroU32) -> Vec<Machine> {
     let handles = |index| {
         Machine::first(nodes)

@@ -1,4 +1,4 @@
-//! The bench's own eyes: watches of metadata, each event with the time at which it arrived.
+//! The bench's own watches of metadata. Each event has the time of its arrival.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::cluster::{Cluster, NODES, Object, config_maps};
 use crate::machine::Machine;
 use crate::meta::Meta;
 
-/// Between the end of a watch and the next.
+/// The pause between two watches.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Something that was waited for was seen of one machine.
+/// An awaited event of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) at: Instant,
@@ -29,19 +29,19 @@ pub(crate) struct Sight {
     pub(crate) version: u64,
 }
 
-/// Events from a moment on. Dropping it ends the watch.
+/// Events from now on. Dropping it ends the watch.
 pub(crate) struct Watch {
     events: UnboundedReceiver<anyhow::Result<Sight>>,
     task: JoinHandle<()>,
 }
 
 impl Watch {
-    /// Sees, from now on, Nodes that have all their labels.
+    /// Watches for Nodes that have all their labels.
     pub(crate) async fn whole_nodes(cluster: &Cluster) -> anyhow::Result<Self> {
         Self::start(cluster, NODES.to_owned(), whole_node).await
     }
 
-    /// Sees, from now on, records: which incarnation and which version of their Node they were made from.
+    /// Watches for records, with the incarnation and the version of the Node that each was made from.
     pub(crate) async fn records(cluster: &Cluster, namespace: &str) -> anyhow::Result<Self> {
         Self::start(cluster, config_maps(namespace), record).await
     }
@@ -56,14 +56,13 @@ impl Watch {
         let cluster = cluster.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = follow(&cluster, &collection, version, read, &sender).await {
-                // Nobody is left to hear it where the watch was dropped.
+                // The receiver is gone if the watch was dropped.
                 let _ = sender.send(Err(error));
             }
         });
         Ok(Self { events, task })
     }
 
-    /// The next event. Takes as long as it takes.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Sight> {
         self.events.recv().await.context("the watch has ended")?
     }
@@ -87,7 +86,7 @@ fn record(at: Instant, record: Meta) -> Option<Sight> {
     Some(Sight { at, machine, uid, version })
 }
 
-/// Watches until nobody listens any more. A watch that ends, as all do after some minutes, goes on where it ended.
+/// Watches until the receiver is dropped. A watch that ends, as all do after some minutes, is continued from its last version.
 async fn follow(
     cluster: &Cluster,
     collection: &str,
@@ -108,7 +107,7 @@ async fn follow(
             }
         };
         let mut events = std::pin::pin!(events);
-        // A connection that breaks ends the watch as well as an orderly end does: the next begins where this one ended.
+        // A broken connection ends the watch, too. The next one continues from the last version.
         while let Ok(Some(event)) = events.try_next().await {
             let at = Instant::now();
             match event {

@@ -80,7 +80,7 @@ impl Cluster {
         .await
     }
 
-    /// Gives the Nodes the labels of their machines, as `kubectl label` does.
+    /// Adds the labels of the machines to their Nodes, as `kubectl label` does.
     pub(crate) async fn label(&self, machines: &[Machine]) -> anyhow::Result<()> {
         each(machines, async |machine| {
             let patch = Patch::Merge(json!({ "metadata": { "labels": machine.labels } }));

@@ -78,7 +78,7 @@ impl Stage {
         self.sandbox.keep_data();
     }
 
-    /// Repeats `attempt` until it has the answer. The inner `Err` lists what is still missing.
+    /// Repeats `attempt` until it succeeds. The inner `Err` lists everything that is still missing.
     pub(crate) async fn until<T>(
         &self,
         what: &str,

@@ -87,7 +87,7 @@ fn lines(text: &str) -> Vec<Vec<Span>> {
 pub(crate) fn draw(title: &str, scenes: &[Scene]) -> String {
     let (columns, rows) = SCREEN;
     let (width, height) = (columns as f64 * CELL.0 + 2.0 * MARGIN, rows as f64 * CELL.1 + 2.0 * MARGIN);
-    // When each part of the text appears, in seconds, and how far it is scrolled then.
+    // For each part of the text: the time at which it appears, in seconds, and the scroll offset.
     let (mut time, mut row) = (0.0, 0);
     let (mut text, mut steps) = (String::new(), Vec::new());
     for scene in scenes {

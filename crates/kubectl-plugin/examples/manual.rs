@@ -10,10 +10,10 @@ use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory, Parser};
 use kubectl_plugin::Cli;
 
-/// Writes docs/cli.md, made from the definitions of the command line
+/// Write docs/cli.md from the definitions of the command line
 #[derive(Parser)]
 struct Arguments {
-    /// Write man pages into this folder instead, which is made where it is missing
+    /// Write man pages to this folder instead; it is created if it does not exist
     #[arg(long, value_name = "FOLDER")]
     man: Option<PathBuf>,
 }
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
 /// One page for the program, and one for each of its commands.
 pub(crate) fn man(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    // As man finds `man kubectl-label_storage`, and `man kubectl-label_storage-status`.
+    // The file names that `man kubectl-label_storage` and `man kubectl-label_storage-status` look for.
     clap_mangen::generate_to(Cli::command(), folder)
 }
 
-/// The command that makes the page.
+/// The command that generates the page.
 pub(crate) const MADE_BY: &str = "cargo run --package kubectl-plugin --example manual";
 
 /// Options that mean the same in kubectl, whose documentation describes them.
@@ -144,7 +144,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// As a user writes it.
+/// The argument as a user types it.
 fn spelled(arg: &Arg) -> String {
     let value = || {
         let names = arg.get_value_names().unwrap_or_default();
@@ -164,7 +164,7 @@ fn spelled(arg: &Arg) -> String {
 /// Its meaning, possible values, default and environment variable.
 fn described(arg: &Arg) -> String {
     let mut parts = vec![one_line(arg.get_long_help().or(arg.get_help()))];
-    // A flag that takes no value has two of them nonetheless.
+    // In clap, a flag without a value has the possible values true and false.
     if arg.get_action().takes_values() {
         let values = arg.get_possible_values();
         let values: Vec<_> = values
@@ -199,7 +199,7 @@ fn text(styled: Option<&StyledStr>) -> String {
     styled.map(ToString::to_string).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Indented lines are commands.
+/// Turns indented lines into code blocks, because they are commands.
 fn paragraphs(text: &str) -> String {
     let mut page = String::new();
     let mut was_code = false;
@@ -214,7 +214,7 @@ fn paragraphs(text: &str) -> String {
     page.trim_end().to_owned()
 }
 
-/// In one line.
+/// The text in one line.
 fn one_line(styled: Option<&StyledStr>) -> String {
     text(styled).split_whitespace().collect::<Vec<_>>().join(" ")
 }

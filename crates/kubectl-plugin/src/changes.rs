@@ -70,7 +70,6 @@ impl Preview {
         self.text += &format!("  * {}\n", plain(what));
     }
 
-    /// Adds a note.
     pub(crate) fn note(&mut self, what: &str) {
         self.notes += &format!("  {} {}\n", style("!").yellow(), plain(what));
     }

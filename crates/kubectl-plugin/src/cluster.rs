@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
     /// Never sends a request twice: for writes.
     pub(crate) writer: Client,
     pub(crate) namespace: String,
-    /// The rules in force, or the default ones if those are unknown.
+    /// The rules in force, or the default rules if they are unknown.
     pub(crate) rules: Arc<Rules>,
     pub(crate) rules_unknown: Option<RulesUnknown>,
     pub(crate) hints: Hints,
@@ -66,7 +66,7 @@ impl Cluster {
         Ok(Self { client, writer, namespace, rules, rules_unknown, hints, records })
     }
 
-    /// An error if the namespace does not exist. A user who may not read it finds out more from everything else.
+    /// An error if the namespace does not exist. If the user may not read it, other calls report the problem.
     pub(crate) async fn require_namespace(&self) -> Result<()> {
         let (namespace, namespaces) = (&self.namespace, Api::<Namespace>::all(self.client.clone()));
         if let Ok(None) = namespaces.get_metadata_opt(namespace).await {
@@ -75,7 +75,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// An error if the namespace does not exist or Label Storage has never worked in it: then an empty list tells nothing.
+    /// An error if the namespace does not exist or Label Storage has never worked in it: an empty list would be misleading.
     pub(crate) async fn require_installation(&self) -> Result<()> {
         self.require_namespace().await?;
         let namespace = &self.namespace;
@@ -114,7 +114,7 @@ pub(crate) async fn config(global: &Global) -> Result<Config> {
         (Err(_), Some(server)) if global.kubeconfig.is_none() => Config::new(server),
         (kubeconfig, server) => {
             let kubeconfig = kubeconfig?;
-            // kube would go on without credentials.
+            // kube would continue without credentials.
             let is_unknown = |user: &&String| !kubeconfig.auth_infos.iter().any(|named| named.name == **user);
             if let Some(user) = user.as_ref().filter(is_unknown) {
                 bail!("the kubeconfig has no user {user:?}");
@@ -157,7 +157,7 @@ async fn read_rules(config_maps: &Api<ConfigMap>, global: &Global) -> Result<Res
     Ok(Rules::from_yaml(&text).map_err(refused))
 }
 
-/// The namespace of the context or `label-storage`, if it is there, else the only one that has leases of Label Storage.
+/// The namespace of the context or `label-storage`, if Label Storage is installed there, else the only one that has its leases.
 async fn find_namespace(client: &Client, of_context: &str) -> Result<String> {
     for namespace in [of_context, NAMESPACE] {
         if is_installed(client, namespace).await? {
@@ -190,7 +190,7 @@ pub(crate) fn others() -> ListParams {
     ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
-/// True if there is a lease or a record. A namespace that may not be read counts as one without.
+/// True if there is a lease or a record. A namespace that the user may not read counts as empty.
 async fn is_installed(client: &Client, namespace: &str) -> Result<bool> {
     for kind in [ApiResource::erase::<Lease>(&()), ApiResource::erase::<ConfigMap>(&())] {
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
@@ -222,7 +222,7 @@ pub(crate) async fn fold_with_version<T: Send + 'static>(
     let value = Arc::new(Mutex::new(begin));
     let shared = Arc::clone(&value);
     let each = move |object| _ = shared.lock().map(|mut value| add(&mut value, object));
-    // There is work to do for each object, and the cluster may be far away.
+    // Each object takes time to process, and the connection to the cluster may be slow.
     let listed = source.allowing(Duration::from_secs(600)).list(each).await?;
     let value = Arc::into_inner(value).and_then(|value| value.into_inner().ok());
     Ok((value.ok_or_else(|| Error::refused("list", "the list was not read"))?, listed.version))

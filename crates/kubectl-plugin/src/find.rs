@@ -29,7 +29,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The record, where there is one that can be read.
+    /// The record, if it exists and can be read.
     pub(crate) fn record(&self) -> Option<&Record> {
         self.require_record().ok()
     }
@@ -42,7 +42,7 @@ impl Found {
         }
     }
 
-    /// The record, for a decision of the restorer's.
+    /// The record, for the decision functions of the restorer.
     pub(crate) fn stored(&self) -> Stored<&Record> {
         records::Found::stored(self.record.as_ref())
     }
@@ -52,13 +52,13 @@ impl Found {
         self.node.as_ref().map(|node| decide(&node.summary(), self.stored().map(Record::summary)))
     }
 
-    /// True if the Node is gone and no storer has stored that yet.
+    /// True if the Node was deleted and no storer has stored that yet.
     pub(crate) fn is_departing(&self) -> bool {
         let record = self.record().filter(|_| self.node.is_none());
         record.is_some_and(|record| record.uid.is_some() && record.departed_at.is_none())
     }
 
-    /// Both as the storer sees them, for a decision of its own.
+    /// Both as the storer sees them, for its decision functions.
     pub(crate) fn seen_by_storer(&self, rules: &Rules) -> (Option<Node>, Option<records::Found>) {
         let node = self.node.clone().map(|node| node.seen_through(rules));
         let record = self.record.clone().map(|record| record.seen_through(rules, node.as_ref()));
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     /// A version of the cluster at which the Node did not exist; `None` if it exists. An error if several
-    /// Nodes claim the record: nothing follows from any of them then.
+    /// Nodes have the identity of the record.
     pub(crate) async fn absence(&self, found: &Found) -> Result<Option<ResourceVersion>> {
         let is_by_name = self.rules.identity == IdentityBy::Name;
         let key = if is_by_name { &found.name } else { &found.filed_under };
@@ -119,7 +119,7 @@ impl Cluster {
         Ok(names.is_empty().then_some(version))
     }
 
-    /// The Nodes of the record with this key, and the version of the cluster, which only a list has.
+    /// The Nodes with the identity of this record, and the version of the cluster, which only a list has.
     pub(crate) async fn claimants(&self, key: &str) -> Result<(Vec<String>, ResourceVersion)> {
         if self.rules.identity == IdentityBy::Name {
             let params = ListParams::default().fields(&format!("metadata.name={key}"));
@@ -151,7 +151,7 @@ impl Cluster {
     /// Waits until a storer has stored the deletion of the Node and its final labels: it would not store them
     /// after a person's edit. An error if no storer does in time, unless that is forced.
     pub(crate) async fn once_departed(&self, mut found: Found, is_forced: bool) -> Result<Found> {
-        // A living storer needs 5 s at most. If one has just died, another has to adopt its shard first.
+        // A running storer needs 5 s at most. If it has just failed, another one has to adopt its shard first.
         let seconds = if is_forced { 5 } else { 35 };
         let (began, patience) = (Instant::now(), Duration::from_secs(seconds));
         if found.is_departing() {

@@ -60,7 +60,7 @@ fn flags(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Stri
     words.into_iter().map(|word| format!(" --{name} {}", quoted(&word.as_ref().to_string_lossy()))).collect()
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes a word for a shell, if necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,".contains(&byte);
     let is_one = !word.is_empty() && word.bytes().all(is_plain);

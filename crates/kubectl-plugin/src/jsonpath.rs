@@ -55,7 +55,7 @@ fn parse(rest: &mut &str, is_range: bool) -> Result<Template, String> {
     Ok(Template(parts))
 }
 
-/// The same path as RFC 9535 writes it: names in brackets, since kubectl's may have `\.` and `/` in them.
+/// The same path in the syntax of RFC 9535: names are in brackets, because kubectl's may contain `\.` and `/`.
 fn rfc_path(path: &str) -> Result<String, String> {
     let step = Regex::new(r"\[[^\]]*\]|(\.*)((?:\\.|[^.\[])+)").map_err(|error| error.to_string())?;
     let rewrite = |step: &Captures<'_>| match (step.get(1), step.get(2)) {
@@ -66,7 +66,7 @@ fn rfc_path(path: &str) -> Result<String, String> {
         }
         _ => step[0].to_owned(),
     };
-    // A dot alone is the whole object.
+    // A single dot is the whole object.
     let steps = path.trim().trim_start_matches(['$', '@']).trim_end_matches('.');
     let path = format!("${}", step.replace_all(steps, rewrite));
     parse_json_path(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -1,6 +1,6 @@
 //! `kubectl label-storage`: shows, explains and repairs the records. It decides with the functions of the daemons.
 //!
-//! Modules point downwards: `commands`; `diagnose` and `write`, which several commands share; `select` and
+//! Each module uses only later ones: `commands`; `diagnose` and `write`, which several commands share; `select` and
 //! `find`, which look for records; `cluster`, `flags` and `output`.
 
 /// Writes a line to stderr. The standard macro would panic if stderr is closed.
@@ -34,7 +34,7 @@ use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
-/// How a command ended, if not with an error.
+/// The outcome of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Well,

@@ -96,7 +96,7 @@ impl Write {
     }
 }
 
-/// Without these the API server would accept a write whatever happened since the read.
+/// Without these, the API server would accept a write even if the object has changed since the read.
 fn guards(found: &Found) -> Result<Preconditions> {
     let meta = &found.config_map.metadata;
     if meta.uid.is_none() || meta.resource_version.is_none() {
@@ -174,7 +174,7 @@ pub(crate) async fn carry_out<T>(
     }
 }
 
-/// Plans and writes until it succeeds. Asks again if the change is now another.
+/// Plans and writes until it succeeds. Asks again if the change is different now.
 async fn carry_out_one(
     cluster: &Cluster,
     change: Change,

@@ -49,5 +49,5 @@ fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
         assert!(page.contains(text) || in_one_line.contains(text), "{text}");
     }
     assert!(!page.contains("Default: ``"));
-    assert_eq!(page.matches("`wide`").count(), 1, "only where there is more to be shown");
+    assert_eq!(page.matches("`wide`").count(), 1, "only `get` has more columns");
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-/// Its exit code, and what it says on stdout and stderr, where no kubeconfig is to be found.
+/// The exit code, stdout and stderr of the program without a kubeconfig.
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kubectl-label_storage"))
         .args(args)

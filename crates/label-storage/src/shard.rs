@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The index, below `replicas`, of the replica that handles this Node: `xxh3_64(name) mod N`.
+/// The index, below `replicas`, of the replica that handles this key: `xxh3_64(key) mod N`. The key is the name of the Node, or its identity.
 ///
 /// It must never change: during a roll-out replicas of different versions run side by side, and each Node must belong
 /// to one of them. The test vectors below hold it in place.
-pub fn shard(node: &str, replicas: NonZeroU32) -> u32 {
-    let index = xxh3_64(node.as_bytes()) % u64::from(replicas.get());
+pub fn shard(key: &str, replicas: NonZeroU32) -> u32 {
+    let index = xxh3_64(key.as_bytes()) % u64::from(replicas.get());
     // Below a u32 by construction.
     u32::try_from(index).unwrap_or_default()
 }
@@ -32,7 +32,7 @@ mod tests {
             ("aks-nodepool1-31415926-vmss000003", 0x64a990d4bb1b960c, [0, 0, 2, 4, 12, 533014241]),
             ("a", 0xe6c632b61e964e1f, [0, 1, 1, 7, 31, 89948374]),
         ] {
-            assert_eq!(xxh3_64(node.as_bytes()), hash, "{node}");
+            assert_eq!(xxh3_64(key.as_bytes()), hash, "{node}");
             let found = [1, 2, 3, 8, 64, u32::MAX].map(|n| shard(node, of(n)));
             assert_eq!(found, shards, "{node}");
         }

@@ -9,7 +9,7 @@ pub struct Case {
     pub config: Config,
 }
 
-/// Nothing happens.
+/// No events.
 const NONE: Left =
     Left { label: 0, unlabel: 0, delete: 0, kubelet: 0, copy: 0, crash: 0, lose: 0, late: 0, edit: 0 };
 

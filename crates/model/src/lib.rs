@@ -13,7 +13,7 @@
 //!   cases     the bounds of each search
 //! ```
 //!
-//! `docs/model.md` lists the parts that are left out, and the findings.
+//! `docs/model.md` lists the parts that are left out.
 
 pub mod cases;
 pub mod guard;

@@ -63,16 +63,13 @@ pub struct Step {
     pub what: &'static str,
 }
 
-/// The one that takes a step.
+/// The actor of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// A person, a controller or a kubelet.
     Person,
-    /// A storer.
     Storer(usize),
-    /// A restorer.
     Restorer(usize),
-    /// The network.
     Network,
 }
 
@@ -180,7 +177,7 @@ impl Model {
         }
     }
 
-    /// A person edits or deletes the record of a Node that is gone, once it is stamped and the storers have published their
+    /// A person edits or deletes the record of a deleted Node, once it is stamped and the storers have published their
     /// positions.
     fn edits(&mut self, world: &World, at: usize, push: &mut impl FnMut(&'static str, World)) {
         let name = &world.names[at];

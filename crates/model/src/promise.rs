@@ -4,7 +4,7 @@
 //!
 //! - A value is promised once it has been stored, or is on the Node and in its record with no write under way. A person who
 //!   changes or removes it takes the promise back.
-//! - A removal is promised if the Node was right about its labels then (the record is of that incarnation or was restored to
+//! - A removal is promised if the labels of the Node were authoritative then (the record is of that incarnation or was restored to
 //!   it, or there is none and no deletion of an earlier incarnation with that label is still to be stored). It is taken back
 //!   when the Node is re-created before the removal was stored, and when the record's labels change to those of an earlier
 //!   incarnation before it was ("removed between two restores").
@@ -87,7 +87,7 @@ impl Name {
         sent.chain(self.late_write)
     }
 
-    /// The Node is about to be deleted. Its final labels are to be stored, if it is right about them.
+    /// The Node is about to be deleted. Its final labels must be stored if they are authoritative.
     pub(crate) fn node_deleted(&mut self, at: usize, node: Node, protocol: &Protocol) {
         let counts = (0..KEYS).all(|key| self.is_authority(at, node, key, protocol));
         self.last_said = counts.then_some(node.labels);

@@ -161,7 +161,7 @@ impl Protocol {
         }
     }
 
-    /// True if the Node is right about its labels, given its record.
+    /// True if the Node's own labels are authoritative, given its record.
     pub(crate) fn is_authority(&self, name: usize, node: Node, record: Record) -> bool {
         let (node, record) = (real_node(name, node).summary(), real_record(name, record).summary());
         record.is_of(&node) || record.is_restored_to(&node)

@@ -1,8 +1,8 @@
 //! The search: breadth first, so that the first counterexample is a shortest one.
 //!
-//! It is not stateright's: a world is a plain value of a few hundred bytes, and the parts that make the
-//! search feasible (one number for each world that was seen, symmetric worlds taken for one, and a trace with the
-//! names that it began with) are less code here.
+//! It does not use stateright: a world is a plain value of a few hundred bytes, and the parts that make the search feasible
+//! (one number for each world that was seen, symmetric worlds taken for one, and a trace with the names that it began with)
+//! are less code here.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;

@@ -56,7 +56,7 @@ pub(crate) struct Record {
     pub(crate) generation: u8,
     /// The generation in which the labels last changed.
     pub(crate) labels_generation: u8,
-    /// True if it is stamped: the Node is gone.
+    /// True if it is stamped: the Node was deleted.
     pub(crate) departed: bool,
     pub(crate) labels: Labels,
 }
@@ -221,7 +221,6 @@ pub(crate) struct Promise {
 pub(crate) struct Name {
     /// The Node, while there is one.
     pub(crate) node: Option<Node>,
-    /// The record.
     pub(crate) record: Option<Record>,
     /// The uid of the last incarnation.
     pub(crate) uids: u8,
@@ -248,7 +247,7 @@ pub(crate) struct Name {
     pub(crate) promises: [Promise; KEYS],
     /// The newest version of the Node that any record was made from.
     pub(crate) newest: u8,
-    /// The final labels of a Node that is gone, if the Node was right about its labels and a watch will report its deletion.
+    /// The final labels of a deleted Node, if they were authoritative and a watch will report the deletion.
     pub(crate) last_said: Option<Labels>,
 }
 
@@ -271,7 +270,7 @@ pub struct Left {
     pub lose: u8,
     /// A write arrives late, or twice.
     pub late: u8,
-    /// A person edits or deletes the record of a Node that is gone.
+    /// A person edits or deletes the record of a deleted Node.
     pub edit: u8,
 }
 

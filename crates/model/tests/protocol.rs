@@ -1,4 +1,4 @@
-//! The protocol as it is has no counterexample within the bounds, and without any one of its guards it has.
+//! The protocol has no counterexample within the bounds. Without any one of its guards, it has one.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -7,7 +7,7 @@ use model::{Config, Guard, Left, Property, Resume, search};
 
 const MOST: usize = 3_000_000;
 
-/// Looks at every n-th of the cases: two tests share the two cores of a small machine.
+/// Searches every n-th case, so that two tests can use the two cores of a small machine.
 fn look(every: usize, from: usize) {
     for case in QUICK.iter().skip(from).step_by(every) {
         let report = search(case.config, MOST);
@@ -16,7 +16,7 @@ fn look(every: usize, from: usize) {
             panic!("{}: {counterexample}", case.name);
         }
         assert!(report.is_complete, "{}: more than {MOST} states", case.name);
-        // A world in which nothing happens keeps every promise.
+        // A search of very few states would prove nothing.
         assert!(report.states > 10_000, "{}: {} states", case.name, report.states);
     }
 }
@@ -48,7 +48,7 @@ macro_rules! guards {
         fn $test() {
             let (config, property) = cases::shown_by(Guard::$guard);
             let (_, states) = expect(config, property);
-            // It is the guard: with it there is nothing wrong with that many, and as many more.
+            // With the guard, a search of twice as many states finds nothing. So the guard makes the difference.
             let with = Config { without: None, ..config };
             assert!(search(with, states * 2).counterexample.is_none());
         })+

@@ -1,6 +1,6 @@
 //! A client of etcd: reads its history, in order and without gaps, and compacts it.
 //!
-//! etcd has a JSON API beside gRPC, with bytes in base64 and numbers as text.
+//! Besides gRPC, etcd has a JSON API, with bytes in base64 and numbers as text.
 
 use futures::{AsyncBufReadExt, Stream, TryStreamExt};
 use http::Request;

@@ -3,9 +3,9 @@
 #
 #   sh guard.sh LOG GRACE FOLDER PROGRAM [ARGUMENT...]
 #
-# Stdin is a pipe that only the owner holds open. When it closes, the program is told to end, killed GRACE tenths of
-# a second later, and FOLDER (if not empty) is removed. The first line on stdout is the program's pid. The guard ends
-# when the program does, with its status: 128+n if signal n killed it.
+# Stdin is a pipe that only the owner holds open. When it closes, the program gets TERM, and KILL after GRACE tenths of a
+# second, and FOLDER (if not empty) is removed. The first line on stdout is the program's pid. The guard ends when the
+# program does, with its status: 128+n if signal n killed it.
 
 log=$1 grace=$2 folder=$3
 shift 3
@@ -17,26 +17,26 @@ exec 3<&0 </dev/null
 (exec "$@") 3<&- >>"$log" 2>&1 &
 program=$!
 echo "$program"
-# The owner reads no further; what the shell has to say about killed jobs is nobody's concern.
+# The owner reads no further. The messages of the shell about killed jobs are not needed.
 exec >/dev/null 2>&1
 
 (
     # `read` rather than `cat`: a builtin leaves no process behind when this watcher is killed.
     while read -r _; do :; done <&3
 
-    # From here on the owner is gone. The program's end must not end this clean-up half way.
+    # The owner is gone. The TERM at the end of this script must not interrupt the clean-up.
     trap '' TERM
     kill -TERM "$program"
-    # A stopped process would not see the TERM.
+    # A stopped process would not receive the TERM.
     kill -CONT "$program"
     while [ "$grace" -gt 0 ] && kill -0 "$program"; do
-        # Not every `sleep` takes fractions.
+        # Not every `sleep` accepts fractions.
         sleep 0.1 || sleep 1
         grace=$((grace - 1))
     done
     kill -0 "$program" && kill -KILL "$program"
     if [ -n "$folder" ]; then
-        # A second try, for what a dying process still wrote during the first.
+        # Tries again, because an ending process may have written files during the first attempt.
         rm -rf "$folder" || { sleep 1 && rm -rf "$folder"; }
     fi
 ) &

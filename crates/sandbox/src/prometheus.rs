@@ -269,7 +269,7 @@ fn nonsense(expression: &str, answer: &Value) -> Error {
     Error::Refused { what: expression.to_owned(), why: format!("the answer can't be decoded: {answer}") }
 }
 
-/// Encodes a form.
+/// Percent-encodes a value of a form.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

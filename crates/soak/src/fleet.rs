@@ -11,7 +11,7 @@ use faults::Proxy;
 use sandbox::itself;
 use sandbox::process::{Guarded, Signal};
 
-/// The pause before an ended daemon is restarted: that of a kubelet that begins to back off.
+/// The pause before an ended daemon is restarted, similar to the first back-off of a kubelet.
 const BACK_OFF: Duration = Duration::from_secs(2);
 
 /// The time between SIGTERM and SIGKILL.

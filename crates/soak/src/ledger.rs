@@ -11,7 +11,6 @@ pub struct Wrong {
     pub node: String,
     /// The revision of etcd at which it was found.
     pub revision: u64,
-    /// The description.
     pub what: String,
     /// The earlier events of the Node, the latest last.
     pub story: Vec<String>,

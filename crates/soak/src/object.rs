@@ -91,12 +91,12 @@ impl Place {
     }
 }
 
-/// The key of Nodes in etcd. The name dates from when Nodes were called minions.
+/// The prefix of the keys of Nodes in etcd. Nodes were once called minions.
 const NODES: &str = "/registry/minions/";
 const CONFIG_MAPS: &str = "/registry/configmaps/";
 const LEASES: &str = "/registry/leases/";
 
-/// The key of the storers' Leases in etcd.
+/// The annotations of a storer's Lease: its resume position, and the pending deletions before that.
 const POSITION: &str = "label-storage/position";
 const PENDING: &str = "label-storage/pending";
 

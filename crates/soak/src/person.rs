@@ -81,7 +81,7 @@ struct Draw {
 /// The number of acts so far.
 pub(crate) type Tally = BTreeMap<&'static str, u64>;
 
-/// All people.
+/// The people, who act on all Nodes.
 pub(crate) struct People {
     nodes: Api<Node>,
     oracle: Shared,

@@ -96,7 +96,7 @@ fn one(random: &mut SmallRng, kind: KeyKind, words: &[&str]) -> Result<Patterns,
     Patterns::of(kind, words.choose(random).copied())
 }
 
-/// The items beside labels: none, in half of the cases.
+/// The selection of items other than labels: none in half of the cases.
 fn others(random: &mut SmallRng, kind: KeyKind) -> Result<Selection, InvalidRule> {
     let include = one(random, kind, &OTHER_PATTERNS)?;
     let exclude = one(random, kind, &EXCLUDED)?;

@@ -286,6 +286,6 @@ mod tests {
         assert_ne!(play(1), play(2));
         let names: std::collections::BTreeSet<_> =
             play(1).into_iter().filter_map(|(_, blow)| blow).map(Blow::name).collect();
-        assert_eq!(names.len(), 14, "all that can happen does: {names:?}");
+        assert_eq!(names.len(), 14, "every kind of blow occurs: {names:?}");
     }
 }

@@ -11,7 +11,7 @@ pub enum Error {
     BrokeOff,
     #[error("the answer can't be read: {0}")]
     Io(#[source] io::Error),
-    /// The list is a page of a longer one. Pages are never asked for here.
+    /// The list is a page of a longer one. Pages are never requested here.
     #[error("the list is incomplete: it has a continue token")]
     Partial,
     #[error("the answer has an object of more than {MAX_ITEM} bytes")]

@@ -14,7 +14,7 @@ use crate::{NodePart, Object, Status};
 pub struct Sample {
     /// The fields that are read.
     pub object: Object,
-    /// Annotations that are not asked for.
+    /// Annotations that were not requested.
     pub foreign_annotations: Vec<(String, String)>,
     /// The content of `managedFields`.
     pub managed_fields: Vec<u8>,
@@ -79,12 +79,12 @@ pub fn object(kind: &str, sample: &Sample) -> Vec<u8> {
     enveloped(kind, item(sample))
 }
 
-/// An event of a watch, from its type and the object or status in it, without the length before it.
+/// An event of a watch, from its type and the object or status in it, without a length prefix.
 pub fn event(r#type: &str, raw: Vec<u8>) -> Vec<u8> {
     WatchEvent { r#type: r#type.to_owned(), object: Some(RawExtension { raw }) }.encode_to_vec()
 }
 
-/// An event as it stands in the stream of a watch: with the length before it.
+/// An event as in the stream of a watch: with a length prefix.
 pub fn frame(event: &[u8]) -> Vec<u8> {
     let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], event].concat()
@@ -124,7 +124,7 @@ fn junk(number: i64) -> Junk {
     Junk { varint: number, fixed_64: number, fixed_32: 1.5, bytes: vec![0xff; 40] }
 }
 
-/// A Node, or else a ConfigMap.
+/// A Node or a ConfigMap.
 fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample) -> Vec<u8> {
     let object = object.clone();
     let time = Time { seconds: *number, nanos: 7 };

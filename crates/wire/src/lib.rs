@@ -30,11 +30,11 @@ pub use status::{Status, read_status};
 /// The most bytes that one object may have. etcd takes a request of 1.5 MiB by default.
 pub const MAX_ITEM: usize = 8 << 20;
 
-/// The content of an answer, and which part of it is kept.
+/// The requested content of an answer, and the annotations that are kept.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub content: Content,
-    /// True for the keys of annotations that are kept. The others cost no memory.
+    /// True for the keys of annotations that are kept. The others take no memory.
     pub annotations: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
@@ -82,7 +82,7 @@ pub struct Object {
     /// Empty unless it is a ConfigMap.
     pub data: BTreeMap<String, String>,
     pub binary_data: BTreeMap<String, Vec<u8>>,
-    /// `None` unless a whole Node was asked for. A Node without taints is something else.
+    /// `None` unless whole Nodes were requested. This is not the same as a Node without taints.
     pub node: Option<NodePart>,
 }
 
@@ -118,7 +118,7 @@ impl Object {
 /// The end of a complete list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The version from which a watch goes on.
+    /// The version from which a watch continues.
     pub resource_version: String,
     pub items: usize,
 }

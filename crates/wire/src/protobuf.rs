@@ -24,7 +24,7 @@ const MAGIC: &[u8; 4] = b"k8s\0";
 /// Reads a whole list, and calls `each` for every object as soon as it has arrived.
 ///
 /// Returns [`Listed`] only at the end of the list and of the input, so that the checksum of a compressed answer is checked
-/// too. After an error the objects that `each` got must be forgotten: they are not all.
+/// too. After an error, the objects that `each` got must be discarded, because the list is incomplete.
 pub fn read_list(
     asked: &Asked<'_>,
     input: impl BufRead,
@@ -78,7 +78,7 @@ fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
     })
 }
 
-/// Reads one event of a watch, without the 4 bytes of length before it.
+/// Reads one event of a watch, without its length prefix of 4 bytes.
 pub fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     let WatchEvent { r#type, object } = WatchEvent::decode(frame)?;
     let raw = object.unwrap_or_default().raw;
@@ -101,7 +101,7 @@ pub(crate) fn read_status(bytes: &[u8]) -> Result<Status, Error> {
     })
 }
 
-/// Opens the envelope around an object: `read` is given its kind, and the source bounded to `raw`.
+/// Opens the envelope around an object, and calls `read` with its kind and with the source bounded to `raw`.
 ///
 /// The envelope has no length. It ends with the field `contentType`, which the API server always writes, empty or not.
 /// Without it the answer is incomplete, and nothing may follow it.
@@ -132,7 +132,7 @@ fn unwrapped<R: BufRead, T>(
             }
             3 => {
                 if !source.delimited(&mut buffer)?.is_empty() {
-                    return Err(Error::malformed("its content is in an encoding of its own"));
+                    return Err(Error::malformed("its content has another encoding"));
                 }
             }
             4 => {
@@ -146,7 +146,7 @@ fn unwrapped<R: BufRead, T>(
     content.ok_or_else(|| Error::malformed("an envelope without content"))
 }
 
-/// Refuses another kind than the one that was asked for. An answer without a kind is accepted.
+/// Refuses another kind than the requested one. An answer without a kind is accepted.
 fn check_kind(kind: &str, wanted: &str) -> Result<(), Error> {
     if kind.is_empty() || kind == wanted {
         Ok(())

@@ -35,7 +35,7 @@ fn sample(name: &str) -> Sample {
     Sample { object, foreign_annotations, managed_fields: b"{\"f:metadata\":{}}".to_vec(), number: 1 }
 }
 
-/// A Node that says all that a Node can say.
+/// A Node with all fields that are read.
 fn node_sample(name: &str) -> Sample {
     let taint = |key: &str, value: &str, effect: &str, time_added: Option<&str>| Taint {
         key: key.to_owned(),

@@ -1,4 +1,4 @@
-//! The whole dashboard, with the titles, places, legends and units of its JSON. Closed rows are drawn open.
+//! The whole dashboard, with the titles, positions, legends and units of its JSON. Collapsed rows are drawn open.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::report::Evaluated;
 /// Pixels of one unit of Grafana's grid, which is 24 units wide.
 const UNIT: (u32, u32) = (60, 32);
 const GREY: RGBColor = RGBColor(110, 110, 110);
-/// Pixels of a line of the legend, and of a letter in it.
+/// Pixels of a line of the legend, and of a character in it.
 const LEGEND: (i32, i32) = (13, 6);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -21,7 +21,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 pub(super) fn draw(dashboard: &[Evaluated]) -> anyhow::Result<String> {
     let mut svg = String::new();
-    // Its errors borrow their causes.
+    // A `Box<dyn Error>` is not `Send`, so it is turned into text.
     paint(dashboard, &mut svg).map_err(|error| anyhow!("can't draw the dashboard: {error}"))?;
     Ok(svg)
 }
@@ -149,7 +149,7 @@ fn paint_lines(shown: &Evaluated, (begin, end): (f64, f64), area: &Area<'_>) -> 
     let (mut x, mut y) = (0, 0);
     for (index, (name, points)) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        // Points between two of the same value would only make the file larger.
+        // Points between two of the same value are left out, to keep the file small.
         let bends = points.iter().enumerate().filter(|(at, point)| {
             let neighbours = [at.wrapping_sub(1), at + 1].map(|at| points.get(at).map(|point| point.1));
             neighbours != [Some(point.1); 2]

@@ -7,12 +7,12 @@ use super::FONT;
 use crate::report::{Drawn, Line, Picture};
 
 const COLUMNS: usize = 2;
-/// Of one panel.
+/// Pixels of one panel.
 const SIZE: (u32, u32) = (560, 260);
 
 pub(super) fn draw(picture: &Picture) -> anyhow::Result<String> {
     let mut svg = String::new();
-    // Its errors borrow what they are about.
+    // A `Box<dyn Error>` is not `Send`, so it is turned into text.
     paint(picture, &mut svg).map_err(|error| anyhow!("can't draw the picture: {error}"))?;
     Ok(svg)
 }
@@ -43,7 +43,7 @@ fn paint_panel(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let top = panel.lines.iter().map(Line::top).fold(0.0, f64::max);
-    // With room for the names of the lines above them.
+    // Leaves room for the names of the lines above them.
     let top = if top > 0.0 { top * (1.1 + 0.1 * panel.lines.len() as f64) } else { 1.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, (FONT, 15))

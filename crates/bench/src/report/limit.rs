@@ -1,4 +1,4 @@
-//! One target, beside the figure of this run.
+//! A target, and the figure of this run.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::stats::ratio_text;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Limit {
     pub(crate) what: String,
-    /// `None` where it was not measured.
+    /// `None` if it was not measured.
     pub(crate) figure: Option<f64>,
     pub(crate) limit: f64,
     pub(crate) unit: Unit,

@@ -1,4 +1,4 @@
-//! The figures of a mass return as Prometheus has them.
+//! The figures of a mass return, from Prometheus.
 
 use sandbox::dashboard::Panel;
 use sandbox::prometheus::Series;
@@ -9,18 +9,18 @@ use super::Window;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Picture {
     pub(crate) nodes: usize,
-    /// Of each daemon.
+    /// Replicas of each daemon.
     pub(crate) replicas: u32,
     /// Before the mass return.
     pub(crate) idle: Window,
-    /// From the first delete until every record is of the Node that is there now.
+    /// From the first delete until every record is of the current Node.
     pub(crate) busy: Window,
     pub(crate) panels: Vec<Drawn>,
     #[serde(skip)]
     pub(crate) dashboard: Vec<Evaluated>,
 }
 
-/// A panel of the dashboard, and the answer to each of its queries: of the whole run, or of its end for a table.
+/// A panel of the dashboard, and the answers to its queries: for the whole run, or for its end if the panel is a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Evaluated {
     pub(crate) panel: Panel,
@@ -34,7 +34,7 @@ pub(crate) struct Drawn {
     pub(crate) lines: Vec<Line>,
 }
 
-/// One series: seconds since the picture begins, and how much.
+/// One series: seconds since the start of the picture, and values.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The most that it comes to.
+    /// The largest value.
     pub(crate) fn top(&self) -> f64 {
         self.points.iter().map(|point| point.1).filter(|value| value.is_finite()).fold(0.0, f64::max)
     }

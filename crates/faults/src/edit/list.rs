@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::edit::status::{TypeMeta, Unknown};
 
-    /// As the API server writes it: metadata with a version, then the items.
+    /// A list as the API server writes it: metadata with a version, then the items.
     fn list(names: &[&str]) -> Vec<u8> {
         let text = |number: u8, text: &str| {
             [&[number << 3 | 2, u8::try_from(text.len()).expect("short")], text.as_bytes()].concat()
@@ -118,7 +118,7 @@ mod tests {
         for name in names {
             raw.extend(nested(2, &nested(1, &text(1, name))));
         }
-        // A number, as a list may have some day.
+        // A number, as a later version of Kubernetes may add.
         raw.extend([3 << 3, 0x85, 1]);
         let kind = TypeMeta {
             api_version: "meta.k8s.io/v1".to_owned(),

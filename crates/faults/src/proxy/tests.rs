@@ -1,4 +1,4 @@
-//! Every fault, between a client and a little server that counts what it sees.
+//! Every fault, between a client and a small server that counts requests.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::fault::Fault;
 
 const ASKED: wire::Asked<'_> = wire::Asked { content: wire::Content::ConfigMap, annotations: &|_| false };
 
-/// An event of a watch, with its length before it.
+/// An event of a watch, with its length prefix.
 fn event(version: usize) -> Bytes {
     let object = fixtures::object("ConfigMap", &object("a", version).into());
     fixtures::frame(&fixtures::event("ADDED", object)).into()
@@ -31,7 +31,7 @@ fn object(name: &str, version: usize) -> wire::Object {
     wire::Object { name, resource_version, ..wire::Object::default() }
 }
 
-/// Answers every request with its number, and a watch with an event, and then another when it is told to. Has forgotten version 5.
+/// Answers every request with its number, and a watch with one event, and a second one on demand. Version 5 has expired.
 struct Server {
     seen: AtomicUsize,
     more: watch::Sender<bool>,
@@ -60,7 +60,7 @@ impl Server {
         &self,
         request: &Request<Incoming>,
     ) -> Result<Response<impl http_body::Body<Data = Bytes, Error = Infallible> + use<>>, Infallible> {
-        assert_eq!(request.headers()[AUTHORIZATION], "Bearer secret", "who asks is passed on");
+        assert_eq!(request.headers()[AUTHORIZATION], "Bearer secret", "credentials are passed on");
         let number = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
         let uri = request.uri().to_string();
         let mut more = self.more.subscribe();
@@ -122,7 +122,7 @@ impl Stage {
         self.client.send(request).await
     }
 
-    /// The answer's body, if it came whole.
+    /// The body of the answer, if it is complete.
     async fn body(&self, uri: &str) -> Option<Bytes> {
         let body = self.ask(Method::GET, uri).await.ok()?.into_body();
         body.collect().await.ok().map(http_body_util::Collected::to_bytes)
@@ -156,7 +156,7 @@ async fn a_reset_comes_before_or_after_the_server_has_seen_it() {
         assert_eq!(stage.server.seen(), seen, "{fault:?}");
         assert_eq!(stage.proxy.counts(), BTreeMap::from([(fault.class().expect("a class"), 1)]));
         stage.proxy.set_script(|_: &crate::Request| Fault::None);
-        assert!(stage.ask(Method::POST, "/api/v1/nodes").await.is_ok(), "and then no more");
+        assert!(stage.ask(Method::POST, "/api/v1/nodes").await.is_ok(), "no more faults");
     }
 }
 
@@ -186,7 +186,7 @@ async fn half_an_answer_breaks_off_or_ends() {
     let mut chunks = answer.into_body().into_data_stream();
     assert_eq!(chunks.next().await.expect("the first half").ok(), Some(whole.slice(..whole.len() / 2)));
     assert!(chunks.next().await.expect("an end").is_err());
-    // Of a watch, half an event.
+    // For a watch, it is half an event.
     let answer = stage.ask(Method::GET, "/api/v1/nodes?watch=true").await.expect("its beginning");
     let mut chunks = answer.into_body().into_data_stream();
     let half = event(1).slice(..event(1).len() / 2);
@@ -201,7 +201,7 @@ async fn lists_lack_items_and_are_right_all_the_same() {
         (Fault::PartialList, names(&[0, 1, 3, 4])),
         (Fault::EmptyList, names(&[])),
         (Fault::Latency(Duration::from_millis(1)), names(&[0, 1, 2, 3, 4, 5])),
-        // Of a watch alone.
+        // Applies only to watches.
         (Fault::DuplicateEvents, names(&[0, 1, 2, 3, 4, 5])),
     ] {
         let stage = Stage::new(fault).await;
@@ -217,7 +217,7 @@ async fn lists_lack_items_and_are_right_all_the_same() {
 async fn a_stale_answer_is_one_from_before() {
     let stage = Stage::new(Fault::Stale).await;
     let version = async || stage.list().await.map(|(_, version)| version);
-    assert_eq!(version().await.as_deref(), Some("1"), "there is none from before");
+    assert_eq!(version().await.as_deref(), Some("1"), "there is no earlier answer");
     assert_eq!(stage.proxy.counts(), BTreeMap::new());
     stage.proxy.set_script(|_: &crate::Request| Fault::None);
     assert_eq!(version().await.as_deref(), Some("2"));
@@ -258,7 +258,7 @@ async fn who_asked_for_a_watch_and_from_where_is_told_and_whether_it_had_expired
         (Fault::ExpiredWatch, 6, vec![asked(6), expired(6)]),
         (Fault::Status { code: 410, retry_after: None }, 7, vec![asked(7), expired(7)]),
         (Fault::Status { code: 500, retry_after: None }, 8, vec![asked(8)]),
-        // The client can't read that it had.
+        // The answer is cut before the client can read the error.
         (Fault::Shortened, 5, vec![asked(5)]),
     ] {
         stage.proxy.set_script(move |_: &crate::Request| fault);
@@ -269,10 +269,10 @@ async fn who_asked_for_a_watch_and_from_where_is_told_and_whether_it_had_expired
     }
     stage.proxy.set_script(|_: &crate::Request| Fault::None);
     assert!(stage.list().await.is_some());
-    assert!(tells.try_recv().is_err(), "a list is no watch");
+    assert!(tells.try_recv().is_err(), "a list is not a watch");
 }
 
-/// Nothing comes of these but silence, which is told from an answer that is late by the answers to others.
+/// These faults cause no answer at all. Other requests are answered meanwhile, so the answer is not just late.
 #[tokio::test]
 async fn what_is_silent_stays_so_while_others_are_served() {
     let stage = Stage::new(Fault::None).await;
@@ -309,7 +309,7 @@ async fn connections_are_cut_or_go_silent_and_new_ones_are_not() {
         }
     }
     stage.proxy.silence();
-    // It is carried out before a new connection is served: this runtime has one thread.
+    // The order is carried out before a new connection is served, because this runtime has one thread.
     let listed = stage.list().await.expect("a new connection");
     assert_eq!(listed.0.len(), 6);
     stage.server.more.send_replace(true);

@@ -284,6 +284,6 @@ mod tests {
         });
         assert_eq!(node_patch(&node, &changes), expected);
         let changes = [("taint:NoExecute:a".to_owned(), Some("b".to_owned()))].into();
-        assert_eq!(node_patch(&node, &changes).get("spec"), None, "no other taints than there are");
+        assert_eq!(node_patch(&node, &changes).get("spec"), None, "the taints do not change");
     }
 }

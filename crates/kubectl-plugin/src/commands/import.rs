@@ -61,7 +61,7 @@ enum Intent {
     Replace(ResourceVersion),
     Keep,
     Skip(&'static str),
-    /// It can't be written: the stored ConfigMap or the API server is in the way.
+    /// It can't be written, because of the stored ConfigMap or the API server.
     Block(String),
 }
 
@@ -310,7 +310,7 @@ fn effect(record: &Record, node: &Node, rules: &Rules) -> Intent {
 
 /// The record of a file over the stored one.
 ///
-/// - It belongs to no incarnation, so the restorer gives it to the Node, and the storer waits for that.
+/// - It belongs to no incarnation, so the restorer restores it to the Node, and the storer waits for that.
 /// - It is as new as the stored record: a late event of a deletion that is stored already must not undo it.
 /// - Its generation is above the stored one and the Node's marker, or the Node would count as restored already.
 /// - A Node that does not exist departed now: its retention begins, and the storer does not see a mass loss of Nodes.
@@ -361,7 +361,7 @@ mod tests {
         Circumstances { unchanged_for, retention, ..Circumstances::at(now()) }
     }
 
-    /// The record of a Node that has been gone for a year, as a file has it.
+    /// The record in a file of a Node that has been absent for a year.
     fn file(kept: Labels) -> Record {
         let mut record = Record::of(&node("7", kept, None), Timestamp::UNIX_EPOCH);
         (record.uid, record.node_version, record.labels_generation) = (None, None, None);

@@ -132,7 +132,7 @@ mod tests {
         let mut record = Record::of(&node("u0", "gold", None), Timestamp::UNIX_EPOCH);
         (record.generation, record.labels_generation) = (5, Some(5));
         let rules = Rules::from_yaml("conflicts: [{keys: ['*'], wins: record}]").expect("rules");
-        // Never restored, restored from an older record, from this one, and the one that it was made from.
+        // Never restored, restored from an older record, restored from this record, and the incarnation of the record.
         for (uid, marker, again) in
             [("u1", None, false), ("u1", Some("u1/3"), false), ("u1", Some("u1/5"), true), ("u0", None, true)]
         {

@@ -15,12 +15,12 @@ Examples:
   kubectl label-storage set my-node pool=gold old-
   kubectl label-storage set my-node taint:NoSchedule:dedicated=gpu")]
 pub struct Args {
-    /// The name of the node, which may not have existed yet
+    /// The name of the node, which may not exist yet
     node: String,
     /// KEY=VALUE sets a label, KEY- removes it. KEY can also be annotation:KEY, taint:EFFECT:KEY or cordon:
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = parse_edit)]
     edits: Vec<Edit>,
-    /// The identity of a node that has not existed yet, if the rules do not identify nodes by name, such as systemUUID=VALUE
+    /// The identity of a node that does not exist yet, if the rules do not identify nodes by name, such as systemUUID=VALUE
     #[arg(long, value_name = "KIND=VALUE")]
     identity: Option<String>,
     /// Continue even if no storer has stored the deletion of the node: its final labels may be lost

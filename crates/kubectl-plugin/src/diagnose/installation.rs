@@ -47,9 +47,9 @@ pub(crate) struct Set {
 /// Both StatefulSets.
 #[derive(Debug)]
 pub(crate) struct Installation {
-    /// Each with the reason if it can't be read.
+    /// For each daemon, its StatefulSet, or the reason why it can't be read.
     sets: [Result<Set, String>; 2],
-    /// The Helm release, and if Helm applies it on the server.
+    /// The Helm release, and true if Helm uses server-side apply.
     release: Option<(String, bool)>,
 }
 
@@ -78,7 +78,7 @@ impl Installation {
         self.sets.iter().flatten().find(|set| set.daemon == daemon)
     }
 
-    /// The beginning of the names of cluster-wide objects, as the chart makes it from the names of the StatefulSets.
+    /// The prefix of the names of cluster-wide objects, which the chart derives from the names of the StatefulSets.
     pub(crate) fn cluster_name(&self, namespace: &str) -> String {
         let mut names =
             self.sets.iter().flatten().filter_map(|set| set.name.strip_suffix(set.daemon)?.strip_suffix('-'));
@@ -86,7 +86,7 @@ impl Installation {
         if name == namespace { name.to_owned() } else { format!("{name}-{namespace}") }
     }
 
-    /// The numbers of replicas, if a StatefulSet says so.
+    /// The numbers of replicas in the StatefulSets, if they are known.
     pub(crate) fn expected(&self) -> Expected {
         self.sets.each_ref().map(|set| {
             let set = set.as_ref().ok()?;
@@ -99,7 +99,7 @@ impl Installation {
         })
     }
 
-    /// The command that installs the objects again as they should be.
+    /// The command that installs the objects again.
     pub(crate) fn upgrade(&self, cluster: &Cluster) -> String {
         let Cluster { hints, namespace, .. } = cluster;
         match &self.release {

@@ -29,7 +29,7 @@ const WRITES: [Right; 7] = [
     ("delete", "records"),
 ];
 
-/// The permissions among these that an account lacks, or the user, in words.
+/// The permissions among these that an account or the user lacks, as text.
 async fn missing(
     cluster: &Cluster,
     account: Option<&str>,

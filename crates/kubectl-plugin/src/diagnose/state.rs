@@ -25,7 +25,7 @@ pub(crate) enum State {
     Changed,
     /// Several nodes have the identity of the record.
     Contested,
-    /// The node is another machine, and the rules have a fence.
+    /// The node is on another machine, and the rules have a fence.
     OtherMachine,
     /// The record can't be read.
     Unreadable,

@@ -93,7 +93,7 @@ impl Nodes {
         self.by_key.insert(Box::from(key), SeenNode { name, subject, created_at, state: None });
     }
 
-    /// The state of a record, and if its node exists.
+    /// The state of a record, and true if its node exists.
     pub(crate) fn state_of(&mut self, found: &Found, now: Timestamp) -> (State, bool) {
         let key = match &found.content {
             Ok(decoded) => Some(decoded.record.filed_under()),
@@ -227,7 +227,7 @@ impl Survey {
         !self.late.is_empty()
     }
 
-    /// Only the nodes that were late in an earlier survey, too, are late.
+    /// Keeps only the nodes that were late in an earlier survey, too.
     pub(crate) fn confirm(&mut self, earlier: &Self) {
         self.late.retain(|name, node| earlier.late.get(name).is_some_and(|seen| seen.is_same(node)));
     }
@@ -289,7 +289,7 @@ impl Survey {
     }
 }
 
-/// ConfigMaps with the name of a record that are none, or have lost their label: the storer can't write that record.
+/// ConfigMaps with the name of a record that are not records, or have lost their label: the storer can't write that record.
 pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
     let others = match cluster.records.list_metadata(&others()).await {
         Ok(others) => others.items,

@@ -1,4 +1,4 @@
-//! An owner that is killed with SIGKILL has no say in what happens next. Its processes must end all the same.
+//! The processes of an owner must end with it, even if it is killed with SIGKILL.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use sandbox::process::Guarded;
 
 use crate::{eventually, is_gone};
 
-/// Not a test by itself, but the owner in the test below, which runs it as a process of its own.
+/// Not a test: the test below runs it in a separate process, as the owner that is killed.
 #[test]
 #[ignore = "an owner to be killed, started by a_killed_owner_takes_its_processes_along"]
 fn owner() {
@@ -19,11 +19,11 @@ fn owner() {
     stubborn.args(["-c", "trap '' TERM; echo; while :; do sleep 1; done"]);
     let owned = [Command::new("sleep").arg("1000"), &mut stubborn]
         .map(|command| Guarded::spawn("owned", command, &folder.path().join("log")).unwrap());
-    eventually("the stubborn one has set its trap", || !std::fs::read(owned[1].log()).unwrap().is_empty());
+    eventually("the second program has set its trap", || !std::fs::read(owned[1].log()).unwrap().is_empty());
     for process in &owned {
         writeln!(std::io::stdout(), "\npid {}", process.pid()).unwrap();
     }
-    // Only to be waited for in vain: the test kills this process.
+    // Waits until the test kills this process.
     owned[0].wait_timeout(crate::LIMIT);
 }
 
@@ -39,16 +39,16 @@ fn a_killed_owner_takes_its_processes_along() {
         .filter_map(|line| line.unwrap().strip_prefix("pid ").map(|pid| pid.parse().unwrap()))
         .take(2)
         .collect();
-    assert!(pids.iter().all(|&pid| !is_gone(pid)), "both run while their owner does");
+    assert!(pids.iter().all(|&pid| !is_gone(pid)), "both run while their owner runs");
 
     owner.kill().unwrap();
     owner.wait().unwrap();
     for pid in pids {
-        eventually("what the owner started is gone", || is_gone(pid));
+        eventually("the processes of the owner have ended", || is_gone(pid));
     }
 }
 
-/// The `sandbox` binary with a control plane that serves.
+/// The `sandbox` binary with a control plane that is ready.
 struct Up {
     process: Child,
     stdout: Lines<BufReader<ChildStdout>>,
@@ -84,7 +84,7 @@ fn a_killed_sandbox_takes_its_control_plane_and_data_along() {
     sandbox.process.kill().unwrap();
     sandbox.process.wait().unwrap();
     eventually("the API server is gone", || !sandbox.serves());
-    // etcd's guard removes it, after etcd.
+    // The guard of etcd deletes it, after etcd has ended.
     eventually("the data folder is gone", || !sandbox.data_folder.exists());
 }
 
@@ -95,5 +95,5 @@ fn a_terminated_sandbox_stops_in_order_and_exits_with_0() {
     assert_eq!(sandbox.process.wait().unwrap().code(), Some(0));
     assert!(!sandbox.serves());
     assert!(!sandbox.data_folder.exists());
-    assert!(sandbox.stdout.next().is_none(), "stdout holds the export line and nothing else");
+    assert!(sandbox.stdout.next().is_none(), "stdout has only the export line");
 }

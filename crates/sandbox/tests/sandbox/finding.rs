@@ -1,11 +1,11 @@
-//! Where the binaries come from, and what is said when they can't be had. Go and etcd are small scripts here.
+//! The sources of the binaries, and the errors if they are missing. Go and etcd are small scripts here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Stands in for Go: knows two packages, and "builds" a file that says what it would be.
+/// A fake Go: it lists two packages, and the file that it "builds" contains the name of the package.
 const GO: &str = r#"#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
 for package; do :; done
@@ -25,7 +25,7 @@ fn script(folder: &Path, name: &str, text: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The binary, in an environment that has nothing but a cache folder and what is in `bin`.
+/// The `sandbox` binary, in an environment with only a cache folder, and with `bin` first on the PATH.
 fn sandbox(bin: &Path, cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox"));
     command.env_clear().env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("XDG_CACHE_HOME", cache);
@@ -78,7 +78,7 @@ fn two_processes_that_build_at_the_same_time_share_one_build() {
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         told += stderr.matches("another process builds the control plane").count();
     }
-    assert_eq!(told, 1, "the one that waits says so, once");
+    assert_eq!(told, 1, "the waiting process prints this once");
     assert_eq!(outputs[0].stdout, outputs[1].stdout);
 
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();

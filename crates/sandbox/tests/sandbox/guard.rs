@@ -1,4 +1,4 @@
-//! The guard: what it reports, what it ends, and that it leaves nothing behind.
+//! The guard reports the end of its program, ends it with its owner, and leaves no process behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -77,7 +77,7 @@ fn no_process_of_the_guard_remains_after_its_program() {
     eventually("the guard's process group is empty", || test_kill_process_group(group) == Err(Errno::SRCH));
 }
 
-/// The script has to work in whichever shell a system calls `sh`.
+/// The script must work in every shell that a system may install as `sh`.
 #[test]
 fn the_script_behaves_the_same_in_every_shell() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guard.sh");
@@ -98,11 +98,11 @@ fn the_script_behaves_the_same_in_every_shell() {
         };
         let mut output = BufReader::new(ending.stdout.take().unwrap()).lines();
         output.next().unwrap().unwrap().parse::<u32>().unwrap();
-        // Not `wait`, which would close the pipe. That output ends shows that no watcher is left that holds it open.
+        // Not `wait`, which would close the pipe. The end of the output shows that no watcher holds it open any more.
         assert!(output.next().is_none());
         eventually("the guard ends with its program", || ending.try_wait().unwrap().is_some());
         assert_eq!(ending.try_wait().unwrap().unwrap().code(), Some(7), "{shell:?}");
-        assert!(to_remove.exists(), "{shell:?}: the owner is still there, so is its folder");
+        assert!(to_remove.exists(), "{shell:?}: the owner still runs, so its folder must exist");
 
         for (program, code) in
             [("echo; exec sleep 1000", 143), ("trap '' TERM; echo; while :; do sleep 1; done", 137)]

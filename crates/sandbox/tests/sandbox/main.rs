@@ -1,4 +1,4 @@
-//! The sandbox from outside: what it finds and builds, and that nothing outlives its owner.
+//! Tests of the sandbox from outside: it finds and builds binaries, and no process outlives its owner.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod dying;

@@ -1,4 +1,4 @@
-//! A control plane whose parts are killed and started again, and whose history is cut short.
+//! A control plane whose parts are killed and restarted, and whose history is compacted.
 
 use std::path::Path;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use sandbox::process::Signal;
 use sandbox::{Options, Sandbox};
 use serde_json::json;
 
-/// A client that no connection of an earlier API server is left in.
+/// A new client, without connections to an earlier API server.
 async fn config_maps(kubeconfig: &Path) -> Api<ConfigMap> {
     Api::default_namespaced(Client::try_from(sandbox::client_config(kubeconfig).await.unwrap()).unwrap())
 }
@@ -32,7 +32,7 @@ async fn what_was_written_is_there_again_and_history_goes_on_until_it_is_cut() {
     let (api_server, etcd) = (sandbox.api_server().pid(), sandbox.etcd().pid());
     sandbox.restart_api_server().unwrap();
     written.push(create(&kubeconfig, "b").await);
-    // Killed before, and down for a while, as far as anyone can tell.
+    // Killed before the restart, as in an outage.
     sandbox.etcd().signal(Signal::KILL).unwrap();
     sandbox.restart_etcd().unwrap();
     written.push(create(&kubeconfig, "c").await);
@@ -67,7 +67,7 @@ async fn what_was_written_is_there_again_and_history_goes_on_until_it_is_cut() {
     };
     assert!(matches!(forgotten, Error::Compacted(revision) if revision == now), "{forgotten:?}");
 
-    // One that starts now knows nothing of before.
+    // A new API server does not have the compacted history.
     sandbox.restart_api_server().unwrap();
     let api = config_maps(&kubeconfig).await;
     let mut watch = pin!(api.watch(&WatchParams::default(), &written[0].to_string()).await.unwrap());

@@ -1,4 +1,4 @@
-//! A control plane that serves: who it takes for whom.
+//! The user of a client, by its kubeconfig.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ async fn user_name(client: Client) -> String {
     review.status.unwrap().user_info.unwrap().username.unwrap()
 }
 
-/// From async code on purpose: starting blocks, but must not be at odds with a caller's runtime.
+/// Calls it from async code on purpose: starting blocks, but must not conflict with the runtime of the caller.
 #[tokio::test]
 async fn a_kubeconfig_is_for_the_admin_or_for_whoever_a_token_stands_for() {
     let sandbox = Sandbox::start(Options::default()).unwrap();

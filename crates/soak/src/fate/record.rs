@@ -30,7 +30,7 @@ impl Fate {
         }
         let version = seen.record.node_version.map_or(0, |version| version.0);
         let uid = seen.record.uid.as_ref().map(ToString::to_string).unwrap_or_default();
-        // An earlier version is as good as the deletion if nothing changed in between.
+        // An earlier version is equivalent to the deletion if nothing changed in between.
         let has_all = |unstored: &Unstored| uid == unstored.uid && seen.record.labels == unstored.last;
         let (closed, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored)
             .into_iter()

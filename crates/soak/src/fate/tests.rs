@@ -9,7 +9,7 @@ use label_storage::{Record, ResourceVersion, Uid};
 use super::*;
 use crate::storers::Passage;
 
-/// One Node named `a`, its history told event by event.
+/// One Node named `a`, whose history is written event by event.
 struct World {
     fate: Fate,
     ledger: Ledger,
@@ -126,7 +126,7 @@ impl World {
         world
     }
 
-    /// And gone, and back without it.
+    /// The same Node, deleted and re-created without the label.
     fn returned() -> Self {
         let mut world = Self::stored();
         world.delete(true);
@@ -144,7 +144,7 @@ fn what_should_happen_is_right() {
     let mut world = World::returned();
     assert!(world.fate.check().is_err(), "not restored yet");
     let version = world.node("u2", &[("k", "1")], Some(1));
-    assert!(world.fate.check().is_err(), "its record is not its own yet");
+    assert!(world.fate.check().is_err(), "its record is still of the first incarnation");
     world.record("u2", version, &[("k", "1")], false);
     assert_eq!(world.fate.check(), Ok(()));
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
@@ -155,7 +155,7 @@ fn what_should_happen_is_right() {
 fn a_label_that_is_missing_for_good_is_lost() {
     let mut world = World::returned();
     let version = world.node("u2", &[], Some(1));
-    assert_eq!(world.wrongs(), [], "it may come yet");
+    assert_eq!(world.wrongs(), [], "it may still be restored");
     world.record("u2", version, &[], false);
     assert_eq!(world.wrongs(), [Kind::Lost]);
 }
@@ -330,7 +330,7 @@ fn a_node_without_labels_and_without_a_record_leaves_nothing_behind() {
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![], 0));
 }
 
-/// Deleted after a change that nobody stores, and then judged.
+/// A Node that was deleted after a change which is not stored, and then judged.
 fn judged(passage: &Passage) -> World {
     let mut world = World::stored();
     world.node("u1", &[("k", "2")], None);
@@ -353,7 +353,7 @@ fn a_last_change_that_a_storer_skipped_is_lost() {
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![Kind::Lost], 0));
     world.fate.judge_deletions(|_, _| Passage::Skipped("storer-0".to_owned()), &mut world.ledger);
     world.record("u1", 1, &[("k", "1")], true);
-    assert_eq!(world.fate.check(), Ok(()), "said once");
+    assert_eq!(world.fate.check(), Ok(()), "reported once");
     assert_eq!(world.wrongs().len(), 1);
 }
 

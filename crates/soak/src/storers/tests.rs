@@ -10,7 +10,7 @@ struct World {
 }
 
 impl World {
-    /// `storer-0` of one works on all Nodes, and has come to version 10.
+    /// `storer-0` is the only storer, and its position is version 10.
     fn at_ten() -> Self {
         let mut world = Self { storers: Storers::default(), at: Instant::now() };
         world.lease(0, 1, Some("storer-0"), 10);
@@ -54,7 +54,7 @@ fn skipped() -> Passage {
 fn what_lies_between_a_410_and_where_the_watch_went_on_was_forgotten_and_nothing_else() {
     let mut world = World::at_ten();
     world.is_refused("storer-0", 12);
-    assert_eq!(world.passage(15), Passage::Ahead, "it has not gone on yet");
+    assert_eq!(world.passage(15), Passage::Ahead, "it has not continued yet");
     world.asks("storer-0", 20);
     world.lease(0, 1, Some("storer-0"), 30);
     for (deletion, passage) in [
@@ -72,7 +72,7 @@ fn what_lies_between_a_410_and_where_the_watch_went_on_was_forgotten_and_nothing
 #[test]
 fn a_position_that_a_storer_gave_up_by_itself_is_no_excuse() {
     let mut world = World::at_ten();
-    // Refused in other ways than with 410, it goes on from a list.
+    // After refusals other than 410, it continues from a list.
     (0..5).for_each(|_| world.asks("storer-0", 12));
     world.asks("storer-0", 20);
     world.lease(0, 1, Some("storer-0"), 20);
@@ -87,12 +87,12 @@ fn a_storer_that_asks_for_what_comes_after_a_deletion_has_heard_of_it_or_skipped
     assert!(!is_past(&world));
     world.asks("storer-0", 20);
     assert!(is_past(&world));
-    // Its successor begins with what the Lease says.
+    // Its successor starts from the position in the Lease.
     world.asks("storer-0", 10);
     assert!(!is_past(&world));
     world.is_refused("storer-0", 10);
     world.asks("storer-0", 20);
-    assert!(!is_past(&world), "it was forgotten");
+    assert!(!is_past(&world), "the API server had dropped it");
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn a_410_to_somebody_else_is_no_excuse() {
 fn a_storer_that_was_down_for_longer_than_the_server_remembers_is_excused() {
     let mut world = World::at_ten();
     world.later(300);
-    assert_eq!(world.passage(15), Passage::Ahead, "nobody works on the shard");
+    assert_eq!(world.passage(15), Passage::Ahead, "the shard has no holder");
     world.lease(0, 1, Some("storer-0"), 10);
-    assert_eq!(world.passage(15), Passage::Ahead, "it may hear of it yet");
-    // The server's memory begins at 40.
+    assert_eq!(world.passage(15), Passage::Ahead, "it may still receive the deletion");
+    // The history of the server starts at 40.
     world.is_refused("storer-0", 10);
     world.asks("storer-0", 40);
     world.lease(0, 1, Some("storer-0"), 50);
@@ -131,7 +131,7 @@ fn a_storer_that_was_down_and_is_not_refused_has_to_hear_of_everything() {
 fn a_410_counts_for_nothing_if_the_same_version_is_asked_for_again_and_answered() {
     let mut world = World::at_ten();
     world.is_refused("storer-0", 12);
-    // It was killed before it could go on, and its successor begins with what the Lease says.
+    // It was killed before it continued, and its successor starts from the position in the Lease.
     world.asks("storer-0", 10);
     world.lease(0, 1, Some("storer-0"), 30);
     assert_eq!(world.passage(15), skipped());
@@ -156,7 +156,7 @@ fn one_of_several_watches_of_a_storer_has_gone_on_when_all_its_leases_say_so() {
     assert_eq!(say(&mut world, [14, 20]), [Passage::Ahead, Passage::Forgotten]);
     assert_eq!(say(&mut world, [30, 30]), [Passage::Forgotten, Passage::Forgotten]);
     let late = [0, 1].map(|index| world.storers.passage(&node(index), 25, world.at));
-    assert_eq!(late, [skipped(), skipped()], "it had gone on long before");
+    assert_eq!(late, [skipped(), skipped()], "it had continued long before");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn while_the_number_of_replicas_changes_one_that_still_has_to_hear_of_it_is_enou
     let mut world = World::at_ten();
     world.lease(index, 2, Some("storer-1"), 16);
     assert_eq!(world.passage(15), Passage::Ahead);
-    // Nor is what comes after its end.
+    // Neither do deletions after its end.
     let mut world = World::at_ten();
     world.lease(index, 2, Some("storer-1"), 10);
     world.later(20);

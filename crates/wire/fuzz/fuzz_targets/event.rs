@@ -1,4 +1,4 @@
-//! An event, an object or a status of any bytes never panics, and an object always has a name.
+//! Reading any bytes as an event, an object or a status never panics, and an object always has a name.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A list of any bytes never panics, and is the same however it arrives.
+//! Reading any bytes as a list never panics, and the result does not depend on the chunks in which they arrive.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (listed, objects) = read(content, bytes);
         assert!(listed.as_ref().is_none_or(|listed| listed.items == objects.len()));
         assert_eq!(read(content, BufReader::with_capacity(3, bytes)), (listed.clone(), objects));
-        // A list that is cut is none.
+        // A truncated list is an error.
         if let (Some(_), Some((_, cut))) = (&listed, bytes.split_last()) {
             assert!(read(content, cut).0.is_none());
         }

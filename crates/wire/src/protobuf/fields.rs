@@ -11,7 +11,7 @@ pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
     /// An integer or a boolean.
     Number(u64),
-    /// A number of fixed length. None is read here.
+    /// A number of fixed length. No such field is read here.
     Fixed,
 }
 
@@ -19,14 +19,14 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            Self::Number(_) | Self::Fixed => Err(Error::malformed("a number in the place of a text")),
+            Self::Number(_) | Self::Fixed => Err(Error::malformed("a number instead of a string")),
         }
     }
 
     pub(super) fn number(self) -> Result<u64, Error> {
         match self {
             Self::Number(number) => Ok(number),
-            Self::Bytes(_) | Self::Fixed => Err(Error::malformed("something else in the place of a number")),
+            Self::Bytes(_) | Self::Fixed => Err(Error::malformed("another type instead of a number")),
         }
     }
 }
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
             WireType::Varint => Value::Number(decode_varint(&mut self.0)?),
             WireType::SixtyFourBit => self.take(8).map(|_| Value::Fixed)?,
             WireType::ThirtyTwoBit => self.take(4).map(|_| Value::Fixed)?,
-            // Kubernetes never had any.
+            // Kubernetes has never used groups.
             WireType::StartGroup | WireType::EndGroup => return Err(Error::malformed("a group")),
         };
         Ok(Some((field, value)))

@@ -61,7 +61,7 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
 }
 
 /// Reads the seconds of a `Time`. It is `None` if there are no bytes, or if RFC 3339 can't express it: one Node with a bad
-/// time must not spoil the whole list.
+/// time must not make the whole list unreadable.
 pub(super) fn read_time(bytes: &[u8]) -> Result<Option<Timestamp>, Error> {
     if bytes.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Reads the fields of a message from a stream, because it is too long to be in memory.
+//! Reads the fields of a message from a stream, because it is too long for memory.
 
 use std::io::{self, BufRead};
 
@@ -29,7 +29,7 @@ impl<R: BufRead> Source<R> {
         for expected in magic {
             start.push(self.byte()?);
             if start.last() != Some(expected) {
-                // Up to 200 bytes more, so that people see who answered.
+                // Up to 200 more bytes, so that the error message shows the sender.
                 let _ = self.chunks(200, |chunk| start.extend_from_slice(chunk));
                 return Err(Error::NotProtobuf(status::excerpt(&start)));
             }
@@ -43,7 +43,7 @@ impl<R: BufRead> Source<R> {
         let wire_type = WireType::try_from(key & 7)?;
         match u32::try_from(key >> 3) {
             Ok(field) if field > 0 => Ok((field, wire_type)),
-            _ => Err(Error::malformed("a field number that there is not")),
+            _ => Err(Error::malformed("an invalid field number")),
         }
     }
 
@@ -65,7 +65,7 @@ impl<R: BufRead> Source<R> {
             WireType::SixtyFourBit => 8,
             WireType::ThirtyTwoBit => 4,
             WireType::LengthDelimited => self.varint()?,
-            // Kubernetes never had any.
+            // Kubernetes has never used groups.
             WireType::StartGroup | WireType::EndGroup => return Err(Error::malformed("a group")),
         };
         self.chunks(length, |_| {})
@@ -106,7 +106,7 @@ impl<R: BufRead> Source<R> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
-            // The tenth byte has room for the last bit alone.
+            // The tenth byte has room only for the last bit.
             if shift == 63 && byte > 1 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Input that nobody means well with. An answer may be anything, but it must not cost more than it is long.
+//! Hostile input: an answer may have any content, but reading it must not cost more than its length.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn list(bytes: &[u8]) -> Result<Listed, Error> {
     read_list(&CONFIG_MAP, bytes, drop)
 }
 
-/// Reads it as everything that it could be.
+/// Reads the bytes as every type of answer.
 fn read_as_anything(bytes: &[u8]) {
     for asked in [METADATA, CONFIG_MAP, NODE] {
         let mut items = 0;
@@ -37,7 +37,7 @@ pub(super) fn delimited(key: u64, content: &[u8]) -> Vec<u8> {
     [&varint(key << 3 | 2)[..], &varint(content.len() as u64), content].concat()
 }
 
-/// A list with a version and this after it.
+/// A list with a version, and with these fields after it.
 fn list_with(fields: &[u8]) -> Vec<u8> {
     enveloped("ConfigMapList", [&delimited(1, &delimited(2, b"1")), fields].concat())
 }
@@ -137,7 +137,7 @@ fn an_envelope_is_as_the_api_server_makes_it_or_refused() {
         content_encoding: Some(String::new()),
         content_type: Some("application/vnd.kubernetes.protobuf".to_owned()),
     };
-    list(&sealed(&good)).expect("a good list that does not say what it is");
+    list(&sealed(&good)).expect("a good list without a kind");
     let encoded = Unknown { content_encoding: Some("gzip".to_owned()), ..good.clone() };
     assert!(matches!(list(&sealed(&encoded)), Err(Error::Malformed(_))));
     let empty = Unknown { raw: None, ..good.clone() };

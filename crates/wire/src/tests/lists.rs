@@ -21,7 +21,7 @@ fn objects(samples: &[Sample]) -> Vec<Object> {
     samples.iter().map(|sample| sample.object.clone()).collect()
 }
 
-/// Gives the input in pieces of these lengths, over and over.
+/// Returns the input in pieces of these lengths, over and over.
 struct Pieces<'a> {
     input: &'a [u8],
     lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
@@ -91,13 +91,13 @@ fn a_list_of_another_kind_is_refused() {
             let bytes = fixtures::list(&Head { kind, ..head() }, &[]);
             let result = read_as(&asked, &bytes[..]);
             if kind == right {
-                result.expect("what was asked for");
+                result.expect("the requested kind");
             } else {
                 assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
             }
         }
         let unsaid = fixtures::list(&Head { kind: "", ..head() }, &[]);
-        read_as(&asked, &unsaid[..]).expect("it does not say");
+        read_as(&asked, &unsaid[..]).expect("a list without a kind");
     }
 }
 
@@ -121,7 +121,7 @@ fn an_input_that_fails_after_the_list_fails_the_list() {
     let good = fixtures::list(&head(), &[sample("a")]);
     for end in [0, 30, good.len() / 2, good.len()] {
         let input = |kind| BufReader::new(good[..end].chain(Fails(kind)));
-        // As an unpacker says it when the checksum at the end is missing, or wrong.
+        // The error of a decompressor if the checksum at the end is missing or wrong.
         let cut = read(input(std::io::ErrorKind::UnexpectedEof));
         assert!(matches!(cut, Err(Error::BrokeOff)), "at {end}: {cut:?}");
         let wrong = read(input(std::io::ErrorKind::InvalidData));

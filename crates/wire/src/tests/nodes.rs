@@ -63,7 +63,7 @@ fn the_time_of_a_taint_is_written_as_json_has_it() {
         (seconds(0), Some("1970-01-01T00:00:00Z")),
         (seconds(-1), Some("1969-12-31T23:59:59Z")),
         (seconds(951_782_400), Some("2000-02-29T00:00:00Z")),
-        // As Kubernetes does: what is less than a second is not there.
+        // Fractions of a second are dropped, as in Kubernetes.
         ([seconds(1_767_225_601), b"\x10\x07".to_vec()].concat(), Some("2026-01-01T00:00:01Z")),
         (b"\x10\0".to_vec(), Some("1970-01-01T00:00:00Z")),
         (Vec::new(), None),

@@ -24,7 +24,7 @@ fn an_object_is_read_as_what_it_is() {
         let bytes = fixtures::object(kind, &sample);
         let object = read_object(&asked, &bytes).expect("a good object");
         assert_eq!(object, sample.object);
-        assert_eq!(read_object(&asked, &fixtures::object("", &sample)).expect("unsaid"), object);
+        assert_eq!(read_object(&asked, &fixtures::object("", &sample)).expect("no kind"), object);
     }
 }
 
@@ -36,7 +36,7 @@ fn another_kind_of_object_is_refused() {
             let bytes = fixtures::object(kind, &sample("a"));
             let result = read_object(&asked, &bytes);
             if kind == right {
-                result.expect("what was asked for");
+                result.expect("the requested kind");
             } else {
                 assert!(matches!(&result, Err(Error::Kind(found)) if found == kind), "{result:?}");
             }

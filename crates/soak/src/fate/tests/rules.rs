@@ -111,7 +111,7 @@ fn where_the_record_wins_a_node_that_left_unrestored_does_not_change_it() {
 
 const STARTUP_TAINT: &str = "startupTaint: {enabled: true, atMost: 1m}";
 
-/// A Node that is back, with the start-up taint.
+/// A Node that was re-created with the start-up taint.
 fn tainted() -> World {
     let mut world = World::stored_with_rules(STARTUP_TAINT);
     world.delete(true);
@@ -137,7 +137,7 @@ fn the_start_up_taint_goes_with_the_restore_or_when_its_time_is_over() {
     let version = world.node_beside("u2", &[("k", "1")], Some(1), |seen| seen.has_startup_taint = true);
     assert_eq!(world.wrongs(), [Kind::StartupTaint]);
     world.record("u2", version, &[("k", "1")], false);
-    assert!(world.fate.check().is_err(), "it is still there");
+    assert!(world.fate.check().is_err(), "the taint is still there");
 }
 
 #[test]
@@ -152,6 +152,6 @@ fn the_start_up_taint_goes_at_once_where_nothing_is_to_be_restored() {
     assert_eq!(
         world.wrongs(),
         [Kind::Foreign],
-        "nobody but the restorer takes it off, and that is all it does"
+        "only the restorer may remove the taint, and may change nothing else with it"
     );
 }

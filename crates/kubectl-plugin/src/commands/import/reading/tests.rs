@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::commands::export::to_yaml;
 
-/// Texts that YAML has other ideas about.
+/// Texts that YAML reads differently if they are not quoted.
 const HOSTILE: [&str; 40] = [
     "",
     " ",
