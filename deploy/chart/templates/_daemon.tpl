@@ -155,7 +155,6 @@ volumes:
 {{/* The fields that a daemon's container and that of `helm test` have in common. */}}
 {{- define "label-storage.container" -}}
 {{- $root := .root -}}
-# The image is not published: build it, and give it a name under which your nodes can pull it.
 image: {{ include "label-storage.image" $root }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 {{- with $root.Values.securityContext }}
@@ -170,7 +169,7 @@ volumeMounts:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with (index $root.Values .daemon).resources }}
-# Measured: 43 MB at 100,000 nodes (docs/benchmarks.md). There is no CPU limit: throttling would delay labels
+# Enough for 100,000 nodes (docs/benchmarks.md). There is no CPU limit: throttling would delay labels
 # just when many nodes are deleted or re-created.
 resources:
   {{- toYaml . | nindent 2 }}
