@@ -59,6 +59,8 @@ guards=(
     'a list that began too early for an attempt is not used|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began >= after/true/'
     'a list is used for 8 s|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began\.elapsed\(\) < LIFETIME/true/'
     'a list is not used again after a refused write|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/\.filter\(\|_\| tries == 0\)//'
+    'a listed record that was deleted since is not used|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/\.filter\(\|found\| !is_deleted\(found\)\)//'
+    'tidy writes do not wait forever|label-storage-runtime|work_queue::|crates/runtime/src/work_queue/burst.rs|s/\.min\(first \+ LONGEST\)//'
     'tidy writes wait until nodes stop changing|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/ \|\| self\.burst\.ends_at\(now\)\.is_some\(\)//'
     # The core.
     'a position counts until the watch has come to it|label-storage|watch_progress::|crates/label-storage/src/watch_progress.rs|s/is_confirmed && resumed\.version <= at/is_confirmed/'

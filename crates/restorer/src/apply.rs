@@ -91,7 +91,10 @@ impl Worker<RestoreTask> for Apply {
             node.extras.refused = refused;
             refused = match self.restore(key, &node, seen_at, task, reads, tries).await? {
                 Step::Done(done) => return Ok(done),
-                Step::Refused(items) => items,
+                Step::Refused(items) => {
+                    reading = reading.max(1);
+                    items
+                }
                 // An event or a list may have the metadata alone. A second try reads by name.
                 Step::SeenInPart if reading == 0 => {
                     reading = 1;

@@ -162,9 +162,13 @@ impl Planner for RestorePlanner {
     }
 
     fn needs(&self, entry: &Entry<'_>) -> Needs {
+        // A record that is not known is read by name: no list has it.
+        let is_stored = entry.stored() != Stored::Nothing;
         match self.views.get(entry.key()) {
             _ if entry.is_contested() => Needs::Nothing,
-            Some((_, seen_at)) if is_young(*seen_at) => Needs::Record,
+            Some((_, seen_at)) if is_young(*seen_at) && is_stored => Needs::Record,
+            Some((_, seen_at)) if is_young(*seen_at) => Needs::Nothing,
+            _ if !is_stored => Needs::Node(Extent::Listed),
             _ if needs_whole(entry) => Needs::NodeThenRecord(Extent::Whole),
             _ => Needs::NodeThenRecord(Extent::Listed),
         }

@@ -73,7 +73,9 @@ pub async fn run<P: Planner>(
         let now = Instant::now();
         if !is_ending {
             engine.informers.begin_if_due(&mut engine.cache);
-            engine.list_for_many();
+            if deadline.holds() {
+                engine.list_for_many(now);
+            }
         }
         engine.progress.tell_if_due(&engine.queue, now);
         engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
@@ -184,10 +186,12 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         None
     }
 
-    /// Lists for the keys whose turn comes next, if there are many.
-    fn list_for_many(&mut self) {
-        if self.informers.has_listed(Resource::Nodes) && self.bulk.is_due() {
-            let entries = self.queue.upcoming().filter_map(|key| self.cache.get(key));
+    /// Lists for the keys whose turn comes next, if there are many. Those that have failed are read by name.
+    fn list_for_many(&mut self, now: Instant) {
+        let has_listed = self.informers.has_listed(Resource::Nodes);
+        if has_listed && self.limiter.has_room(0, now) && self.bulk.is_due() {
+            let upcoming = self.queue.upcoming().filter(|key| self.queue.failures(key) == 0);
+            let entries = upcoming.filter_map(|key| self.cache.get(key));
             let needs = entries
                 .map(|entry| (entry.key().clone(), entry.node_name().to_owned(), self.planner.needs(&entry)));
             self.bulk.begin(self.informers.replica, needs, |kind| self.informers.all(kind));

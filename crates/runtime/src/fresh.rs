@@ -33,7 +33,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(6);
 const PAUSE_AFTER_SLOW: Duration = Duration::from_secs(60);
 /// Keys wait this long for a list. While thousands of reads by name compete with it, it takes ten times as long.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of listed objects that cost the API server as much as one read by name.
 const fn worth(content: Content) -> usize {
@@ -90,7 +90,7 @@ impl FreshReads {
         Self { known, node: None, record: None }
     }
 
-    /// Reads the whole Node as it was at `after`, or later. Returns it with the time at which the read began.
+    /// Reads the Node as it was at `after`, or later. Returns it with the time at which the read began.
     pub async fn node(
         &self,
         context: &ShardContext,
@@ -101,7 +101,7 @@ impl FreshReads {
         self.node_or(context, after, tries, context.node_source.get_node(name)).await
     }
 
-    /// Reads the whole Node for a write that is refused if the Node has changed since. The first try may be answered from the API server's cache.
+    /// Reads the Node for a write that is refused if the Node has changed since. The first try may be answered from the API server's cache.
     pub async fn guarded_node(
         &self,
         context: &ShardContext,
@@ -136,7 +136,8 @@ impl FreshReads {
         Ok((node, began))
     }
 
-    /// Reads the record as it was at `after`, or later.
+    /// Reads the record as it was at `after`, or later. A record that the list lacks is read by name: it may have lost the label that lists
+    /// select by. So is one that the cache knows to be deleted.
     pub async fn record(
         &self,
         context: &ShardContext,
@@ -144,12 +145,14 @@ impl FreshReads {
         after: Instant,
         tries: u32,
     ) -> Result<Option<Found>, Error> {
-        let object = match Listed::used(self.record.as_ref(), Some(after), tries) {
-            Some(listed) => listed.object,
-            None => context.record_source.get(&record_name(key)).await?,
+        let known = self.known.record;
+        let listed = Listed::used(self.record.as_ref(), Some(after), tries).and_then(|listed| listed.object);
+        let is_deleted = |found: &Found| !known.is_there && found.version() <= Some(known.version);
+        let found = match listed.map(Found::from).filter(|found| !is_deleted(found)) {
+            None => context.record_source.get(&record_name(key)).await?.map(Found::from),
+            listed => listed,
         };
-        let found = object.map(Found::from);
-        self.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
+        known.check("get configmap", found.as_ref().map(Found::version), tries)?;
         Ok(found)
     }
 }
@@ -157,7 +160,7 @@ impl FreshReads {
 /// Lists for the keys that wait.
 #[derive(Default)]
 pub(crate) struct BulkReads {
-    running: JoinSet<Option<[Batch; 2]>>,
+    running: JoinSet<Result<[Batch; 2], Error>>,
     batches: [Batch; 2],
     not_before: Option<Instant>,
     running_since: Option<Instant>,
@@ -210,16 +213,13 @@ impl BulkReads {
         all: impl Fn(Resource) -> usize,
     ) {
         self.not_before = Some(Instant::now() + PAUSE);
-        let (mut nodes, mut records, mut both) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut nodes, mut records) = (Vec::new(), Vec::new());
         for (key, node, needs) in needs.take(MOST) {
             match needs {
                 Needs::Nothing => (),
-                Needs::Node(extent) => nodes.push((node, extent)),
+                Needs::Node(extent) => nodes.push((node, extent, None)),
                 Needs::Record => records.push(record_name(&key)),
-                Needs::NodeThenRecord(extent) => {
-                    nodes.push((node, extent));
-                    both.push(record_name(&key));
-                }
+                Needs::NodeThenRecord(extent) => nodes.push((node, extent, Some(record_name(&key)))),
             }
         }
         let is_worth_it = |wanted: usize, kind: Resource, content: Content| {
@@ -227,33 +227,31 @@ impl BulkReads {
         };
         let (nodes_source, records_source) =
             (context.source(Resource::Nodes), context.source(Resource::Records));
-        let whole = nodes.iter().filter(|(_, extent)| *extent == Extent::Whole).count();
-        let content = if whole * 4 > nodes.len() {
-            nodes_source.whole()
-        } else {
+        let whole = nodes.iter().filter(|(_, extent, _)| *extent == Extent::Whole).count();
+        let content = if whole * 4 > nodes.len() { nodes_source.whole() } else { nodes_source.content() };
+        if content != nodes_source.whole() {
             // The few that have to be whole are read by name.
-            nodes.retain(|(_, extent)| *extent == Extent::Listed);
-            nodes_source.content()
-        };
-        let nodes = Some(nodes).filter(|nodes| is_worth_it(nodes.len(), Resource::Nodes, content));
-        if nodes.is_some() {
-            records.append(&mut both);
+            nodes.retain(|(_, extent, _)| *extent == Extent::Listed);
         }
-        let records =
-            Some(records).filter(|records| is_worth_it(records.len(), Resource::Records, Content::ConfigMap));
-        if nodes.is_none() && records.is_none() {
+        if !is_worth_it(nodes.len(), Resource::Nodes, content) {
+            nodes.clear();
+        }
+        let mut names = Vec::new();
+        for (name, _, record) in nodes {
+            names.push(name);
+            records.extend(record);
+        }
+        if !is_worth_it(records.len(), Resource::Records, Content::ConfigMap) {
+            records.clear();
+        }
+        if names.is_empty() && records.is_empty() {
             return;
         }
         self.running_since = Some(Instant::now());
-        let nodes = nodes.map(|nodes| nodes.into_iter().map(|(name, _)| name).collect());
         self.running.spawn(async move {
-            let lists = async {
-                let nodes = list(&nodes_source, content, nodes).await?;
-                let records = list(&records_source, Content::ConfigMap, records).await?;
-                Ok::<_, Error>([nodes, records])
-            };
-            let log = |error: &Error| tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
-            lists.await.inspect_err(log).ok()
+            let nodes = list(&nodes_source, content, names).await?;
+            let records = list(&records_source, Content::ConfigMap, records).await?;
+            Ok([nodes, records])
         });
     }
 
@@ -268,7 +266,7 @@ impl BulkReads {
         let ended = self.running.join_next().await;
         match ended {
             None => std::future::pending().await,
-            Some(Ok(Some(batches))) => {
+            Some(Ok(Ok(batches))) => {
                 self.batches = batches;
                 if self.running_since.is_some_and(|since| since.elapsed() > SLOW) {
                     self.not_before = Some(Instant::now() + PAUSE_AFTER_SLOW);
@@ -279,7 +277,12 @@ impl BulkReads {
                     }
                 }
             }
-            Some(_) => self.not_before = Some(Instant::now() + PAUSE_AFTER_FAILURE),
+            Some(Ok(Err(error))) => {
+                tracing::debug!(%error, "a list for many nodes failed: they are read one by one");
+                let pause = error.retry_after().unwrap_or_default().max(PAUSE_AFTER_FAILURE);
+                self.not_before = Some(Instant::now() + pause);
+            }
+            Some(Err(_)) => self.not_before = Some(Instant::now() + PAUSE_AFTER_FAILURE),
         }
         self.running_since = None;
         self.begun = Vec::new();
@@ -298,8 +301,10 @@ impl BulkReads {
 }
 
 /// Lists all objects, and keeps those with these names.
-async fn list(source: &ApiSource, content: Content, names: Option<Vec<String>>) -> Result<Batch, Error> {
-    let Some(names) = names else { return Ok(Batch::default()) };
+async fn list(source: &ApiSource, content: Content, names: Vec<String>) -> Result<Batch, Error> {
+    if names.is_empty() {
+        return Ok(Batch::default());
+    }
     let (began, wanted) = (Instant::now(), names.len());
     let objects: HashMap<_, _> = names.into_iter().map(|name| (name, None)).collect();
     let objects = Arc::new(Mutex::new(objects));
@@ -478,6 +483,26 @@ mod tests {
             let reads = bulk.reads(&RecordKey::from("node-0"), "node-0", nothing_known());
             reads.node(&replica, "node-0", None, 0).await.expect("read");
             assert_eq!(calls.count(GET), gets, "{needing_whole}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_a_list_lacks_or_that_was_deleted_since_is_read_by_name() {
+        let version = |version: u64| Object { resource_version: version.to_string(), ..Object::default() };
+        for (listed, is_there, known, gets, why) in [
+            (Some(7), true, 7, 0, "it is the same"),
+            (Some(7), false, 6, 0, "it is new"),
+            (None, false, 0, 1, "it may have lost its label"),
+            (Some(7), false, 7, 1, "it was deleted since"),
+        ] {
+            let (replica, calls) =
+                fixtures::replica(|_| async { Reply::Refusal(404, "not found") }).expect("a replica");
+            let mut reads = FreshReads::by_name(nothing_known());
+            reads.known.record = crate::cache::KnownVersion { version: ResourceVersion(known), is_there };
+            reads.record = Some(Listed { object: listed.map(version), began: Instant::now() });
+            let read = reads.record(&replica, &RecordKey::from("node-1"), Instant::now(), 0).await;
+            assert_eq!(read.expect("read").is_some(), gets == 0, "{why}");
+            assert_eq!(calls.count("GET"), gets, "{why}");
         }
     }
 

@@ -216,10 +216,14 @@ impl WorkQueue {
 
     /// An attempt came too early: nothing was tried, and the failures stay. Without a time, the Node is out until it is queued again.
     pub(crate) fn put_back(&mut self, node: &RecordKey, until: Option<Instant>) {
+        let urgency = match self.states.get(node) {
+            Some(State::InFlight { urgency, .. }) => *urgency,
+            _ => Urgency::Soon,
+        };
         self.land(node);
         if let Some(until) = until {
             let why = if self.failures.contains_key(node) { Why::PutBack } else { Why::NotDue };
-            self.wait(node, State::Waiting { until, urgency: Urgency::Soon, why }, until);
+            self.wait(node, State::Waiting { until, urgency, why }, until);
         }
     }
 
