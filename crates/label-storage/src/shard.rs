@@ -32,7 +32,7 @@ mod tests {
             ("aks-nodepool1-31415926-vmss000003", 0x64a990d4bb1b960c, [0, 0, 2, 4, 12, 533014241]),
             ("a", 0xe6c632b61e964e1f, [0, 1, 1, 7, 31, 89948374]),
         ] {
-            assert_eq!(xxh3_64(key.as_bytes()), hash, "{node}");
+            assert_eq!(xxh3_64(node.as_bytes()), hash, "{node}");
             let found = [1, 2, 3, 8, 64, u32::MAX].map(|n| shard(node, of(n)));
             assert_eq!(found, shards, "{node}");
         }
