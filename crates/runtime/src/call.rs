@@ -188,7 +188,8 @@ pub async fn settle<T>(
         tracing::debug!(%error, tries, ?pause, "retrying");
         tokio::select! {
             () = tokio::time::sleep(pause) => (),
-            () = shutdown.stop.cancelled() => return Err(error),
+            // What has moved is read again at once: final labels may depend on it.
+            () = shutdown.stop.cancelled(), if error.kind != FailureKind::Moved => return Err(error),
         }
     }
 }
@@ -275,8 +276,18 @@ mod tests {
     async fn a_shutdown_ends_the_trying_but_not_a_try() {
         let shutdown = Shutdown::default();
         shutdown.stop.cancel();
-        let attempt = async |_| Err::<(), _>(Error::unclear("try", "lost"));
-        assert_eq!(settle(&shutdown, attempt).await.expect_err("given up").to_string(), "can't try: lost");
+        for (kind, tries) in [(FailureKind::Unclear, 1), (FailureKind::Moved, ATTEMPTS)] {
+            let mut made = 0;
+            let attempt = async |_| {
+                made += 1;
+                Err::<(), _>(Error { kind, ..Error::unclear("try", "lost") })
+            };
+            assert_eq!(
+                settle(&shutdown, attempt).await.expect_err("given up").to_string(),
+                "can't try: lost"
+            );
+            assert_eq!(made, tries, "{kind:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
