@@ -101,20 +101,27 @@ zig_tools() {
     export PATH=$tools/bin:$PATH
 }
 
+# Rust's name of a platform.
+target() {
+    case $1 in
+        linux-amd64) echo x86_64-unknown-linux-musl ;;
+        linux-arm64) echo aarch64-unknown-linux-musl ;;
+        darwin-amd64) echo x86_64-apple-darwin ;;
+        darwin-arm64) echo aarch64-apple-darwin ;;
+        windows-amd64) echo x86_64-pc-windows-gnu ;;
+        windows-arm64) echo aarch64-pc-windows-gnullvm ;;
+        *) fail "the platform $1: one of ${platforms[*]}" ;;
+    esac
+}
+
 plugin() {
     local platform=$1 out work target program=kubectl-label_storage
-    case $platform in
-        linux-amd64 | linux-arm64) target= ;;
-        darwin-amd64) target=x86_64-apple-darwin ;;
-        darwin-arm64) target=aarch64-apple-darwin ;;
-        windows-amd64) target=x86_64-pc-windows-gnu program=$program.exe ;;
-        windows-arm64) target=aarch64-pc-windows-gnullvm program=$program.exe ;;
-        *) fail "the platform $platform: one of ${platforms[*]}" ;;
-    esac
+    target=$(target "$platform")
+    [[ $platform != windows-* ]] || program=$program.exe
     out=$(folder "$2")
     set_time
     work=$(mktemp -d)
-    if [[ -z $target ]]; then
+    if [[ $platform == linux-* ]]; then
         deploy/image/build.sh "${platform#*-}" "$work" kubectl-plugin "$program"
     else
         # Where it was built is told by no file name in it.
@@ -268,13 +275,19 @@ build_all() {
 }
 
 rehearse() {
-    local out copy builds=()
+    local out copy
+    builds=()
     out=$(folder "${1:-target/rehearsal}")
     find_helm
     zig_tools
     set_time
+    # Before the builds: rustup can't do two things at a time.
+    for copy in "${here[@]}"; do
+        rustup target add "$(target "$copy")"
+    done
     [[ -z $(git status --porcelain) ]] || echo "warning: the rehearsal builds the last commit, without the changes since" >&2
-    # At the same time: the last step of each build uses one core.
+    # At the same time: the last step of each build uses one core. If one fails, the other ends, too.
+    trap 'kill "${builds[@]}" 2>/dev/null || true' EXIT
     for copy in first second-time-elsewhere; do
         rm -rf "${out:?}/$copy"
         mkdir -p "$out/$copy/source"
