@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request, Verb};
@@ -392,17 +392,18 @@ pub async fn a_replica_that_sleeps_longer_than_its_lease_does_no_harm(s: &Scenar
 }
 
 pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario) -> Result<()> {
-    // Pauses are random: with fewer shards and calls, chance decides.
+    // Pauses are random: with fewer shards, chance decides.
     const SHARDS: usize = 6;
-    const ENOUGH: usize = 60;
-    let (is_down, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    const CALLS: usize = 8;
+    let (is_down, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(BTreeMap::new())));
     let (down, at) = (Arc::clone(&is_down), Arc::clone(&asked));
     let proxy = s.proxy(move |request: &Request| {
         if !down.load(Ordering::Relaxed) {
             return Fault::None;
         }
         if request.resource == "leases" {
-            at.lock().expect("no panic").push(Instant::now());
+            let mut at = at.lock().expect("no panic");
+            at.entry(request.name.clone()).or_insert_with(Vec::new).push(Instant::now());
         }
         Fault::ResetBefore
     });
@@ -412,17 +413,17 @@ pub async fn during_an_outage_leases_are_asked_for_ever_more_rarely(s: &Scenario
     let leases: [_; SHARDS] = std::array::from_fn(|index| format!("{index}-of-{SHARDS}"));
     eventually_held(s, "storer", leases.each_ref().map(|lease| (lease.as_str(), "0"))).await?;
     is_down.store(true, Ordering::Relaxed);
-    s.eventually(
-        "many calls have failed",
-        true,
-        async || Ok(asked.lock().expect("no panic").len() >= ENOUGH),
-    )
-    .await?;
+    // Of each lease, the first and the last pause between calls.
+    let pauses = || {
+        let asked = asked.lock().expect("no panic");
+        let enough = asked.values().filter_map(|at| at.first_chunk::<CALLS>());
+        enough.map(|at| (at[1] - at[0], at[CALLS - 1] - at[CALLS - 2])).collect::<Vec<_>>()
+    };
+    s.eventually("many calls have failed", true, async || Ok(pauses().len() >= SHARDS)).await?;
     is_down.store(false, Ordering::Relaxed);
-    let at: Vec<_> = asked.lock().expect("no panic").drain(..ENOUGH).collect();
-    let middle = at[0] + (at[ENOUGH - 1] - at[0]) / 2;
-    let early = at.iter().filter(|at| **at < middle).count();
-    ensure!(early >= 2 * (ENOUGH - early), "{early} of {ENOUGH} calls in the first half of the time");
+    let (first, last): (Vec<_>, Vec<_>) = pauses().into_iter().unzip();
+    let (first, last): (Duration, Duration) = (first.iter().sum(), last.iter().sum());
+    ensure!(last >= 2 * first, "the first pauses are {first:?} in all, the last {last:?}");
     s.eventually("the leases are kept again", true, async || {
         Ok(storer.has_logged(&["leases can be renewed again"]))
     })
