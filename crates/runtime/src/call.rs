@@ -188,7 +188,7 @@ pub async fn settle<T>(
         tracing::debug!(%error, tries, ?pause, "retrying");
         tokio::select! {
             () = tokio::time::sleep(pause) => (),
-            // What has moved is read again at once: final labels may depend on it.
+            // An object that has changed is read again at once: final labels may depend on it.
             () = shutdown.stop.cancelled(), if error.kind != FailureKind::Moved => return Err(error),
         }
     }
