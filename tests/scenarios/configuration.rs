@@ -23,7 +23,7 @@ const CONFIGURATION: &str = include_str!("../../docs/configuration.md");
 const VALUES: &str = include_str!("../../deploy/chart/values.yaml");
 
 /// The keys of a rules file.
-const RULES: [&str; 11] = [
+const RULES: [&str; 12] = [
     "labels",
     "annotations",
     "taints",
@@ -32,6 +32,7 @@ const RULES: [&str; 11] = [
     "conflicts",
     "identity",
     "startupTaint",
+    "patience",
     "retention",
     "cleanupShare",
     "history",

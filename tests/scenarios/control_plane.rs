@@ -109,7 +109,8 @@ pub async fn killed_and_restarted_under_load_it_loses_no_label(s: &Scenario) -> 
 /// The number of concurrent calls.
 const AT_ONCE: usize = 16;
 
-async fn each(nodes: &[String], call: impl AsyncFn(&str) -> Result<()>) -> Result<()> {
+/// Calls this for all nodes, some of them at the same time.
+pub async fn each(nodes: &[String], call: impl AsyncFn(&str) -> Result<()>) -> Result<()> {
     let calls = futures::stream::iter(nodes).map(|node| call(node)).buffer_unordered(AT_ONCE);
     calls.try_collect::<()>().await
 }

@@ -19,6 +19,7 @@
     reason = "a test program, where `pub` means: for the other modules"
 )]
 
+mod absent_storer;
 mod brake;
 mod choosing;
 mod command_line;
@@ -316,6 +317,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_cold_start_reads_few_nodes_by_name
             a_mass_return_reads_few_objects_by_name
             what_is_changed_after_the_list_is_not_overwritten;
+        absent_storer:
+            a_returning_node_gets_the_labels_that_it_had_at_its_deletion
+            a_node_that_has_lost_all_its_labels_returns_without
+            a_restorer_that_was_killed_meanwhile_receives_the_deletion_again
+            a_node_behind_a_fence_waits_for_the_final_labels
+            a_node_waits_for_final_labels_no_longer_than_the_rules_allow
+            two_thousand_nodes_that_were_changed_at_last_return_as_they_were;
         watching:
             a_label_changed_just_before_the_deletion_is_kept
             what_is_changed_and_replaced_at_once_is_kept

@@ -1,4 +1,6 @@
 //! Final labels: the labels of a Node at its deletion. Only the DELETED event has them, so they are kept until they are stored.
+//!
+//! The storer keeps them to store them. The restorer keeps them to restore a Node that returns before they are stored.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use crate::{Node, RecordKey, ResourceVersion};
 const MOST: usize = 4096;
 
 /// Final labels that are not stored yet, by the key of their record, the oldest first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FinalLabels {
     pending: HashMap<RecordKey, VecDeque<(Node, Instant)>>,
     len: usize,
@@ -32,19 +34,28 @@ impl FinalLabels {
         self.pending.get(key)?.front().map(|(last, _)| last)
     }
 
-    /// The final labels of the last deletion, unless their lifetime is over.
-    pub fn latest(&self, key: &str, now: Instant) -> Option<&Node> {
-        let (last, since) = self.pending.get(key)?.back()?;
-        (now.duration_since(*since) < self.lifetime).then_some(last)
+    /// All final labels of this record, the oldest first.
+    pub fn all(&self, key: &str) -> impl Iterator<Item = &Node> {
+        self.pending.get(key).into_iter().flatten().map(|(last, _)| last)
     }
 
-    /// Keeps the final labels of a Node. If there are too many, it drops some of the same key that add nothing, or else gives up the oldest of
-    /// all, and returns the key of those.
+    /// The time at which the last of them were received.
+    pub fn since(&self, key: &str) -> Option<Instant> {
+        self.pending.get(key)?.back().map(|(_, since)| *since)
+    }
+
+    /// Keeps the final labels of a Node. If there are too many, it drops some of the same key that add nothing, or some without any labels, or
+    /// else gives up the oldest of all, and returns the key of those.
     pub fn push(&mut self, key: &RecordKey, last: Node, now: Instant) -> Option<RecordKey> {
+        let is_bare = |last: &Node| last.labels.is_empty() && last.restored_from().is_none();
+        let is_full = self.len >= MOST;
+        if is_full && !self.pending.contains_key(key) && is_bare(&last) {
+            return None;
+        }
         let pending = self.pending.entry(key.clone()).or_default();
         pending.push_back((last, now));
         self.len += 1;
-        if self.len <= MOST {
+        if !is_full {
             return None;
         }
         let adds_nothing = |at: &usize| adds_nothing(&pending[*at].0, &pending[at - 1].0);
@@ -53,8 +64,14 @@ impl FinalLabels {
             self.len -= 1;
             return None;
         }
-        let first = |(_, pending): &(_, &VecDeque<(Node, _)>)| pending.front().map(|(last, _)| last.version);
-        let oldest = self.pending.iter().min_by_key(first).map(|(key, _)| key.clone())?;
+        let first = |pending: &VecDeque<(Node, _)>| pending.front().map(|(last, _)| last.version);
+        let bare = self.pending.iter().find(|(_, pending)| pending.iter().all(|(last, _)| is_bare(last)));
+        if let Some(bare) = bare.map(|(key, _)| key.clone()) {
+            self.pop(&bare);
+            return None;
+        }
+        let oldest = self.pending.iter().min_by_key(|(_, pending)| first(pending));
+        let oldest = oldest.map(|(key, _)| key.clone())?;
         self.pop(&oldest);
         Some(oldest)
     }
@@ -66,11 +83,13 @@ impl FinalLabels {
         }
     }
 
-    /// Drops the first ones of a key, as long as this is true.
-    pub fn drop_first_while(&mut self, key: &str, is_stored: impl Fn(&Node) -> bool) {
-        while self.first(key).is_some_and(&is_stored) {
-            self.pop(key);
-        }
+    /// Drops those for which this is false.
+    pub fn retain(&mut self, is_needed: impl Fn(&RecordKey, &Node) -> bool) {
+        self.pending.retain(|key, pending| {
+            pending.retain(|(last, _)| is_needed(key, last));
+            !pending.is_empty()
+        });
+        self.len = self.pending.values().map(VecDeque::len).sum();
     }
 
     fn pop(&mut self, key: &str) {
@@ -159,7 +178,7 @@ mod tests {
             let last = incarnation(number + 1).label("k", "v");
             assert_eq!(push(&mut labels, &format!("n{number}"), last), None);
         }
-        let last = incarnation(MOST + 1);
+        let last = incarnation(MOST + 1).label("k", "v");
         assert_eq!(push(&mut labels, "another", last.clone()).as_deref(), Some("n0"));
         assert_eq!((labels.len(), labels.contains("n0"), labels.contains("n1")), (MOST, false, true));
         labels.stored("n0", &last);
@@ -168,9 +187,21 @@ mod tests {
         let marked = incarnation(MOST + 2).marked(&format!("u{}/1", MOST + 2));
         assert_eq!(push(&mut labels, "another", marked).as_deref(), Some("n1"));
         // And so is a label that the one before did not have.
-        let labelled = incarnation(MOST + 3).label("k", "v");
+        let labelled = incarnation(MOST + 3).label("k", "w");
         assert_eq!(push(&mut labels, "another", labelled).as_deref(), Some("n2"));
         assert_eq!(labels.unstored().map(|(_, version)| version.0).min(), Some(4));
+    }
+
+    #[test]
+    fn nodes_without_labels_do_not_push_out_the_labels_that_matter() {
+        let mut labels = FinalLabels::new(Duration::MAX);
+        push(&mut labels, "early", incarnation(1).label("pool", "silver"));
+        for number in 2..MOST * 2 {
+            assert_eq!(push(&mut labels, &format!("n{number}"), incarnation(number)), None, "{number}");
+        }
+        assert_eq!(push(&mut labels, "late", incarnation(MOST * 2).label("pool", "silver")), None);
+        assert_eq!(labels.len(), MOST);
+        assert!(labels.contains("early") && labels.contains("late"));
     }
 
     #[test]
@@ -180,8 +211,7 @@ mod tests {
         labels.push(&key, incarnation(1), now);
         labels.push(&key, incarnation(2), now + Duration::from_secs(10));
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(labels.latest("a", at(29)).map(|last| last.version.0), Some(2));
-        assert_eq!(labels.latest("a", at(30)), None);
+        assert_eq!(labels.since("a"), Some(at(10)));
         labels.expire(at(29));
         assert_eq!(labels.unstored().map(|(_, version)| version.0).collect::<Vec<_>>(), [2]);
         labels.expire(at(30));

@@ -84,6 +84,8 @@ pub struct More {
     pub withheld: BTreeMap<String, WithheldValue>,
     /// Earlier versions of the labels, the latest last.
     pub history: Vec<Version>,
+    /// True if the labels are final labels that are not stored yet (see [`anticipate`](crate::restore::anticipate)).
+    pub is_anticipated: bool,
 }
 
 /// An item that was not restored. It waits for the machine that had it, or for a person.
@@ -290,6 +292,18 @@ impl Record {
     /// The next generation of this record, with this departure, or none.
     pub fn with_departed_at(&self, departed_at: Option<Timestamp>) -> Self {
         Self { departed_at, ..self.touched() }
+    }
+
+    /// Undoes [`seen_through`](Self::seen_through).
+    pub(crate) fn with_all_items(mut self) -> Self {
+        self.leftovers.data.retain(|data_key, value| match read_entry(data_key, value) {
+            Ok(DataItem::Item(name, value)) => {
+                self.labels.entry(name).or_insert(value);
+                false
+            }
+            _ => true,
+        });
+        self
     }
 
     /// True if it has nothing to restore.

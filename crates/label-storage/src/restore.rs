@@ -1,9 +1,11 @@
 //! The restorer's decision: the patch of a Node, given its record.
 
+mod anticipation;
 mod schedule;
 mod startup_taints;
 
-pub use self::schedule::{View, awaits, decide_contested, will_await};
+pub use self::anticipation::{anticipate, keeps_final_labels};
+pub use self::schedule::{View, decide_contested};
 pub use self::startup_taints::StartupTaints;
 use strum::{IntoStaticStr, VariantArray};
 

@@ -52,6 +52,8 @@ pub struct Rules {
     pub trust: Trust,
     /// The longest time that the startup taint stays on a Node; `None` if the restorer does not remove it.
     pub startup_taint: Option<Duration>,
+    /// The longest time for which a returning Node waits for final labels that are not stored yet.
+    pub patience: Duration,
     /// How long the record of a deleted Node is kept; [`Duration::MAX`] means for ever.
     pub retention: Duration,
     /// The share of all records that may be deleted in an hour.
@@ -93,6 +95,7 @@ impl Default for Rules {
             fence: false,
             trust: Trust::default(),
             startup_taint: None,
+            patience: Duration::from_secs(2 * 60),
             retention: Duration::from_secs(30 * 24 * 60 * 60),
             cleanup_share: Percentage::default(),
             history: 3,

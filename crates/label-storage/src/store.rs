@@ -57,6 +57,15 @@ pub enum Stored<R> {
 }
 
 impl<R> Stored<R> {
+    /// Borrows the record.
+    pub const fn as_ref(&self) -> Stored<&R> {
+        match self {
+            Self::Nothing => Stored::Nothing,
+            Self::Unreadable => Stored::Unreadable,
+            Self::Record(record) => Stored::Record(record),
+        }
+    }
+
     /// Converts the record.
     pub fn map<S>(self, to: impl FnOnce(R) -> S) -> Stored<S> {
         match self {
@@ -249,9 +258,8 @@ pub fn is_worth_keeping(last: NodeSummary, stored: Stored<RecordSummary>) -> boo
     let has_them = |record: RecordSummary| record.is_of(&last) && record.labels == last.labels;
     match stored {
         _ if last.traits.is_ignored || last.traits.is_unidentified => false,
-        // There may be a record that is not known yet.
-        Stored::Nothing => true,
-        Stored::Unreadable => false,
+        // There may be a record that is not known yet. One that can't be read may be fixed.
+        Stored::Nothing | Stored::Unreadable => true,
         Stored::Record(record) => deleted(&last, &record) != Reason::ViewOlderThanRecord && !has_them(record),
     }
 }

@@ -225,7 +225,8 @@ impl Record {
             labels_generation: self.labels_generation.and_then(NonZeroU64::new),
             departed_at: self.departed_at.map(Second::from),
             labels: digest(&self.labels),
-            is_empty: self.is_empty(),
+            // A Node that gets none of its labels back has to be marked, too: the record still has them.
+            is_empty: self.is_empty() && !self.more.is_anticipated,
             needs_whole: self.all().any(|(name, _, _)| name.contains(':') || Item::Label(name).is_trust()),
         }
     }

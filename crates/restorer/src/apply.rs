@@ -56,6 +56,8 @@ pub(crate) struct RestoreTask {
     pub(crate) view: Option<(Node, Instant)>,
     /// The Node that was decided upon. Remembered if it is another machine.
     pub(crate) decided: Option<Decided>,
+    /// Final labels that are not stored yet, the oldest first, as the rules see them.
+    pub(crate) final_labels: Vec<Node>,
 }
 
 /// Reads one Node's record, decides, and patches the Node.
@@ -168,8 +170,9 @@ impl Apply {
             }
             found => found?,
         };
-        let Plan { patch, reason } =
-            plan_restore(node, Found::stored(found.as_ref()), rules, task.is_overdue);
+        let stored = Found::stored(found.as_ref());
+        let stored = stored.map(|record| restore::anticipate(record, &task.final_labels, rules));
+        let Plan { patch, reason } = plan_restore(node, stored.as_ref(), rules, task.is_overdue);
         if reason == Reason::SeenInPart {
             return Ok(Step::SeenInPart);
         }

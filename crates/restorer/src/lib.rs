@@ -14,7 +14,7 @@ use label_storage_runtime::{Daemon, ShardContext, engine};
 
 use crate::apply::Apply;
 pub use crate::metrics::RestorerMetrics;
-use crate::planner::{PATIENCE, RestorePlanner};
+use crate::planner::{FINAL_LABELS_LIFETIME, RestorePlanner};
 
 /// Restore the labels of re-created Kubernetes Nodes from ConfigMaps
 ///
@@ -40,7 +40,7 @@ impl Daemon for Args {
     async fn run(&self, replica: ShardContext, metrics: Arc<RestorerMetrics>) {
         let apply = Apply { replica, metrics };
         let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules));
-        engine::run(&apply.replica, Cache::new(PATIENCE), planner, &apply).await;
+        engine::run(&apply.replica, Cache::new(FINAL_LABELS_LIFETIME), planner, &apply).await;
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::decision::{Decision, Urgency, When};
-use label_storage::restore::{StartupTaints, View, awaits, decide_contested, will_await};
+use label_storage::restore::{StartupTaints, View, decide_contested, keeps_final_labels};
+use label_storage::rules::IdentityBy;
 use label_storage::store::{Stored, Writes};
-use label_storage::summary::UidDigest;
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
@@ -18,9 +19,10 @@ use crate::apply::{Decided, FENCED, RestoreTask, is_young};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
-/// A Node is not restored before the watch has reported the deletion of the incarnation before, and the storer has stored its final labels:
-/// a label that was restored is never overwritten. The wait ends after this time, a little longer than a replica needs to adopt a shard.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Final labels that no storer has stored after this time are dropped.
+pub(crate) const FINAL_LABELS_LIFETIME: Duration = Duration::from_secs(3600);
+/// The pause before a key that waits for final labels is looked at again, if its record does not change before.
+const LOOK_FOR_FINAL_LABELS: Duration = Duration::from_secs(1);
 
 /// The restorer's own state: what can't be listed.
 pub(crate) struct RestorePlanner {
@@ -40,8 +42,8 @@ impl RestorePlanner {
     pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             taints: StartupTaints::new(rules.startup_taint),
+            watch_lag: WatchLag::new(rules.patience),
             rules,
-            watch_lag: WatchLag::new(PATIENCE),
             views: HashMap::new(),
             unsure: HashSet::new(),
             fenced: HashMap::new(),
@@ -75,17 +77,36 @@ impl RestorePlanner {
             is_overdue: true,
             view: None,
             decided: None,
+            final_labels: Vec::new(),
         })
     }
 
-    /// True if the record may still get the final labels of the incarnation before. Only the deletion event has these, so the watch has to
-    /// come to the Node first.
-    fn is_too_early(&mut self, look: &Look<'_>) -> bool {
-        let entry = look.entry;
-        let is_ahead = entry.node().is_some_and(|node| {
-            self.watch_lag.must_wait(entry.key(), node.version, look.heard, Instant::now())
-        });
-        is_ahead || entry.awaited_labels().is_some_and(|last| awaits(&last.summary(), entry.stored()))
+    /// The final labels that the record of this key lacks, the oldest first.
+    fn final_labels(&self, entry: &Entry<'_>) -> Vec<Node> {
+        let is_kept = |last: &&Node| keeps_final_labels(last.summary(), entry.node(), entry.stored());
+        entry.all_final_labels().filter(is_kept).cloned().collect()
+    }
+
+    /// The pause until it is known which labels belong to a returning Node; `None` if they are known, or if the wait is over: a label that was
+    /// restored is never overwritten. Only the deletion event has the final labels of the incarnation before, so the watch has to come to the
+    /// Node first.
+    fn wait(&mut self, look: &Look<'_>, final_labels: &[Node]) -> Option<Duration> {
+        let (entry, now) = (look.entry, Instant::now());
+        let node = entry.node()?;
+        if self.watch_lag.must_wait(entry.key(), node.version, look.heard, now) {
+            return Some(LOOK_AGAIN);
+        }
+        if final_labels.is_empty() || self.can_anticipate() {
+            return None;
+        }
+        let waited = now.duration_since(entry.final_labels_since()?);
+        (waited < self.rules.patience).then_some(LOOK_FOR_FINAL_LABELS)
+    }
+
+    /// True if the labels that the storer will store follow from the record and final labels alone. The storer may read the machine or the
+    /// identity of a Node in another way than this watch has reported it, so then the record counts.
+    fn can_anticipate(&self) -> bool {
+        self.rules.identity == IdentityBy::Name && !self.rules.is_fenced()
     }
 }
 
@@ -123,7 +144,7 @@ impl Planner for RestorePlanner {
         decision
     }
 
-    /// The storer stores the final labels. The restorer only waits for them, and so does the next holder of the shard.
+    /// The storer stores the final labels. Until then, the restorer keeps them, and so does the next holder of the shard.
     fn deleted(&mut self, cache: &mut Cache, key: &RecordKey, last: Node, _: Writes) {
         self.views.remove(key);
         let last = last.seen_through(&self.rules);
@@ -134,10 +155,18 @@ impl Planner for RestorePlanner {
             let version = entry.map(|entry| entry.record_version());
             (decided.uid, Some(decided.record_version)) == (uid, version)
         });
-        let is_awaited = will_await(last.summary(), stored) && !was_fenced;
-        tracing::debug!(node = &**key, is_awaited, "deleted");
-        if is_awaited {
-            cache.final_labels.push(key, last, Instant::now());
+        // Its own labels count, and not those of the incarnations before it.
+        let live = last.summary();
+        cache
+            .final_labels
+            .retain(|other, last| other != key || keeps_final_labels(last.summary(), Some(live), stored));
+        let is_kept = keeps_final_labels(live, None, stored) && !was_fenced;
+        tracing::debug!(node = &**key, is_kept, "deleted");
+        if is_kept && let Some(given_up) = cache.final_labels.push(key, last, Instant::now()) {
+            tracing::debug!(
+                node = &*given_up,
+                "too many final labels are not stored yet: dropping the oldest"
+            );
         }
     }
 
@@ -149,15 +178,18 @@ impl Planner for RestorePlanner {
                 When::Now(_) | When::Never => None,
             });
         }
-        if self.is_too_early(&look) {
-            return Err(Some(LOOK_AGAIN));
+        let is_overdue = self.taint_left(entry).is_some_and(|left| left.is_zero());
+        let final_labels = self.final_labels(entry);
+        if let Some(pause) = self.wait(&look, &final_labels).filter(|_| !is_overdue) {
+            return Err(Some(pause));
         }
         Ok(RestoreTask {
             node: entry.node_name().to_owned(),
             contested: None,
-            is_overdue: self.taint_left(entry).is_some_and(|left| left.is_zero()),
+            is_overdue,
             view: self.views.remove(entry.key()),
             decided: Decided::of(entry),
+            final_labels: if self.can_anticipate() { final_labels } else { Vec::new() },
         })
     }
 
@@ -175,8 +207,10 @@ impl Planner for RestorePlanner {
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {
-        let stored = cache.get(key).map_or(Stored::Nothing, |entry| entry.stored());
-        cache.final_labels.drop_first_while(key, |last| !awaits(&last.summary(), stored));
+        let (live, stored) = joined(cache, key);
+        cache
+            .final_labels
+            .retain(|other, last| other != key || keeps_final_labels(last.summary(), live, stored));
         self.watch_lag.forget(key);
         self.unsure.remove(key);
         if let Some(uid) = task.contested {
@@ -195,8 +229,22 @@ impl Planner for RestorePlanner {
         self.watch_lag.retain(is_there);
         self.fenced.retain(|key, _| is_there(key));
         self.taints.forget_old(Instant::now());
+        let mut final_labels = std::mem::take(&mut cache.final_labels);
+        final_labels.expire(Instant::now());
+        final_labels.retain(|key, last| {
+            let (live, stored) = joined(cache, key);
+            keeps_final_labels(last.summary(), live, stored)
+        });
+        cache.final_labels = final_labels;
         true
     }
+}
+
+/// The Node of a key, and its record.
+fn joined(cache: &Cache, key: &RecordKey) -> (Option<NodeSummary>, Stored<RecordSummary>) {
+    let entry = cache.get(key);
+    let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
+    (entry.and_then(|entry| entry.node()), stored)
 }
 
 /// True if its record can't be restored to a Node of which only the metadata was read.

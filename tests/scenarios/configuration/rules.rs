@@ -332,6 +332,13 @@ pub fn when() -> Vec<Example> {
             .leaves("a")
             .registers("a", &[("taint:NoSchedule:label-storage/restoring", "")])
             .has(&[("pool", "gold")]),
+        // `absent_storer` tests the wait.
+        example("patience", "{identity: {fence: true}, patience: 10m}")
+            .registers("a", &[("pool", "gold")])
+            .stored(&[("pool", "gold")])
+            .leaves("a")
+            .registers("a", &[])
+            .has(&[("pool", "gold")]),
         example("retention", "{retention: 90d}")
             .registers("a", &[("pool", "gold")])
             .stored(&[("pool", "gold")])

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::decide;
 use crate::decision::{Decision, Urgency, When};
 use crate::node_state::{NodeState, Skip};
-use crate::store::{self, Stored};
+use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 
 const SOON: When = When::Now(Urgency::Soon);
@@ -49,27 +49,4 @@ impl View {
 pub fn decide_contested(taint_left: Option<Duration>) -> Decision {
     let when = taint_left.map_or(When::Never, |left| When::After(left, Urgency::Soon));
     Decision { reason: Skip::Contested.as_str(), when, state: NodeState::Skipped(Skip::Contested) }
-}
-
-/// True if the storer is about to store these final labels, and the record does not have them yet. A Node that returns is not restored
-/// before: a label that was restored is never overwritten.
-pub fn awaits(last: &NodeSummary, stored: Stored<RecordSummary>) -> bool {
-    let Stored::Record(record) = stored else { return false };
-    record.node_version().is_some_and(|version| version < last.version) && record.labels != last.labels
-}
-
-/// True if the final labels of a Node that was just deleted are to be waited for.
-pub fn will_await(last: NodeSummary, stored: Stored<RecordSummary>) -> bool {
-    match stored {
-        // Final labels that no storer stores are not waited for.
-        stored if !store::is_worth_keeping(last, stored) => false,
-        Stored::Record(record) => {
-            let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
-            // An incarnation that was not restored only adds labels of its own.
-            (is_its_word || !last.labels.is_empty()) && awaits(&last, stored)
-        }
-        // The record may not have been seen yet: the first event may be a deletion that an earlier holder left.
-        Stored::Nothing => !last.labels.is_empty(),
-        Stored::Unreadable => false,
-    }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::Record;
 use crate::fixtures::{node, record};
 
+mod anticipation;
 mod conflicts;
 mod decided;
 mod hostile;

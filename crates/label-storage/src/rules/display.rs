@@ -32,6 +32,7 @@ impl fmt::Display for Rules {
             part("conflicts", conflicts(&self.conflicts), conflicts(&default.conflicts)),
             group("identity", identity),
             group("startupTaint", startup_taint),
+            part("patience", DisplayDuration(self.patience), DisplayDuration(default.patience)),
             part("retention", DisplayDuration(self.retention), DisplayDuration(default.retention)),
             part("cleanupShare", self.cleanup_share, default.cleanup_share),
             part("history", self.history, default.history),

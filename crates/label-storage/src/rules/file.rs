@@ -21,6 +21,7 @@ struct File {
     conflicts: Option<Vec<Conflict>>,
     identity: Option<Identity>,
     startup_taint: Option<StartupTaint>,
+    patience: Option<Text>,
     retention: Option<Text>,
     cleanup_share: Option<Text>,
     history: Option<Text>,
@@ -85,7 +86,7 @@ impl Rules {
         let nodes = file.nodes.unwrap_or_default();
         let identity = file.identity.unwrap_or_default();
         let (taint, at_most) = (file.startup_taint.unwrap_or_default(), Self::STARTUP_TAINT);
-        let at_most = read("startupTaint.atMost", taint.at_most, units::startup_taint, at_most)?;
+        let at_most = read("startupTaint.atMost", taint.at_most, units::wait, at_most)?;
         Ok(Self {
             labels: selection(KeyKind::Label, file.labels, default.labels)?,
             annotations: selection(KeyKind::Annotation, file.annotations, default.annotations)?,
@@ -98,6 +99,7 @@ impl Rules {
             fence: identity.fence.unwrap_or(default.fence),
             trust: read("identity.trustLabels", identity.trust_labels, str::parse, default.trust)?,
             startup_taint: taint.enabled.unwrap_or_default().then_some(at_most),
+            patience: read("patience", file.patience, units::wait, default.patience)?,
             retention: read("retention", file.retention, units::retention, default.retention)?,
             cleanup_share: read("cleanupShare", file.cleanup_share, str::parse, default.cleanup_share)?,
             history: read("history", file.history, units::history, default.history)?,

@@ -27,7 +27,8 @@ pub(super) fn retention(text: &str) -> Result<Duration, InvalidRule> {
     time.ok_or_else(|| refused(text, "a time of at least 1m, such as 30d, or forever"))
 }
 
-pub(super) fn startup_taint(text: &str) -> Result<Duration, InvalidRule> {
+/// Reads a wait of the restorer.
+pub(super) fn wait(text: &str) -> Result<Duration, InvalidRule> {
     let range = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
     let time = duration(text).filter(|time| range.contains(time));
     time.ok_or_else(|| refused(text, "a time from 1s to 1h, such as 2m"))
@@ -172,11 +173,11 @@ mod tests {
 
     #[test]
     fn a_startup_taint_stays_for_an_hour_at_most() {
-        assert_eq!(startup_taint("1s"), Ok(Duration::from_secs(1)));
-        assert_eq!(startup_taint("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(wait("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(wait("1h"), Ok(Duration::from_secs(3600)));
         for text in ["0s", "999ms", "61m", "forever", "true"] {
             let reason = format!("{text:?} can't be used: give a time from 1s to 1h, such as 2m");
-            assert_refused(startup_taint(text), &reason);
+            assert_refused(wait(text), &reason);
         }
     }
 

@@ -1,6 +1,6 @@
-//! What the restorer makes of what it sees.
+//! The restorer's decisions, from the cache.
 
-use label_storage::node::IGNORE;
+use label_storage::node::{IGNORE, STARTUP_TAINT, Taint};
 use label_storage::rules::Selection;
 use label_storage::{Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Reading;
@@ -25,11 +25,17 @@ fn when(planner: &mut RestorePlanner, cache: &Cache, node: &Node, is_unsure: boo
     planner.decide(Look { entry, view: Some(node), is_event: true, is_unsure, heard: None }).when
 }
 
-/// Whether the turn of a node has come, where so much was heard.
-fn has_turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> bool {
+/// The versions of the final labels that a Node is restored from; `None` if it has to wait. The watch has come to `heard`.
+fn turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> Option<Vec<u64>> {
     let (entry, heard) = (&cache.get("a").expect("an entry"), heard.map(ResourceVersion));
     let look = Look { entry, view: None, is_event: false, is_unsure: false, heard };
-    planner.begin(look).is_ok()
+    let task = planner.begin(look).ok()?;
+    Some(task.final_labels.iter().map(|last| last.version.0).collect())
+}
+
+/// Rules by which final labels have to be stored before they are restored.
+fn waiting() -> Rules {
+    Rules { fence: true, ..Rules::default() }
 }
 
 fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds: bool) -> Option<Node> {
@@ -84,7 +90,7 @@ fn a_part_of_a_node_is_not_kept_if_its_record_needs_all_of_it() {
 }
 
 #[test]
-fn what_a_node_said_last_is_waited_for() {
+fn final_labels_that_are_not_stored_yet_are_restored_or_waited_for() {
     let first = node("a", "u1", 5);
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
     let back = Node { labels: Default::default(), ..node("a", "u2", 9) };
@@ -92,46 +98,114 @@ fn what_a_node_said_last_is_waited_for() {
     let bare = Node { labels: Default::default(), ..unrestored.clone() };
     let mut ignored = changed.clone();
     ignored.extras.annotations.insert(IGNORE.to_owned(), "true".to_owned());
-    for (last, is_awaited) in [
+    let impatient = Rules { patience: Duration::ZERO, ..waiting() };
+    for (last, is_kept) in [
         (&changed, true),
         (&node("a", "u1", 8), false),
         (&unrestored, true),
         (&bare, false),
         (&ignored, false),
     ] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
-        let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
-        cache.see_record(None, "a", ResourceVersion(6), record(&first));
-        cache.see_node(None, "a", first.summary());
-        cache.lose_node("a", last.version);
-        planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
-        cache.see_node(None, "a", back.summary());
-        let pending: Vec<_> = cache.final_labels.unstored().map(|(_, version)| version).collect();
-        assert_eq!(pending.first().copied(), is_awaited.then_some(last.version), "whoever comes after, too");
-        assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
-        cache.see_record(None, "a", ResourceVersion(10), record(last));
-        assert!(has_turn(&mut planner, &cache, None));
-        settle(&mut planner, &mut cache, "a", true);
-        assert!(cache.final_labels.is_empty(), "and nobody who comes after waits for them");
+        for (rules, of_kept) in
+            [(Rules::default(), Some(vec![8])), (waiting(), None), (impatient.clone(), Some(vec![]))]
+        {
+            let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+            let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
+            cache.see_record(None, "a", ResourceVersion(6), record(&first));
+            cache.see_node(None, "a", first.summary());
+            cache.lose_node("a", last.version);
+            planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
+            cache.see_node(None, "a", back.summary());
+            let pending: Vec<_> = cache.final_labels.unstored().map(|(_, version)| version).collect();
+            assert_eq!(pending.first().copied(), is_kept.then_some(last.version), "for the next holder, too");
+            assert_eq!(turn(&mut planner, &cache, None), if is_kept { of_kept } else { Some(vec![]) });
+            cache.see_record(None, "a", ResourceVersion(10), record(last));
+            assert_eq!(turn(&mut planner, &cache, None), Some(vec![]), "they are stored");
+            settle(&mut planner, &mut cache, "a", true);
+            assert!(cache.final_labels.is_empty());
+        }
     }
 }
 
 #[test]
-fn a_deletion_that_is_heard_of_before_the_record_is_known_is_waited_for() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+fn final_labels_are_dropped_once_they_do_not_count_any_more() {
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
-    cache.lose_node("a", changed.version);
-    planner.deleted(&mut cache, &RecordKey::from("a"), changed, Writes::default());
-    let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
-    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
-    cache.see_node(None, "a", node("a", "u2", 9).summary());
-    assert!(!has_turn(&mut planner, &cache, None));
+    let restored = Node { marker: Some("u2/1".to_owned()), ..node("a", "u2", 9) };
+    let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now()).summary();
+    let kept = |then: fn(&mut RestorePlanner, &mut Cache, &Node)| {
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+        cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record));
+        cache.lose_node("a", changed.version);
+        planner.deleted(&mut cache, &RecordKey::from("a"), changed.clone(), Writes::default());
+        assert_eq!(cache.final_labels.len(), 1);
+        then(&mut planner, &mut cache, &restored);
+        cache.final_labels.all("a").map(|last| last.version.0).collect::<Vec<_>>()
+    };
+    let list = |planner: &mut RestorePlanner, cache: &mut Cache, _: &Node| _ = planner.listed(cache);
+    assert_eq!(kept(list), [8], "the Node is absent");
+    let live = |planner: &mut RestorePlanner, cache: &mut Cache, restored: &Node| {
+        cache.see_node(None, "a", restored.summary());
+        planner.listed(cache);
+    };
+    assert!(kept(live).is_empty(), "a later incarnation was restored");
+    let deleted = |planner: &mut RestorePlanner, cache: &mut Cache, restored: &Node| {
+        cache.lose_node("a", restored.version);
+        planner.deleted(cache, &RecordKey::from("a"), restored.clone(), Writes::default());
+    };
+    assert!(kept(deleted).is_empty(), "it was restored, and has the labels of the record");
 }
 
 #[test]
-fn what_no_storer_keeps_is_not_waited_for() {
+fn final_labels_of_a_node_that_no_storer_selects_are_dropped_once_it_has_no_record() {
+    let rules = Arc::new(Rules { opt_in: true, ..Rules::default() });
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(rules));
+    for number in 0..100 {
+        let last = node(&format!("n{number}"), "u1", 8);
+        cache.lose_node(last.name.as_str(), last.version);
+        planner.deleted(&mut cache, &RecordKey::from(last.name.as_str()), last.clone(), Writes::default());
+    }
+    assert!(cache.final_labels.is_empty());
+}
+
+#[test]
+fn a_node_whose_time_with_the_startup_taint_is_over_waits_for_nothing() {
+    let rules = Rules { startup_taint: Some(Duration::ZERO), ..waiting() };
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+    let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+    let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.lose_node("a", changed.version);
+    planner.deleted(&mut cache, &RecordKey::from("a"), changed, Writes::default());
+    let mut back = node("a", "u2", 9);
+    cache.see_node(None, "a", back.summary());
+    assert_eq!(turn(&mut planner, &cache, Some(9)), None);
+    let (key, effect) = (STARTUP_TAINT.to_owned(), "NoSchedule".to_owned());
+    back.extras.taints.push(Taint { key, effect, value: String::new(), time_added: None });
+    back.version = ResourceVersion(10);
+    cache.see_node(None, "a", back.summary());
+    when(&mut planner, &cache, &back, false);
+    assert_eq!(turn(&mut planner, &cache, Some(10)), Some(vec![]));
+}
+
+#[test]
+fn a_deletion_that_is_reported_before_the_record_is_known_counts() {
+    for (rules, expected) in [(Rules::default(), Some(vec![8])), (waiting(), None)] {
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+        let changed =
+            Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+        cache.lose_node("a", changed.version);
+        planner.deleted(&mut cache, &RecordKey::from("a"), changed, Writes::default());
+        let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
+        cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+        cache.see_node(None, "a", node("a", "u2", 9).summary());
+        assert_eq!(turn(&mut planner, &cache, None), expected);
+    }
+}
+
+#[test]
+fn final_labels_that_no_storer_keeps_are_not_waited_for() {
     let labels = Selection::all_but("machine-facts".parse().expect("patterns"));
-    let rules = Arc::new(Rules { labels, ..Rules::default() });
+    let rules = Arc::new(Rules { labels, ..waiting() });
     let host = |node: Node, host: &str| {
         let mut labels = node.labels.clone();
         labels.insert("kubernetes.io/hostname".to_owned(), host.to_owned());
@@ -149,19 +223,19 @@ fn what_no_storer_keeps_is_not_waited_for() {
             cache.lose_node("a", last.version);
             planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
             cache.see_node(None, "a", node("a", "u2", 9).summary());
-            assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
+            assert_eq!(turn(&mut planner, &cache, None).is_some(), !is_awaited);
         }
     }
 }
 
 #[test]
-fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
+fn final_labels_of_another_machine_are_not_waited_for() {
     let (first, other, back) = (node("a", "u1", 5), node("a", "u2", 8), node("a", "u3", 10));
     let last = Node { labels: [("own".to_owned(), "1".to_owned())].into(), ..node("a", "u2", 9) };
     let record = Record::of(&first, jiff::Timestamp::now()).summary();
     // Where the record was written meanwhile, it may not be kept out any more.
     for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(waiting())));
         cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record));
         cache.see_node(None, "a", other.summary());
         let entry = cache.get("a").expect("an entry");
@@ -175,7 +249,7 @@ fn what_a_machine_said_that_is_kept_out_is_not_waited_for() {
         cache.lose_node("a", last.version);
         planner.deleted(&mut cache, &RecordKey::from("a"), last.clone(), Writes::default());
         cache.see_node(None, "a", back.summary());
-        assert_eq!(has_turn(&mut planner, &cache, None), !is_awaited);
+        assert_eq!(turn(&mut planner, &cache, None).is_some(), !is_awaited);
     }
 }
 
@@ -186,7 +260,7 @@ fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     let back = node("a", "u2", 9);
     cache.see_node(None, "a", back.summary());
-    let mut after = |heard| has_turn(&mut planner, &cache, heard);
+    let mut after = |heard| turn(&mut planner, &cache, heard).is_some();
     assert_eq!([Some(7), Some(9), None].map(&mut after), [false, true, true]);
 }
 

@@ -149,8 +149,13 @@ impl<'a> Entry<'a> {
         self.cache.final_labels.first(&self.key)
     }
 
-    /// The final labels of the last deletion, while they are to be waited for.
-    pub fn awaited_labels(&self) -> Option<&'a Node> {
-        self.cache.final_labels.latest(&self.key, Instant::now())
+    /// All final labels that are kept, the oldest first.
+    pub fn all_final_labels(&self) -> impl Iterator<Item = &'a Node> {
+        self.cache.final_labels.all(&self.key)
+    }
+
+    /// The time at which the last of them were received.
+    pub fn final_labels_since(&self) -> Option<Instant> {
+        self.cache.final_labels.since(&self.key)
     }
 }

@@ -75,6 +75,7 @@ conflicts:
     wins: report
 identity: {by: "label:example.com/serial", fence: true, trustLabels: name}
 startupTaint: {enabled: true, atMost: 90s}
+patience: 30s
 retention: forever
 cleanupShare: 2.5%
 history: 20
@@ -94,6 +95,7 @@ history: 20
         fence: true,
         trust: Trust::Name,
         startup_taint: Some(Duration::from_secs(90)),
+        patience: Duration::from_secs(30),
         retention: Duration::MAX,
         cleanup_share: "2.5%".parse().expect("a share"),
         history: 20,
@@ -103,7 +105,7 @@ history: 20
 
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
-    let keys = "labels, annotations, taints, cordon, nodes, conflicts, identity, startupTaint, retention, cleanupShare, history, rules";
+    let keys = "labels, annotations, taints, cordon, nodes, conflicts, identity, startupTaint, patience, retention, cleanupShare, history, rules";
     for (text, refused) in [
         ("\n\nlables: {}\n", r#"line 3: unknown key "lables": did you mean "labels"?"#.to_owned()),
         ("startup-taint:\n", r#"line 1: unknown key "startup-taint": did you mean "startupTaint"?"#.to_owned()),
@@ -311,13 +313,14 @@ prop_compose! {
         identity in "name|providerID|systemUUID|label:null|annotation:Example\\.com/A",
         trust in "name|same-machine",
         startup_taint in proptest::option::of(1_000u64..=3_600_000),
+        patience in (1_000u64..=3_600_000).prop_map(Duration::from_millis),
         retention in prop_oneof![Just(Duration::MAX), (60u64..1 << 32).prop_map(Duration::from_secs)],
         hundredths in 1u32..=10_000,
         history in 0..=Rules::MOST_HISTORY,
     ) -> Rules {
         let cleanup_share: Percentage = format!("{}.{:02}%", hundredths / 100, hundredths % 100).parse().expect("a share");
         Rules {
-            labels, annotations, taints, cordon, opt_in, fence, conflicts, retention, cleanup_share, history,
+            labels, annotations, taints, cordon, opt_in, fence, conflicts, patience, retention, cleanup_share, history,
             selector: selector.parse().expect("a selector"),
             identity: identity.parse().expect("an identity"),
             trust: trust.parse().expect("a trust"),
