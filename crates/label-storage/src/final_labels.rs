@@ -83,10 +83,15 @@ impl FinalLabels {
         }
     }
 
-    /// Drops those for which this is false.
-    pub fn retain(&mut self, is_needed: impl Fn(&RecordKey, &Node) -> bool) {
+    /// Drops those for which this is false. The last argument is true if earlier ones of the same key are kept.
+    pub fn retain(&mut self, is_needed: impl Fn(&RecordKey, &Node, bool) -> bool) {
         self.pending.retain(|key, pending| {
-            pending.retain(|(last, _)| is_needed(key, last));
+            let mut has_earlier = false;
+            pending.retain(|(last, _)| {
+                let is_needed = is_needed(key, last, has_earlier);
+                has_earlier |= is_needed;
+                is_needed
+            });
             !pending.is_empty()
         });
         self.len = self.pending.values().map(VecDeque::len).sum();

@@ -1,6 +1,6 @@
 //! The cases: those of the tests, those of `--deep`, and one that shows the purpose of each guard.
 
-use crate::{Config, Guard, Left, Property, Resume};
+use crate::{Config, Guard, Left, Property, RestorerWatch, Resume};
 
 /// One search.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,7 @@ const TWO: Config = Config {
     restorers: 2,
     keys: 1,
     watch: true,
+    restorer_watch: RestorerWatch::Complete,
     resume: Resume::List,
     left: NONE,
     without: None,
@@ -32,7 +33,7 @@ const POLLING: Config = Config { watch: false, ..TWO };
 const ONE: Config = Config { storers: 1, restorers: 1, ..TWO };
 
 /// The cases of the tests. They take less than a minute.
-pub const QUICK: [Case; 13] = [
+pub const QUICK: [Case; 15] = [
     Case {
         name: "watching; a label is changed and removed, the node re-created",
         config: Config { restorers: 1, left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
@@ -102,10 +103,27 @@ pub const QUICK: [Case; 13] = [
         name: "watching; several writes or their answers are lost",
         config: Config { left: Left { label: 1, unlabel: 1, delete: 1, lose: 3, ..NONE }, ..ONE },
     },
+    Case {
+        name: "watching; a storer or one of two restorers is killed, and resumes from any position",
+        config: Config {
+            restorers: 2,
+            resume: Resume::Any,
+            left: Left { label: 1, unlabel: 1, delete: 1, crash: 1, ..NONE },
+            ..ONE
+        },
+    },
+    Case {
+        name: "watching; a restorer does not wait until its watch has come to the node, and a write arrives late",
+        config: Config {
+            restorer_watch: RestorerWatch::Late,
+            left: Left { label: 1, unlabel: 1, delete: 1, late: 1, ..NONE },
+            ..ONE
+        },
+    },
 ];
 
 /// Cases that take minutes.
-pub const DEEP: [Case; 11] = [
+pub const DEEP: [Case; 14] = [
     Case {
         name: "watching; two of each daemon",
         config: Config { left: Left { label: 1, unlabel: 1, delete: 1, ..NONE }, ..TWO },
@@ -168,6 +186,26 @@ pub const DEEP: [Case; 11] = [
             ..ONE
         },
     },
+    Case {
+        name: "watching; storer and restorer are killed, re-created twice",
+        config: Config { resume: Resume::Any, left: Left { label: 1, delete: 2, crash: 2, ..NONE }, ..ONE },
+    },
+    Case {
+        name: "watching; storer and restorer are killed, re-created twice, and a write is lost",
+        config: Config {
+            resume: Resume::Recent,
+            left: Left { label: 1, unlabel: 1, delete: 2, crash: 2, lose: 1, ..NONE },
+            ..ONE
+        },
+    },
+    Case {
+        name: "watching; two keys, re-created twice, writes are lost, late or repeated",
+        config: Config {
+            keys: 2,
+            left: Left { label: 2, unlabel: 1, delete: 2, lose: 1, late: 1, ..NONE },
+            ..ONE
+        },
+    },
 ];
 
 /// The smallest search that shows the purpose of a guard, and the property that is broken without it.
@@ -183,7 +221,9 @@ pub fn shown_by(guard: Guard) -> (Config, Property) {
         }
         Guard::RecordUid => {
             let left = Left { label: 1, unlabel: 1, delete: 2, ..NONE };
-            return (Config { left, keys: 2, without: Some(guard), ..ONE }, Property::Lost);
+            let config =
+                Config { left, keys: 2, restorer_watch: RestorerWatch::Off, without: Some(guard), ..ONE };
+            return (config, Property::Lost);
         }
         Guard::InDoubt | Guard::Unsettled => {
             let left = Left { label: 1, unlabel: 1, delete: 1, late: 1, ..NONE };
@@ -198,6 +238,14 @@ pub fn shown_by(guard: Guard) -> (Config, Property) {
             let left = Left { delete: 1, crash: 1, edit: 1, ..NONE };
             let config = Config { left, resume: Resume::Any, without: Some(guard), ..ONE };
             return (config, Property::CameBack);
+        }
+        Guard::Anticipation => {
+            let left = Left { label: 1, delete: 1, ..NONE };
+            return (Config { left, without: Some(guard), ..ONE }, Property::Outdated);
+        }
+        Guard::Superseded => {
+            let left = Left { unlabel: 1, label: 1, delete: 2, ..NONE };
+            return (Config { left, without: Some(guard), ..ONE }, Property::Outdated);
         }
         Guard::ConfirmingGet => (POLLING, Property::CameBack),
         Guard::FreshRecord => (POLLING, Property::CameBack),

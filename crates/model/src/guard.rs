@@ -43,4 +43,8 @@ pub enum Guard {
     DepartedVersion,
     /// A deletion before the resume position is not stored again. Without: it is
     Settled,
+    /// A Node is restored from final labels that are not stored yet. Without: from the record alone
+    Anticipation,
+    /// A restorer drops final labels once a later incarnation was restored. Without: it keeps them until they are stored
+    Superseded,
 }

@@ -24,7 +24,7 @@ pub mod search;
 mod world;
 
 pub use guard::Guard;
-pub use model::{Config, Resume, Step, Who};
+pub use model::{Config, RestorerWatch, Resume, Step, Who};
 pub use promise::Property;
 pub use search::{Counterexample, Report, search};
 pub use world::{Left, World};

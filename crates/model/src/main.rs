@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use ::model::cases::{self, Case};
-use ::model::{Config, Guard, Left, Property, Resume, search};
+use ::model::{Config, Guard, Left, Property, RestorerWatch, Resume, search};
 use clap::{Parser, value_parser};
 
 /// Check the protocol with every order of events, within bounds
@@ -63,7 +63,11 @@ struct Own {
     #[arg(long)]
     poll: bool,
 
-    /// The position at which a killed storer starts its watch again
+    /// The watch of the restorers
+    #[arg(long, value_enum, value_name = "WATCH", default_value = "complete")]
+    restorer_watch: RestorerWatch,
+
+    /// The position at which a killed daemon starts its watch again
     #[arg(long, value_enum, value_name = "WHERE", default_value = "list")]
     resume: Resume,
 
@@ -91,7 +95,7 @@ struct Own {
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     copy: Option<u8>,
 
-    /// How often a storer is killed
+    /// How often a storer or a restorer is killed
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(..=4))]
     crash: Option<u8>,
 
@@ -135,6 +139,7 @@ impl Own {
                 restorers: self.restorers,
                 keys: self.keys,
                 watch: !self.poll,
+                restorer_watch: self.restorer_watch,
                 resume: self.resume,
                 left: Left { label, unlabel, delete, kubelet, copy, crash, lose, late, edit },
                 without,

@@ -18,8 +18,8 @@ use crate::guard::Guard;
 use crate::promise::Property;
 use crate::protocol::{Knows, Protocol, Read};
 use crate::world::{
-    Action, Deletion, EVENTS, KEYS, Left, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing,
-    World,
+    Action, Deletion, EVENTS, KEYS, Kept, Left, NAMES, Name, Node, PROCESSES, Record, Restorer, Restoring,
+    Storer, Storing, Watcher, World,
 };
 
 /// The bounds of one search.
@@ -33,9 +33,11 @@ pub struct Config {
     pub restorers: usize,
     /// Label keys: one or two.
     pub keys: usize,
-    /// True if storers watch, so that they receive deletions.
+    /// True if the daemons watch, so that they receive deletions.
     pub watch: bool,
-    /// The position at which a storer that was killed resumes its watch.
+    /// The watch of the restorers, if the daemons watch.
+    pub restorer_watch: RestorerWatch,
+    /// The position at which a daemon that was killed resumes its watch.
     pub resume: Resume,
     /// The number of events of each kind.
     pub left: Left,
@@ -45,7 +47,7 @@ pub struct Config {
     pub late_final_labels: bool,
 }
 
-/// The start of the watch of a storer that was killed.
+/// The start of the watch of a daemon that was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Resume {
     /// At its first list: earlier deletions are not reported
@@ -54,6 +56,17 @@ pub enum Resume {
     Recent,
     /// At any position up to the first deletion that is not stored
     Any,
+}
+
+/// The watch of the restorers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RestorerWatch {
+    /// A Node is restored once the watch has reported all earlier deletions
+    Complete,
+    /// A Node may be restored before that, as if the restorer had waited for too long
+    Late,
+    /// Deletions are not reported
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +133,9 @@ impl Model {
         for who in 0..self.config.storers {
             self.crashes(world, who, next);
         }
+        for who in 0..self.config.restorers {
+            self.restorer_crashes(world, who, next);
+        }
         for (_, result) in next.iter_mut() {
             if let Ok(world) = result {
                 self.tidy(world);
@@ -171,7 +187,7 @@ impl Model {
         name.saved = node.marker.or(name.saved);
         if self.config.watch && usize::from(name.deletions) < EVENTS {
             let last = Node { version: name.version, ..node };
-            let event = Deletion { last, since: [true; PROCESSES], is_old: false };
+            let event = Deletion { last, since: [true; PROCESSES], is_old: false, is_dropped: false };
             name.events[usize::from(name.deletions)] = Some(event);
             name.deletions += 1;
         }
@@ -196,7 +212,7 @@ impl Model {
             name.record = record;
             // A deleted record has no version of the deletion any more, so the position in the Lease has to settle the deletion.
             if record.is_none() {
-                name.published = self.dealt_with(name, at, 0) as u8;
+                name.published = self.dealt_with(name, at, name.storers[0].watcher) as u8;
             }
             name.record_is_edited(record.map(|record| record.labels));
             self.record_moves(name);
@@ -235,8 +251,8 @@ impl Model {
             node.is_some_and(|node| node.uid == uid && (node.version == version || !guards_version))
         };
         for restorer in &mut name.restorers {
-            if matches!(restorer, Restoring::Sent(patch) if !can_succeed(patch.uid, patch.version)) {
-                *restorer = Restoring::Idle;
+            if matches!(restorer.job, Restoring::Sent(patch) if !can_succeed(patch.uid, patch.version)) {
+                restorer.job = Restoring::Idle;
             }
         }
         name.late_patch = name.late_patch.filter(|patch| can_succeed(patch.uid, patch.version));
@@ -268,8 +284,15 @@ impl Model {
         let (resume, left) = (self.config.resume, world.left);
         for name in &mut world.names[..self.config.names] {
             name.promise_what_is_settled();
+            let all = Watcher { heard: name.deletions, ..Watcher::default() };
             for absent in &mut name.storers[self.config.storers..] {
-                *absent = Storer { heard: name.deletions, ..Storer::default() };
+                *absent = Storer { watcher: all, ..Storer::default() };
+            }
+            for absent in &mut name.restorers[self.config.restorers..] {
+                *absent = Restorer { watcher: all, ..Restorer::default() };
+            }
+            if self.config.restorer_watch == RestorerWatch::Off {
+                name.restorers.iter_mut().for_each(|restorer| restorer.watcher = all);
             }
             if left.copy == 0 {
                 name.saved = None;
@@ -277,7 +300,7 @@ impl Model {
             if left.crash == 0 {
                 name.published = 0;
             }
-            let heard = name.storers.map(|storer| storer.heard).into_iter().min().unwrap_or(0);
+            let heard = name.watchers().map(|watcher| watcher.heard).min().unwrap_or(0);
             for event in &mut name.events[..usize::from(heard)] {
                 let is_repeatable = match resume {
                     Resume::List => false,
@@ -295,14 +318,13 @@ impl Model {
                     *since &= can_age;
                 }
             });
+            name.restorers.iter_mut().for_each(|restorer| restorer.watcher.tidy());
             for storer in &mut name.storers {
                 storer.is_aged &= storer.is_fresh;
-                if storer.settled <= storer.heard {
-                    storer.settled = 0;
-                }
+                storer.watcher.tidy();
                 // The content of a known record matters only when a deletion is reported.
                 let resumes = resume != Resume::List && left.crash > 0;
-                let will_hear = left.delete > 0 || storer.heard < name.deletions || resumes;
+                let will_hear = left.delete > 0 || storer.watcher.heard < name.deletions || resumes;
                 if !(self.config.watch && will_hear) {
                     storer.has_failed = false;
                     if !storer.is_fresh && storer.row.is_some() {
@@ -326,18 +348,20 @@ impl Model {
     fn rests(&mut self, at: usize, name: &Name) -> bool {
         let is_idle = name.late_write.is_none()
             && name.late_patch.is_none()
-            && name.restorers.iter().all(|restorer| *restorer == Restoring::Idle)
+            && name.restorers.iter().all(|restorer| restorer.job == Restoring::Idle)
             && name.storers.iter().all(|storer| {
                 storer.job == Storing::Idle
-                    && storer.final_labels[0].is_none()
+                    && storer.watcher.final_labels[0].is_none()
                     && storer.doubt.is_none()
-                    && storer.heard == name.deletions
-            });
+            })
+            && name.watchers().all(|watcher| watcher.heard == name.deletions);
         let read = Read { record: name.record, live: name.node, last: None };
         let knows = Knows { deleted: name.deleted, ..Knows::default() };
         is_idle
             && matches!(self.protocol.store(at, read, knows), Some((_, Action::Nothing)))
-            && name.node.is_none_or(|node| self.protocol.restore(at, node, name.record).is_none())
+            && name
+                .node
+                .is_none_or(|node| self.protocol.restore(at, node, name.record, Kept::default()).is_none())
     }
 }
 

@@ -8,8 +8,8 @@
 //!   it, or there is none and no deletion of an earlier incarnation with that label is still to be stored). It is taken back
 //!   when the Node is re-created before the removal was stored, and when the record's labels change to those of an earlier
 //!   incarnation before it was ("removed between two restores").
-//! - A *changed* value is not promised if the next incarnation was restored from the record of before: no daemon overwrites
-//!   the older value that it was given.
+//! - A *changed* value is not promised if the next incarnation was restored from the record of before, by a restorer that had not
+//!   received the deletion: no daemon overwrites the older value that it was given.
 
 use std::fmt;
 
@@ -29,17 +29,20 @@ pub enum Property {
     WentBack,
     /// A Node was deleted while storers watched, and its final labels are not in its record.
     Unheard,
+    /// A restorer that has received a deletion restores other labels than the Node had then.
+    Outdated,
     /// No daemon has anything left to do, and record and Node differ; or the daemons never finish.
     Unsettled,
 }
 
 impl Property {
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Lost, "a stored label is never lost"),
         (Self::CameBack, "a removed label never comes back"),
         (Self::Overwritten, "a label on a node is never overwritten by a daemon"),
         (Self::WentBack, "a record never goes back in its node's history"),
         (Self::Unheard, "the final labels of a node are stored while storers watch"),
+        (Self::Outdated, "a restorer that has received a deletion restores the final labels"),
         (Self::Unsettled, "all daemons finish their work, and then node and record agree"),
     ];
 }
@@ -70,9 +73,10 @@ impl Name {
     fn is_authority(&self, at: usize, node: Node, key: usize, protocol: &Protocol) -> bool {
         let Some(record) = self.record else {
             let is_earlier = |view: &Node| view.uid < node.uid && view.labels[key] > 0;
-            let unheard = self.storers.iter().map(|storer| usize::from(storer.heard)).min().unwrap_or(0);
+            let unheard =
+                self.storers.iter().map(|storer| usize::from(storer.watcher.heard)).min().unwrap_or(0);
             let unheard = self.events[unheard..].iter().flatten().map(|event| event.last);
-            let kept = self.storers.iter().flat_map(|storer| storer.final_labels).flatten();
+            let kept = self.storers.iter().flat_map(|storer| storer.watcher.final_labels).flatten();
             let writes = self.writes().filter_map(|write| write.view);
             return !unheard.chain(kept).chain(writes).any(|view| is_earlier(&view));
         };
@@ -91,11 +95,14 @@ impl Name {
     pub(crate) fn node_deleted(&mut self, at: usize, node: Node, protocol: &Protocol) {
         let counts = (0..KEYS).all(|key| self.is_authority(at, node, key, protocol));
         self.last_said = counts.then_some(node.labels);
+        // A restorer does not keep that a Node had no labels if no record is known: most Nodes without labels never had one.
+        let is_kept = counts && (self.record.is_some() || node.labels != [0; KEYS]);
+        self.before = is_kept.then_some((node.uid, node.labels));
     }
 
     /// A person has edited the record, or deleted it (`None`): the Node is restored with these labels.
     pub(crate) fn record_is_edited(&mut self, labels: Option<Labels>) {
-        self.last_said = None;
+        (self.last_said, self.before) = (None, None);
         for (key, promise) in self.promises.iter_mut().enumerate() {
             let kept = labels.map_or(0, |labels| labels[key]);
             let removed = (kept == 0).then_some(Removal { uid: self.uids, is_stored: true });
@@ -125,6 +132,9 @@ impl Name {
             return Err(Property::Unsettled);
         }
         self.newest = next.version;
+        // The record had the final labels, and a write from before replaces them: a restorer has not kept them.
+        let (had, has) = (self.record.map(|record| record.labels), Some(next.labels));
+        self.before = self.before.filter(|(_, labels)| had != Some(*labels) || has == had);
         self.take_back_between_restores(&next);
         let Some(view) = write.view else { return Ok(()) };
         for (key, promise) in self.promises.iter_mut().enumerate() {
@@ -152,6 +162,8 @@ impl Name {
         let is_late = next.uid < self.uids && self.record.is_some_and(|record| next.labels != record.labels);
         if is_late {
             self.last_said = None;
+            // The record lacked the labels of an incarnation before that one.
+            self.before = self.before.filter(|(uid, _)| next.uid >= *uid);
             let last = self.uids;
             for promise in &mut self.promises {
                 promise.removed = promise.removed.filter(|removal| removal.is_stored || removal.uid != last);
@@ -162,6 +174,14 @@ impl Name {
     /// A patch adds labels to a Node.
     pub(crate) fn node_is_patched(&mut self, node: &Node, patch: &Patch) -> Result<(), Property> {
         let labels = &patch.labels;
+        let before = self.before.filter(|_| !patch.is_blind).map(|(_, labels)| labels);
+        // Others may have changed labels since an earlier restore.
+        let is_first = node.marker.is_none_or(|marker| marker.uid != node.uid);
+        let is_wrong =
+            |before: Labels| (0..KEYS).any(|key| node.labels[key] == 0 && labels[key] != before[key]);
+        if is_first && before.is_some_and(is_wrong) {
+            return Err(Property::Outdated);
+        }
         for key in (0..KEYS).filter(|key| labels[*key] > 0) {
             if labels[key] == u8::MAX || (node.labels[key] > 0 && node.labels[key] != labels[key]) {
                 return Err(Property::Overwritten);
@@ -169,6 +189,9 @@ impl Name {
             let promise = &mut self.promises[key];
             if promise.removed.is_some() {
                 return Err(Property::CameBack);
+            }
+            if before.is_some() {
+                continue;
             }
             promise.given_to = node.uid;
             let is_outrun = self.record.is_some_and(|record| {

@@ -8,7 +8,7 @@ use label_storage::final_labels::FinalLabels;
 use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
 use label_storage::watch_progress::WatchProgress;
-use label_storage::{Position, RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store};
+use label_storage::{Position, RecordKey, ResourceVersion, Rules, Uid, plan_restore, plan_store, restore};
 
 use crate::guard::Guard;
 use crate::world::{Action, KEYS, Kept, Labels, Marker, Node, Patch, Record};
@@ -62,7 +62,8 @@ enum Question {
     Stored { name: u8, kept: Kept, last: Node },
     Settled { name: u8, watch: Watch, deleted_at: u8 },
     Resume { name: u8, watch: Watch, kept: Kept },
-    Restore { name: u8, node: Node, record: Option<Record> },
+    Restore { name: u8, node: Node, record: Option<Record>, final_labels: Kept },
+    RestorerKeeps { name: u8, kept: Kept, live: Option<Node>, record: Option<Record> },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -144,8 +145,15 @@ impl Protocol {
     }
 
     /// The patch of the restorer, if there is one.
-    pub(crate) fn restore(&mut self, name: usize, node: Node, record: Option<Record>) -> Option<Patch> {
-        match self.ask(Question::Restore { name: name as u8, node, record }) {
+    pub(crate) fn restore(
+        &mut self,
+        name: usize,
+        node: Node,
+        record: Option<Record>,
+        final_labels: Kept,
+    ) -> Option<Patch> {
+        let final_labels = if self.has(Guard::Anticipation) { final_labels } else { Kept::default() };
+        match self.ask(Question::Restore { name: name as u8, node, record, final_labels }) {
             Answer::Restore(Some((labels, generation))) => {
                 let object = record.map_or(0, |record| record.object);
                 Some(Patch {
@@ -155,9 +163,25 @@ impl Protocol {
                     object,
                     generation,
                     since: [true; 2],
+                    is_blind: false,
                 })
             }
             _ => None,
+        }
+    }
+
+    /// The final labels that a restorer still keeps, given the Node and the record.
+    pub(crate) fn restorer_keeps(
+        &mut self,
+        name: usize,
+        kept: Kept,
+        live: Option<Node>,
+        record: Option<Record>,
+    ) -> Kept {
+        let live = live.filter(|_| self.has(Guard::Superseded));
+        match self.ask(Question::RestorerKeeps { name: name as u8, kept, live, record }) {
+            Answer::Kept(kept) => kept,
+            _ => kept,
         }
     }
 
@@ -203,8 +227,19 @@ impl Protocol {
                 let position = progress.position(pending);
                 Answer::Version(position.map_or(0, |position| position.resume_from().0 as u8))
             }
-            Question::Restore { name, node, record } => {
-                Answer::Restore(self.plan_restore(name.into(), node, record))
+            Question::Restore { name, node, record, final_labels } => {
+                Answer::Restore(self.plan_restore(name.into(), node, record, final_labels))
+            }
+            Question::RestorerKeeps { name, kept, live, record } => {
+                let live = live.map(|live| real_node(name.into(), live).summary());
+                let stored = record.map_or(Stored::Nothing, |record| {
+                    Stored::Record(real_record(name.into(), record).summary())
+                });
+                let mut labels = real_final_labels(name.into(), kept);
+                labels.retain(|_, last, has_earlier| {
+                    restore::keeps_final_labels(last.summary(), has_earlier, live, stored)
+                });
+                Answer::Kept(model_final_labels(name.into(), labels, kept.into_iter().flatten()))
             }
         };
         self.answers.insert(question, answer);
@@ -225,11 +260,11 @@ impl Protocol {
         }
     }
 
-    /// Without the guard `KeepNone`, a record that is not known counts as one that can't be read: no final labels are kept for that.
+    /// Without the guard `KeepNone`, empty final labels are not kept for a record that is not known.
     fn keeps_final_labels(&self, name: usize, last: Node, row: Option<Record>, writes: Writes) -> bool {
         let stored = match row {
             Some(row) => Stored::Record(real_record(name, row).summary()),
-            None if last.labels == [0; KEYS] && !self.has(Guard::KeepNone) => Stored::Unreadable,
+            None if last.labels == [0; KEYS] && !self.has(Guard::KeepNone) => return false,
             None => Stored::Nothing,
         };
         store::keeps_final_labels(real_node(name, last).summary(), stored, writes)
@@ -277,9 +312,18 @@ impl Protocol {
         }
     }
 
-    fn plan_restore(&self, name: usize, node: Node, record: Option<Record>) -> Option<(Labels, u8)> {
+    fn plan_restore(
+        &self,
+        name: usize,
+        node: Node,
+        record: Option<Record>,
+        final_labels: Kept,
+    ) -> Option<(Labels, u8)> {
         let node = self.forge_node(name, node, record);
         let record = record.map(|record| self.forge_record(name, record, Some(&node)));
+        let final_labels = final_labels.into_iter().flatten().map(|last| real_node(name, last));
+        let final_labels: Vec<_> = final_labels.collect();
+        let record = record.map(|record| restore::anticipate(&record, &final_labels, &self.rules));
         let stored = record.as_ref().map_or(Stored::Nothing, Stored::Record);
         let patch = plan_restore(&node, stored, &self.rules, false).patch?;
         (!patch.restored.is_empty() || self.has(Guard::MarkWhole))

@@ -124,6 +124,8 @@ pub(crate) struct Patch {
     pub(crate) generation: u8,
     /// The start of its attempt.
     pub(crate) since: Since,
+    /// True if its restorer may not have received the deletions before this incarnation.
+    pub(crate) is_blind: bool,
 }
 
 /// The job of a storer.
@@ -160,6 +162,26 @@ pub(crate) enum Restoring {
     Sent(Patch),
 }
 
+/// The deletions of one Node that a process has received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Watcher {
+    /// Final labels that are not stored yet.
+    pub(crate) final_labels: Kept,
+    /// The number of deletions that its watch has reported.
+    pub(crate) heard: u8,
+    /// The number of deletions up to the position that the holder before left: it has dealt with these.
+    pub(crate) settled: u8,
+}
+
+/// One restorer's memory of one Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Restorer {
+    pub(crate) watcher: Watcher,
+    /// True if it has started with a list, and has not received earlier deletions.
+    pub(crate) is_blind: bool,
+    pub(crate) job: Restoring,
+}
+
 /// One storer's memory of one Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Storer {
@@ -171,12 +193,7 @@ pub(crate) struct Storer {
     pub(crate) is_aged: bool,
     /// The Node as it was last seen: only without the confirming read.
     pub(crate) view: Option<Option<Node>>,
-    /// Final labels that are not stored yet.
-    pub(crate) final_labels: Kept,
-    /// The number of deletions that its watch has reported.
-    pub(crate) heard: u8,
-    /// The number of deletions up to the position that the holder before left: it has dealt with these.
-    pub(crate) settled: u8,
+    pub(crate) watcher: Watcher,
     /// True if the last attempt has failed.
     pub(crate) has_failed: bool,
     /// The write that it has no answer to. It expects a version of the record: true while the record is as it was read.
@@ -192,6 +209,8 @@ pub(crate) struct Deletion {
     pub(crate) since: Since,
     /// True if it was more than half a minute ago.
     pub(crate) is_old: bool,
+    /// True if the API server has dropped it: a watch can't be resumed from before it.
+    pub(crate) is_dropped: bool,
 }
 
 /// A label that a person removed.
@@ -239,7 +258,7 @@ pub(crate) struct Name {
     /// The number of deletions.
     pub(crate) deletions: u8,
     pub(crate) storers: [Storer; PROCESSES],
-    pub(crate) restorers: [Restoring; PROCESSES],
+    pub(crate) restorers: [Restorer; PROCESSES],
     /// A write that its sender has given up on, and that may still arrive.
     pub(crate) late_write: Option<Write>,
     /// A patch that its sender has given up on, and that may still arrive.
@@ -249,6 +268,8 @@ pub(crate) struct Name {
     pub(crate) newest: u8,
     /// The final labels of a deleted Node, if they were authoritative and a watch will report the deletion.
     pub(crate) last_said: Option<Labels>,
+    /// The authoritative final labels of the last deleted incarnation, and its uid. Unlike `last_said`, they count after the next one is created.
+    pub(crate) before: Option<(u8, Labels)>,
 }
 
 /// The number of events of each kind that may still happen.
@@ -264,7 +285,7 @@ pub struct Left {
     pub kubelet: u8,
     /// A Node comes back with the marker of the one before.
     pub copy: u8,
-    /// A storer is killed.
+    /// A storer or a restorer is killed.
     pub crash: u8,
     /// A write is lost, or its answer is.
     pub lose: u8,
@@ -354,7 +375,7 @@ impl Name {
         for storer in &mut self.storers {
             storer.row.iter_mut().for_each(|record| f(&mut record.version));
             storer.view.iter_mut().flatten().for_each(|n| node(n, f));
-            storer.final_labels.iter_mut().flatten().for_each(|n| node(n, f));
+            storer.watcher.final_labels.iter_mut().flatten().for_each(|n| node(n, f));
             match &mut storer.job {
                 Storing::Read { record: Some(record), .. } => f(&mut record.version),
                 Storing::Sent(write) => {
@@ -365,7 +386,8 @@ impl Name {
             }
         }
         for restorer in &mut self.restorers {
-            match restorer {
+            restorer.watcher.final_labels.iter_mut().flatten().for_each(|n| node(n, f));
+            match &mut restorer.job {
                 Restoring::Idle => (),
                 Restoring::ReadFirst { record, .. } => f(&mut record.version),
                 Restoring::Sent(patch) => f(&mut patch.version),
@@ -415,7 +437,7 @@ impl Name {
             }
         }
         for restorer in &mut self.restorers {
-            match restorer {
+            match &mut restorer.job {
                 Restoring::Idle => (),
                 Restoring::ReadFirst { since, .. } => f(since),
                 Restoring::Sent(patch) => f(&mut patch.since),

@@ -83,6 +83,8 @@ guards! {
     without_keeping_them_while_a_write_is_under_way_final_labels_are_lost: Unsettled
     without_the_version_of_the_deletion_edits_are_undone: DepartedVersion
     where_a_deletion_is_dealt_with_twice_deleted_records_come_back: Settled
+    without_anticipation_a_returning_node_gets_the_old_value: Anticipation
+    where_final_labels_outlive_a_restore_the_next_node_gets_them: Superseded
 }
 
 #[test]

@@ -8,7 +8,7 @@ use label_storage::decision::{Decision, Urgency, When};
 use label_storage::restore::{StartupTaints, View, decide_contested, keeps_final_labels};
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Stored, Writes};
-use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
+use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::cache::{Cache, Entry};
@@ -83,8 +83,13 @@ impl RestorePlanner {
 
     /// The final labels that the record of this key lacks, the oldest first.
     fn final_labels(&self, entry: &Entry<'_>) -> Vec<Node> {
-        let is_kept = |last: &&Node| keeps_final_labels(last.summary(), entry.node(), entry.stored());
-        entry.all_final_labels().filter(is_kept).cloned().collect()
+        let mut kept = Vec::new();
+        for last in entry.all_final_labels() {
+            if keeps_final_labels(last.summary(), !kept.is_empty(), entry.node(), entry.stored()) {
+                kept.push(last.clone());
+            }
+        }
+        kept
     }
 
     /// The pause until it is known which labels belong to a returning Node; `None` if they are known, or if the wait is over: a label that was
@@ -157,10 +162,9 @@ impl Planner for RestorePlanner {
         });
         // Its own labels count, and not those of the incarnations before it.
         let live = last.summary();
-        cache
-            .final_labels
-            .retain(|other, last| other != key || keeps_final_labels(last.summary(), Some(live), stored));
-        let is_kept = keeps_final_labels(live, None, stored) && !was_fenced;
+        retire_final_labels(cache, |other| other == key, Some(live));
+        let has_earlier = cache.final_labels.contains(key);
+        let is_kept = keeps_final_labels(live, has_earlier, None, stored) && !was_fenced;
         tracing::debug!(node = &**key, is_kept, "deleted");
         if is_kept && let Some(given_up) = cache.final_labels.push(key, last, Instant::now()) {
             tracing::debug!(
@@ -207,10 +211,7 @@ impl Planner for RestorePlanner {
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {
-        let (live, stored) = joined(cache, key);
-        cache
-            .final_labels
-            .retain(|other, last| other != key || keeps_final_labels(last.summary(), live, stored));
+        retire_final_labels(cache, |other| other == key, None);
         self.watch_lag.forget(key);
         self.unsure.remove(key);
         if let Some(uid) = task.contested {
@@ -229,22 +230,26 @@ impl Planner for RestorePlanner {
         self.watch_lag.retain(is_there);
         self.fenced.retain(|key, _| is_there(key));
         self.taints.forget_old(Instant::now());
-        let mut final_labels = std::mem::take(&mut cache.final_labels);
-        final_labels.expire(Instant::now());
-        final_labels.retain(|key, last| {
-            let (live, stored) = joined(cache, key);
-            keeps_final_labels(last.summary(), live, stored)
-        });
-        cache.final_labels = final_labels;
+        cache.final_labels.expire(Instant::now());
+        retire_final_labels(cache, |_| true, None);
         true
     }
 }
 
-/// The Node of a key, and its record.
-fn joined(cache: &Cache, key: &RecordKey) -> (Option<NodeSummary>, Stored<RecordSummary>) {
-    let entry = cache.get(key);
-    let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
-    (entry.and_then(|entry| entry.node()), stored)
+/// Drops the final labels of these keys that do not count any more. `deleted`: the incarnation that was deleted just now.
+fn retire_final_labels(
+    cache: &mut Cache,
+    is_asked: impl Fn(&RecordKey) -> bool,
+    deleted: Option<NodeSummary>,
+) {
+    let mut final_labels = std::mem::take(&mut cache.final_labels);
+    final_labels.retain(|key, last, has_earlier| {
+        let entry = cache.get(key);
+        let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
+        let live = deleted.or_else(|| entry.and_then(|entry| entry.node()));
+        !is_asked(key) || keeps_final_labels(last.summary(), has_earlier, live, stored)
+    });
+    cache.final_labels = final_labels;
 }
 
 /// True if its record can't be restored to a Node of which only the metadata was read.

@@ -17,7 +17,9 @@ pub fn anticipate<'a>(
     rules: &Rules,
 ) -> Record {
     let mut next = record.clone();
-    for last in final_labels {
+    // An empty record of no incarnation only refuses another create: it shows that nothing was stored before.
+    let is_tombstone = record.uid.is_none() && record.is_empty();
+    for last in final_labels.into_iter().filter(|_| !is_tombstone) {
         let seen = next.clone().seen_through(rules, Some(last));
         // Times are not restored.
         let at = Circumstances::at(Timestamp::UNIX_EPOCH);
@@ -31,20 +33,22 @@ pub fn anticipate<'a>(
 }
 
 /// True if a restorer keeps final labels, given the Node and the record as they were last seen: false if the record certainly has them, if no
-/// storer stores them, or if a later incarnation was restored, so that its own labels count.
+/// storer stores them, or if a later incarnation was restored, so that its own labels count. `has_earlier`: final labels of an earlier
+/// incarnation are kept, so that the record will change before these are stored.
 pub fn keeps_final_labels(
     last: NodeSummary,
+    has_earlier: bool,
     live: Option<NodeSummary>,
     stored: Stored<RecordSummary>,
 ) -> bool {
     let is_superseding = |live: NodeSummary| live.restored_from.is_some() && live.version > last.version;
-    let has_others = |record: RecordSummary| {
+    let changes = |record: RecordSummary| {
         // An incarnation that was not restored only adds labels of its own.
-        let is_its_word = record.is_of(&last) || record.is_restored_to(&last);
-        (is_its_word || !last.labels.is_empty()) && record.labels != last.labels
+        let is_authoritative = record.is_of(&last) || record.is_restored_to(&last);
+        (is_authoritative || !last.labels.is_empty()) && (has_earlier || record.labels != last.labels)
     };
     let adds_something = match stored {
-        Stored::Record(record) => has_others(record),
+        Stored::Record(record) => changes(record),
         // The storer may just be creating the record. It creates none for a Node that is not selected.
         Stored::Nothing => !last.labels.is_empty() && !last.traits.is_unselected,
         Stored::Unreadable => true,

@@ -8,7 +8,8 @@ use crate::model::{Model, Next, Resume, Step, Who};
 use crate::promise::Property;
 use crate::protocol::{Knows, Read, Sight, Watch};
 use crate::world::{
-    Action, Deletion, KEYS, NAMES, Name, Node, PROCESSES, Record, Restoring, Storer, Storing, World, Write,
+    Action, Deletion, KEYS, NAMES, Name, Node, PROCESSES, Patch, Record, Restoring, Storer, Storing, Watcher,
+    World, Write,
 };
 
 impl Model {
@@ -16,7 +17,7 @@ impl Model {
         let step = |what| Step { name: at, who: Who::Storer(who), what };
         let name = &world.names[at];
         let storer = name.storers[who];
-        if storer.heard < name.deletions {
+        if storer.watcher.heard < name.deletions {
             let mut world = *world;
             let kept = self.hear(&mut world.names[at], at, who);
             let what = if kept {
@@ -45,7 +46,7 @@ impl Model {
         match storer.job {
             Storing::Idle => self.begin_storing(world, at, who, next),
             Storing::Read { record, is_current, in_doubt, since } => {
-                let read = Read { record, live: name.node, last: storer.final_labels[0] };
+                let read = Read { record, live: name.node, last: storer.watcher.final_labels[0] };
                 let knows = Knows { in_doubt, deleted: name.known_deletion(who), ..Knows::default() };
                 let plan = self.protocol.store(at, read, knows);
                 let mut world = *world;
@@ -59,7 +60,7 @@ impl Model {
                     return next.push((step("reads the node, and has nothing to store"), Ok(world)));
                 }
                 let view = match sight {
-                    Sight::Live(node) | Sight::Deleted(node) => Some(node),
+                    Sight::Live(node) | Sight::Deleted(node) => action.stores(node),
                     Sight::Gone => None,
                 };
                 let write =
@@ -74,9 +75,10 @@ impl Model {
 
     /// The watch reports a deletion. As `deleted` of the storer's planner.
     fn hear(&mut self, name: &mut Name, at: usize, who: usize) -> bool {
-        let (storer, watch) = (name.storers[who], name.watch(who));
-        let event = name.events[usize::from(storer.heard)];
-        name.storers[who].heard += 1;
+        let storer = name.storers[who];
+        let watch = name.watch(storer.watcher);
+        let event = name.events[usize::from(storer.watcher.heard)];
+        name.storers[who].watcher.heard += 1;
         let Some(Deletion { last, .. }) =
             event.filter(|event| !self.protocol.is_settled(at, watch, event.last.version))
         else {
@@ -89,7 +91,8 @@ impl Model {
         };
         let is_kept = self.protocol.keeps(at, last, storer.row, writes);
         if is_kept {
-            name.storers[who].final_labels = self.protocol.push(at, storer.final_labels, last);
+            name.storers[who].watcher.final_labels =
+                self.protocol.push(at, storer.watcher.final_labels, last);
         } else if storer.row.is_some() && !storer.is_fresh {
             // Another process has changed a record that had these labels, and this storer has not seen that yet.
             name.last_said = None;
@@ -104,7 +107,7 @@ impl Model {
         let mut push = |what, world| next.push((Step { name: at, who: Who::Storer(who), what }, Ok(world)));
         let since = [true; PROCESSES];
         let in_doubt = storer.is_in_doubt(name.record);
-        if storer.final_labels[0].is_some() {
+        if storer.watcher.final_labels[0].is_some() {
             let mut world = *world;
             let job = Storing::Read { record: name.record, is_current: true, in_doubt, since };
             world.names[at].storers[who].job = job;
@@ -133,13 +136,7 @@ impl Model {
                 }
                 continue;
             }
-            // A stamp does not store the labels of the view.
-            let is_of_view =
-                |record: Record| view.filter(|view| view.uid == record.uid && view.version == record.version);
-            let view = match action {
-                Action::Create(record) | Action::Replace(record) => is_of_view(record),
-                _ => None,
-            };
+            let view = view.and_then(|view| action.stores(view));
             let write =
                 Write { action, view, has_final_labels: false, is_orphan: false, is_current: true, since };
             name.storers[who].job = Storing::Sent(write);
@@ -212,8 +209,9 @@ impl Model {
     ) {
         let storer = &mut name.storers[who];
         (storer.job, storer.has_failed) = (Storing::Idle, false);
-        if let (Some(last), true) = (storer.final_labels[0], has_final_labels) {
-            storer.final_labels = self.protocol.stored(at, storer.final_labels, last);
+        let kept = storer.watcher.final_labels;
+        if let (Some(last), true) = (kept[0], has_final_labels) {
+            storer.watcher.final_labels = self.protocol.stored(at, kept, last);
         }
         if is_current {
             name.sees_record(who);
@@ -306,9 +304,10 @@ impl Model {
             }
         }
         for restorer in &mut name.restorers {
-            match restorer {
-                Restoring::Sent(patch) if !patch.since[who] => *restorer = Restoring::Idle,
-                Restoring::ReadFirst { since, .. } if !since[who] => *restorer = Restoring::Idle,
+            match restorer.job {
+                Restoring::Sent(Patch { since, .. }) | Restoring::ReadFirst { since, .. } if !since[who] => {
+                    restorer.job = Restoring::Idle;
+                }
                 _ => (),
             }
         }
@@ -325,7 +324,7 @@ impl Model {
         crashed.left.crash -= 1;
         let mut dealt_with = [0; NAMES];
         for (at, name) in crashed.names[..self.config.names].iter_mut().enumerate() {
-            dealt_with[at] = self.dealt_with(name, at, who);
+            dealt_with[at] = self.dealt_with(name, at, name.storers[who].watcher);
             let storer = &mut name.storers[who];
             // Its write may still arrive.
             if let (Storing::Sent(write), None) = (storer.job, name.late_write) {
@@ -334,17 +333,20 @@ impl Model {
             // Final labels are lost if the API server no longer has their deletion. This stays open: see `docs/guarantees.md`.
             let is_repeated =
                 |last: &Node| name.events.iter().flatten().any(|event| event.last.version == last.version);
-            if !storer.final_labels.iter().flatten().all(is_repeated) {
+            if !storer.watcher.final_labels.iter().flatten().all(is_repeated) {
                 name.last_said = None;
             }
-            *storer = Storer { heard: dealt_with[at] as u8, settled: name.published, ..Storer::default() };
+            let (heard, settled) = (dealt_with[at] as u8, name.published);
+            let watcher = Watcher { heard, settled, ..Watcher::default() };
+            *storer = Storer { watcher, ..Storer::default() };
         }
         let step = |what| Step { name: 0, who: Who::Storer(who), what };
         let mut listed = crashed;
         for name in &mut listed.names[..self.config.names] {
             // No watch reports the deletions again that it has not stored.
             name.last_said = None;
-            name.storers[who].heard = name.deletions;
+            name.storers[who].watcher.heard = name.deletions;
+            name.drop_history();
             name.sees_record(who);
         }
         next.push((step("is killed, and starts with a list"), Ok(listed)));
@@ -353,22 +355,26 @@ impl Model {
         }
         // The model has one position for each name, and the storer one for all: this covers more cases than can happen.
         for (at, dealt_with) in dealt_with.into_iter().enumerate().take(self.config.names) {
-            for heard in 0..=dealt_with {
-                let is_known = |event: &Option<Deletion>| {
-                    event.is_some_and(|event| self.config.resume == Resume::Any || !event.is_old)
-                };
-                if world.names[at].events[heard..dealt_with].iter().all(is_known) {
-                    let mut resumed = crashed;
-                    resumed.names[at].storers[who].heard = heard as u8;
-                    next.push((step("is killed, and resumes its watch"), Ok(resumed)));
-                }
+            for heard in self.positions(&world.names[at], dealt_with) {
+                let mut resumed = crashed;
+                resumed.names[at].storers[who].watcher.heard = heard as u8;
+                next.push((step("is killed, and resumes its watch"), Ok(resumed)));
             }
         }
     }
 
-    /// The number of deletions before the one that a watch from this storer's position reports first.
-    pub(super) fn dealt_with(&mut self, name: &Name, at: usize, who: usize) -> usize {
-        let from = self.protocol.resume_from(at, name.watch(who), name.storers[who].final_labels);
+    /// The positions from which a daemon can resume its watch: the API server still has all deletions after them.
+    pub(super) fn positions(&self, name: &Name, dealt_with: usize) -> impl Iterator<Item = usize> + use<> {
+        let (events, resume) = (name.events, self.config.resume);
+        let is_known = move |event: &Option<Deletion>| {
+            event.is_some_and(|event| !event.is_dropped && (resume == Resume::Any || !event.is_old))
+        };
+        (0..=dealt_with).filter(move |heard| events[*heard..dealt_with].iter().all(is_known))
+    }
+
+    /// The number of deletions before the one that a watch from this process's position reports first.
+    pub(super) fn dealt_with(&mut self, name: &Name, at: usize, watcher: Watcher) -> usize {
+        let from = self.protocol.resume_from(at, name.watch(watcher), watcher.final_labels);
         let is_before = |event: &&Option<Deletion>| event.is_none_or(|event| event.last.version <= from);
         name.events[..usize::from(name.deletions)].iter().take_while(is_before).count()
     }
@@ -401,15 +407,43 @@ impl Storer {
     }
 }
 
+impl Action {
+    /// The view of the Node, if its labels are stored: a stamp stores none.
+    fn stores(self, view: Node) -> Option<Node> {
+        let (Self::Create(record) | Self::Replace(record)) = self else { return None };
+        (view.uid == record.uid && view.version == record.version).then_some(view)
+    }
+}
+
+impl Watcher {
+    /// Drops a position that the watch has passed.
+    pub(super) const fn tidy(&mut self) {
+        if self.settled <= self.heard {
+            self.settled = 0;
+        }
+    }
+}
+
 impl Name {
-    /// The last deletion, if a storer has received it.
-    fn known_deletion(&self, who: usize) -> Option<Node> {
-        self.deleted.filter(|_| self.storers[who].heard == self.deletions)
+    /// A daemon starts with a list: the API server has dropped the deletions until then, or nobody has left a position.
+    pub(crate) fn drop_history(&mut self) {
+        self.events.iter_mut().flatten().for_each(|event| event.is_dropped = true);
     }
 
-    /// A storer's watch has come to just before the next deletion that it has not reported.
-    fn watch(&self, who: usize) -> Watch {
-        let Storer { heard, settled, .. } = self.storers[who];
+    /// The watches of all processes.
+    pub(crate) fn watchers(&self) -> impl Iterator<Item = &Watcher> {
+        let storers = self.storers.iter().map(|storer| &storer.watcher);
+        storers.chain(self.restorers.iter().map(|restorer| &restorer.watcher))
+    }
+
+    /// The last deletion, if a storer has received it.
+    fn known_deletion(&self, who: usize) -> Option<Node> {
+        self.deleted.filter(|_| self.storers[who].watcher.heard == self.deletions)
+    }
+
+    /// A watch has come to just before the next deletion that it has not reported.
+    pub(super) fn watch(&self, watcher: Watcher) -> Watch {
+        let Watcher { heard, settled, .. } = watcher;
         let (heard, settled) = (usize::from(heard), usize::from(settled));
         let next = self.events[heard..].iter().flatten().next();
         let last_settled = self.events[..settled].iter().flatten().last();

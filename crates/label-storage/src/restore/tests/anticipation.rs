@@ -45,6 +45,13 @@ fn final_labels_that_the_record_has_change_nothing() {
 }
 
 #[test]
+fn nothing_is_restored_where_nothing_was_stored_before() {
+    let tombstone = Record::tombstone(&node("a"), crate::fixtures::second(500));
+    let last = node("a").label("pool", "silver").at(12);
+    assert_eq!(anticipate(&tombstone, [&last], &Rules::default()), tombstone);
+}
+
+#[test]
 fn items_that_this_restorer_would_not_store_are_restored() {
     let rules = Rules { labels: Selection::all_but("zone".parse().expect("patterns")), ..Rules::default() };
     let record = record("a", "u1").label("pool", "gold").label("zone", "a").leftover("bad key", "x");
@@ -75,7 +82,7 @@ fn after_the_storer_has_written_the_node_is_restored_once_more_and_lacks_nothing
 fn a_restorer_keeps_final_labels_until_they_are_stored_or_do_not_count() {
     let stored = record("a", "u1").label("pool", "gold");
     let keeps = |last: &Node, live: Option<&Node>, stored: Stored<&Record>| {
-        keeps_final_labels(last.summary(), live.map(Node::summary), stored.map(Record::summary))
+        keeps_final_labels(last.summary(), false, live.map(Node::summary), stored.map(Record::summary))
     };
     let last = node("a").label("pool", "silver").at(12);
     assert!(keeps(&last, None, Stored::Record(&stored)));
@@ -87,6 +94,9 @@ fn a_restorer_keeps_final_labels_until_they_are_stored_or_do_not_count() {
     assert!(keeps(&last, Some(&restored.clone().at(11)), Stored::Record(&stored)), "an earlier one was");
     let same = record("a", "u1").label("pool", "silver");
     assert!(!keeps(&last, None, Stored::Record(&same)), "the record has them");
+    let summary = Stored::Record(same.summary());
+    let unrestored = last.clone().incarnation("u2");
+    assert!(keeps_final_labels(unrestored.summary(), true, None, summary), "earlier ones change the record");
     let newer = Record { node_version: Some(ResourceVersion(12)), ..stored.clone() };
     assert!(!keeps(&last, None, Stored::Record(&newer)), "the record is as new");
     let bare = node("a").incarnation("u2").at(12);
