@@ -332,7 +332,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_returning_node_is_restored_without_a_list
             a_watch_that_is_cut_goes_on_where_it_was
             a_watch_that_goes_silent_is_noticed
-            a_watch_that_has_expired_is_followed_by_a_list;
+            a_watch_that_has_expired_is_followed_by_a_list
+            a_last_change_survives_a_mass_deletion_while_the_storer_is_replaced
+            a_last_change_survives_while_the_record_can_not_be_read;
         regressions:
             final_labels_survive_502_for_a_while
             final_labels_survive_500_for_a_while

@@ -1,9 +1,13 @@
 //! Watches. Lists come only once an hour here.
 
 use anyhow::Result;
-use faults::{Fault, Proxy};
+use faults::{Fault, Proxy, Request, Verb};
+use kube::api::{DeleteParams, ListParams};
+use sandbox::Options;
 use sandbox::process::Signal;
+use serde_json::json;
 
+use crate::control_plane::{each, on_its_own};
 use crate::daemon::Daemon;
 use crate::interference::{Interference, alongside_with};
 use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
@@ -175,6 +179,62 @@ pub async fn a_watch_that_has_expired_is_followed_by_a_list(s: &Scenario) -> Res
             interference.count(|call| call.starts_with("GET /api/v1/nodes") && !call.contains("watch=true"));
         assert!(lists > 2, "{lists} lists");
         Ok(())
+    })
+    .await
+}
+
+/// More Nodes are deleted than final labels are kept, while no storer runs, and the first lists of records fail.
+pub async fn a_last_change_survives_a_mass_deletion_while_the_storer_is_replaced(s: &Scenario) -> Result<()> {
+    const OTHERS: usize = 4200;
+    let s = &on_its_own(s, Options::default()).await?;
+    let flags = [&NO_LISTS[..], &["--log-level", "info"]].concat();
+    let storer = s.storer(&flags)?;
+    s.is_watching(&storer).await?;
+    let node = s.node("changed");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    let others: Vec<_> = (0..OTHERS).map(|number| s.node(&format!("n{number}"))).collect();
+    each(&others, async |node| s.create(node, Labels::new()).await).await?;
+    storer.process.signal(Signal::KILL)?;
+    storer.exit().await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.delete(&node).await?;
+    s.nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let mut refused = 0;
+    let proxy = s
+        .proxy(move |request: &Request| {
+            let is_refused = refused < 3 && request.is(Verb::List, "configmaps");
+            refused += usize::from(is_refused);
+            if is_refused { Fault::Status { code: 429, retry_after: Some(2) } } else { Fault::None }
+        })
+        .await?;
+    let storer = s.daemon_through(&proxy, "storer", &flags)?;
+    s.eventually_departed(&node).await?;
+    s.eventually("the last labels", Some(labels([("pool", "silver")])), async || {
+        Ok(s.record(&node).await?.map(|record| record.labels))
+    })
+    .await?;
+    anyhow::ensure!(!storer.has_logged(&["too many final labels"]), "{}", storer.log());
+    Ok(())
+}
+
+pub async fn a_last_change_survives_while_the_record_can_not_be_read(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&NO_LISTS)?;
+    s.is_watching(&storer).await?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "other"}}})).await?;
+    let is_reported = async || Ok(storer.has_logged(&["problem found in a record"]));
+    s.eventually("the problem is reported", true, is_reported).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.delete(&node).await?;
+    let is_received = async || Ok(storer.has_logged(&["DEBUG deleted ", &node]));
+    s.eventually("the deletion is received", true, is_received).await?;
+    s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": node}}})).await?;
+    s.eventually_departed(&node).await?;
+    s.eventually("the last labels", Some(labels([("pool", "silver")])), async || {
+        Ok(s.record(&node).await?.map(|record| record.labels))
     })
     .await
 }

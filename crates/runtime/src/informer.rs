@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use label_storage::ResourceVersion;
 use label_storage::final_labels::FinalLabels;
 use label_storage::watch_progress::WatchProgress;
+use label_storage::{Position, ResourceVersion};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::api_source::{Listed, Resource};
@@ -16,6 +16,9 @@ use crate::call::{self, Error};
 use crate::list_watch::{self, Audience};
 use crate::shard_context::ShardContext;
 
+/// The watch of Nodes resumes after this time even if records can't be listed: the API server keeps events for 75 s.
+const RESUME_WITHOUT_RECORDS: Duration = Duration::from_secs(30);
+
 /// The lists and watches of one shard. They end when it is dropped.
 pub(crate) struct Informers<'a> {
     pub(crate) replica: &'a ShardContext,
@@ -24,6 +27,8 @@ pub(crate) struct Informers<'a> {
     informers: [Informer; 2],
     /// How far the watch of Nodes has come.
     progress: WatchProgress,
+    /// The version at which the holder before has stopped, and the time until which the watch from there waits for the first list of records.
+    resume: Option<(ResourceVersion, Instant)>,
     published_at: Option<Instant>,
     /// While a list runs, the time that the lists of this round took so far.
     listing: Option<Duration>,
@@ -74,12 +79,14 @@ impl Informer {
 
 impl<'a> Informers<'a> {
     pub(crate) fn new(replica: &'a ShardContext, audience: Audience) -> Self {
-        let mut informers = Self {
+        let resume = replica.resume.first().map(Position::resume_from);
+        Self {
             replica,
             audience,
             tasks: JoinSet::new(),
             informers: [Informer::NEW; 2],
             progress: WatchProgress::new(&replica.resume),
+            resume: resume.map(|from| (from, Instant::now() + RESUME_WITHOUT_RECORDS)),
             published_at: None,
             listing: None,
             due: Instant::now(),
@@ -88,17 +95,21 @@ impl<'a> Informers<'a> {
             is_surprised: false,
             pace: Pace::default(),
             failures: 0,
-        };
-        // The watch resumes where the holder before has stopped. A list runs meanwhile.
-        if let Some(position) = replica.resume.first() {
-            informers.watch_from(Resource::Nodes, position.resume_from());
         }
-        informers
     }
 
     pub(crate) fn due(&self) -> Instant {
         // The end of a list wakes the loop.
-        self.listing.map_or(self.due, |_| Instant::now() + Duration::from_secs(60))
+        let list = self.listing.map_or(self.due, |_| Instant::now() + Duration::from_secs(60));
+        self.resume.map_or(list, |(_, until)| list.min(until))
+    }
+
+    /// Resumes the watch of Nodes where the holder before has stopped. Without the records, each repeated deletion would count as not stored,
+    /// and the first of too many final labels would be lost.
+    fn resume_if(&mut self, is_time: impl FnOnce(Instant) -> bool) {
+        if let Some((from, _)) = self.resume.take_if(|(_, until)| is_time(*until)) {
+            self.watch_from(Resource::Nodes, from);
+        }
     }
 
     /// True while a list runs: it may still have objects whose deletion a watch has reported.
@@ -131,6 +142,7 @@ impl<'a> Informers<'a> {
     /// Begins a list if one is due. Records come first if they are due, too: then each Node can be decided upon as it is read.
     pub(crate) fn begin_if_due(&mut self, cache: &mut Cache) {
         let now = Instant::now();
+        self.resume_if(|until| now >= until);
         if self.listing.is_some() || now < self.due {
             return;
         }
@@ -177,7 +189,7 @@ impl<'a> Informers<'a> {
     /// Drops everything, ends all watches and lists again.
     pub(crate) fn start_over(&mut self) {
         self.tasks.abort_all();
-        (self.informers, self.listing) = ([Informer::NEW; 2], None);
+        (self.informers, self.listing, self.resume) = ([Informer::NEW; 2], None, None);
         self.progress = WatchProgress::new(&[]);
         self.due = Instant::now() + backoff::jittered(self.replica.args.interval);
     }
@@ -229,6 +241,7 @@ impl<'a> Informers<'a> {
         (informer.listed_at, informer.items) = (Some(Instant::now()), listed.items);
         if kind == Resource::Records {
             (self.is_surprised, self.listing) = (is_surprised, Some(took));
+            self.resume_if(|_| true);
             return;
         }
         if is_first || self.failures > 0 {
@@ -378,6 +391,12 @@ impl<'a> Informers<'a> {
 impl Informers<'_> {
     pub(crate) fn seen(&self) -> ResourceVersion {
         self.progress.seen()
+    }
+
+    /// Ends the wait for the first list of records.
+    pub(crate) fn resume_now(&mut self, cache: &mut Cache) {
+        self.resume.iter_mut().for_each(|(_, until)| *until = Instant::now());
+        self.begin_if_due(cache);
     }
 
     /// Begins a list at once.

@@ -421,3 +421,25 @@ async fn a_deletion_is_told_with_whether_a_write_may_be_under_way() {
     engine.observe(deletion("a", 7));
     assert_eq!(engine.planner.unsettled, [false, true, true]);
 }
+
+#[tokio::test]
+async fn a_watch_resumes_once_the_records_are_listed() {
+    let mut replica = replica();
+    replica.resume = vec![position(20, &[])];
+    let mut engine = new_engine(&replica);
+    engine.informers.begin_if_due(&mut engine.cache);
+    assert!(engine.informers.heard().is_none(), "each repeated deletion would count as not stored");
+    engine.list_nothing(Resource::Records, 30);
+    assert_eq!(engine.informers.heard(), Some(ResourceVersion(20)));
+}
+
+#[tokio::test]
+async fn a_watch_does_not_wait_for_records_until_its_history_is_lost() {
+    let mut replica = replica();
+    replica.resume = vec![position(20, &[])];
+    let mut engine = new_engine(&replica);
+    engine.informers.begin_if_due(&mut engine.cache);
+    assert!(engine.informers.due() <= Instant::now() + Duration::from_secs(30));
+    engine.informers.resume_now(&mut engine.cache);
+    assert_eq!(engine.informers.heard(), Some(ResourceVersion(20)));
+}
