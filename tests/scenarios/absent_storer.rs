@@ -103,6 +103,17 @@ pub async fn a_node_behind_a_fence_waits_for_the_final_labels(s: &Scenario) -> R
     kill(&storer).await?;
     changes_and_leaves(s, &node).await?;
     s.create(&node, Labels::new()).await?;
+    let rules = s.file("fence.yaml");
+    std::fs::write(&rules, FENCE)?;
+    let rules = rules.to_str().context("a path")?;
+    let shows = async |command: &[&str], part: &str| {
+        let waits = async || Ok(s.plugin(command)?.out.contains(part));
+        s.eventually(&format!("{command:?} shows the wait"), true, waits).await
+    };
+    let waits = format!("waits for the final labels of {node}");
+    shows(&["explain", &node, "--config", rules], &waits).await?;
+    let waiting = format!("1 node waiting for the final labels of the node that was deleted: {node}");
+    shows(&["status", "--config", rules, "--patience", "0s"], &waiting).await?;
     tokio::time::sleep(Duration::from_secs(40)).await;
     ensure!(s.labels(&node).await?.is_empty(), "restored too early: {:?}", s.labels(&node).await?);
     let _storer = s.storer(&[&NO_LISTS[..], &flags].concat())?;

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::Api;
 use label_storage::store::{Circumstances, Sighting, TOMBSTONE_LIFETIME};
 use label_storage::{Labels, Node, Record, plan_restore, plan_store, restore, shard, store};
+use label_storage_runtime::call::Error;
 use label_storage_runtime::{call, records};
 use serde::Serialize;
 
@@ -78,6 +79,8 @@ struct Case<'a> {
     to_store: store::Plan,
     /// `None` without a node.
     to_restore: Option<restore::Plan>,
+    /// True if the restorer may wait for final labels that are not stored yet.
+    awaits_final_labels: bool,
 }
 
 impl Case<'_> {
@@ -103,13 +106,27 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let state = state(cluster, found, !rivals.is_empty(), now);
     let created_at = created_at(cluster, found).await?;
     let shards = shards(cluster, &found.filed_under, &time).await;
+    let awaits_final_labels =
+        shards.iter().flatten().any(|shard| shard.keeps_final_labels(&found.filed_under));
     let (rules, (node, record)) = (&cluster.rules, found.seen_by_storer(&cluster.rules));
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);
     let at = Circumstances { retention: rules.retention, ..Circumstances::at(now) };
     let unchanged = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at };
     let to_store = plan_store(sighting, records::Found::stored(record.as_ref()), unchanged, rules);
     let to_restore = found.node.as_ref().map(|node| plan_restore(node, found.stored(), rules, false));
-    let case = Case { cluster, found, now, at, created_at, rivals, node, record, to_store, to_restore };
+    let case = Case {
+        cluster,
+        found,
+        now,
+        at,
+        created_at,
+        rivals,
+        node,
+        record,
+        to_store,
+        to_restore,
+        awaits_final_labels,
+    };
     let labels = |record: Option<&Record>| record.map(|record| record.labels.clone()).unwrap_or_default();
     let own = case.node.as_ref().map(|node| differences(&labels(case.stored()), &node.labels));
     let explanation = Explanation {
@@ -121,7 +138,10 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         storer: steps::storer(&case),
         restorer: steps::restorer(&case),
         rules: rules::rules(&case),
-        shards,
+        shards: match shards {
+            Ok(shards) => shards.iter().map(|shard| format!("{}.", shard.sentence(time.now()))).collect(),
+            Err(error) => vec![format!("Unknown: {error}.")],
+        },
         next: steps::hints(&case),
     };
     if !args.output.print(&typed("Explanation", &explanation))? {
@@ -138,18 +158,15 @@ async fn created_at(cluster: &Cluster, found: &Found) -> Result<Option<Timestamp
     Ok(same.and_then(|there| there.metadata.creation_timestamp).map(|time| time.0))
 }
 
-/// The holders of the node's shards, in sentences.
-async fn shards(cluster: &Cluster, key: &str, time: &ServerTime) -> Vec<String> {
+/// The node's shards.
+async fn shards(cluster: &Cluster, key: &str, time: &ServerTime) -> Result<Vec<Shard>, Error> {
     let expected = Installation::read(cluster).await.expected();
     let is_own = |it: &Shard| it.replicas.is_none_or(|replicas| it.index == shard(key, replicas));
     let own = |leases: &Leases| {
         let shards = leases.shards(None, &expected).into_iter();
         shards.filter(|it| is_own(it) && it.state != Holding::Retired).collect()
     };
-    match Leases::settle(cluster, time, PATIENCE, own).await {
-        Ok(shards) => shards.iter().map(|shard| format!("{}.", shard.sentence(time.now()))).collect(),
-        Err(error) => vec![format!("Unknown: {error}.")],
-    }
+    Leases::settle(cluster, time, PATIENCE, own).await
 }
 
 impl Explanation {

@@ -2,7 +2,7 @@
 //!
 //! The clocks of machines differ. So a lease with an old time is read again: if it has changed meanwhile, its holder is alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,9 @@ pub(crate) struct Shard {
     pub(crate) renewed_at: Option<Timestamp>,
     #[serde(skip)]
     pub(crate) acquired_at: Option<Timestamp>,
+    /// The keys of the records with final labels that are not stored yet.
+    #[serde(skip)]
+    pub(crate) pending: BTreeSet<String>,
     pub(crate) state: Holding,
 }
 
@@ -69,7 +72,13 @@ impl Shard {
     fn absent(daemon: &str, scope: &str, index: u32, replicas: Option<NonZeroU32>) -> Self {
         let [daemon, scope] = [daemon, scope].map(str::to_owned);
         let (holder, state) = (None, Holding::Absent);
-        Self { daemon, index, replicas, scope, holder, renewed_at: None, acquired_at: None, state }
+        let pending = BTreeSet::new();
+        Self { daemon, index, replicas, scope, holder, renewed_at: None, acquired_at: None, pending, state }
+    }
+
+    /// True if this is a restorer that has received the deletion of the Node of this key, and its final labels are not stored yet.
+    pub(crate) fn keeps_final_labels(&self, key: &str) -> bool {
+        self.daemon == DAEMONS[1] && self.state != Holding::Retired && self.pending.contains(key)
     }
 
     pub(crate) const fn is_held(&self) -> bool {
@@ -148,8 +157,15 @@ impl Held {
             Some(_) => Holding::Adopted,
         };
         let absent = Shard::absent(daemon, scope, shard.index, Some(shard.replicas));
-        let shard =
-            Shard { holder: claim.holder, renewed_at: claim.renewed_at, acquired_at, state, ..absent };
+        let pending = claim.position.iter().flat_map(|position| position.pending.iter());
+        let shard = Shard {
+            holder: claim.holder,
+            renewed_at: claim.renewed_at,
+            acquired_at,
+            pending: pending.map(|(key, _)| key.to_owned()).collect(),
+            state,
+            ..absent
+        };
         Some(Self { version, shard, name })
     }
 }

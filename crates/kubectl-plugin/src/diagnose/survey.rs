@@ -141,6 +141,8 @@ pub(crate) struct Survey {
     pub(crate) states: BTreeMap<State, Names>,
     /// The nodes that a daemon should have handled by now, by name.
     late: HashMap<Box<str>, SeenNode>,
+    /// The nodes that are not restored yet: the key of each, and its name.
+    pending: Vec<(Box<str>, Box<str>)>,
     /// A node that is older than this should have its labels, and a record. `None`: no node is late.
     overdue: Option<Duration>,
     damaged: Names,
@@ -203,7 +205,10 @@ impl Survey {
         }
         for (key, mut node) in std::mem::take(&mut self.nodes.by_key) {
             let state = *node.state.get_or_insert_with(|| State::of(Some(&node.subject), None, now));
-            let name = node.name.take().unwrap_or(key);
+            let name = node.name.take().unwrap_or_else(|| key.clone());
+            if state == State::Pending {
+                self.pending.push((key, name.clone()));
+            }
             if state != State::Contested {
                 self.states.entry(state).or_default().add(&name);
             }
@@ -237,6 +242,24 @@ impl Survey {
         let late = self.late.iter().filter(|(_, node)| node.state == Some(state));
         late.for_each(|(name, _)| names.add(name));
         names
+    }
+
+    /// The nodes that wait for final labels which no storer has stored yet.
+    pub(crate) fn awaiting_final_labels(
+        &self,
+        hints: &Hints,
+        is_kept: impl Fn(&str) -> bool,
+    ) -> Option<Finding> {
+        let mut names = Names::default();
+        let waiting = self.pending.iter().filter(|(key, _)| is_kept(key));
+        waiting.for_each(|(_, name)| names.add(name));
+        let message = format!(
+            "{} waiting for the final labels of the node that was deleted: {}",
+            counted(names.count, "node"),
+            names.few()
+        );
+        let finding = Finding::new(Severity::Note, "awaiting-final-labels", message);
+        (names.count > 0).then(|| finding.fix(hints.plugin("explain NODE")))
     }
 
     pub(crate) fn findings(&self, hints: &Hints) -> Vec<Finding> {

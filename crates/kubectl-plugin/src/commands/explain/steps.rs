@@ -138,6 +138,13 @@ pub(super) fn restorer(case: &Case<'_>) -> Step {
     }
     let (place, because) = why_restore(plan.reason);
     let nothing = Step::nothing(plan.reason.as_str(), place, because);
+    if case.awaits_final_labels && plan.patch.as_ref().is_some_and(|patch| patch.marker.is_some()) {
+        let because =
+            "The labels of the node changed before its deletion, and no storer has stored that yet.";
+        let does =
+            format!("waits for the final labels of {}, up to the patience in the rules", case.found.name);
+        return Step { does, because, place: "final labels", ..nothing };
+    }
     let Some(patch) = &plan.patch else { return nothing };
     let (generation, count) = (patch.generation, patch.restored.len());
     let does = match () {

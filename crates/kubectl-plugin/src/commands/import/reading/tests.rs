@@ -152,6 +152,7 @@ fn record() -> impl Strategy<Value = Record> {
                         .into_iter()
                         .map(|(generation, (at, labels))| Version { generation, at, labels })
                         .collect(),
+                    is_anticipated: false,
                 },
                 labels,
                 leftovers: Leftovers::default(),
