@@ -57,6 +57,8 @@ guards=(
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'
     'what is stored is not pending any more|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/final_labels\.len\(\) <= MANY \|\| self\.published_at/self.published_at/'
     'nothing is decided before all nodes are known that may have the same identity|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/entry\.key\(\)\.is_identity\(\) && !self\.informers\.has_listed\(Resource::Nodes\)/false/'
+    'a node that a gap of the watch may have deleted contests nothing|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/self\.cache\.note_gap\(until\)/let _ = until/'
+    'a gap of the watch ends with a list|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/self\.drop_contested\(\);//'
     'a forgotten deletion costs no later ones|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/self\.progress\.give_up_pending\(\)/None::<label_storage::position::Pending>/'
     'final labels of another history are still stored|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/keys\.iter\(\)\.for_each\(\|key\| _ = self\.record\(key\)\);/let _ = keys;/'
     'bad luck does not wait for others|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/if is_bad_luck \{ 0\.0 \} else/if false { 0.0 } else/'

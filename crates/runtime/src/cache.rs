@@ -34,6 +34,8 @@ pub struct Cache {
     /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
     left: Vec<RecordKey>,
     lists: u32,
+    /// The version at which the watch of Nodes went on after a gap, until a complete list has shown which Nodes the gap has left.
+    gap: Option<ResourceVersion>,
     /// Times are kept in seconds since then.
     epoch: Instant,
     pub final_labels: FinalLabels,
@@ -115,6 +117,7 @@ impl Cache {
             stored_under: HashMap::new(),
             left: Vec::new(),
             lists: 0,
+            gap: None,
             epoch: Instant::now(),
             final_labels: FinalLabels::new(lifetime),
         }
@@ -307,13 +310,32 @@ impl Cache {
         self.lists
     }
 
+    /// The watch of Nodes has a gap, and went on at this version: Nodes that were last seen before may have been deleted.
+    pub(crate) fn note_gap(&mut self, until: ResourceVersion) {
+        self.gap = Some(until);
+    }
+
     /// Ends a complete list of Nodes. Returns true if it lacked a known Node. The next list may have the Node again at the same version.
     pub fn end_list_of_nodes(&mut self, list: u32, version: ResourceVersion) -> bool {
         let is_lacking = |node: &&mut CachedNode| {
             node.presence == Presence::Live && node.list != list && version >= node.last.version
         };
         let lacking = self.slots.iter_mut().map(|slot| &mut slot.node).filter(is_lacking);
-        lacking.map(|node| node.presence = Presence::Missing).count() > 0
+        let is_lacking = lacking.map(|node| node.presence = Presence::Missing).count() > 0;
+        if self.gap.take_if(|gap| *gap <= version).is_some() {
+            self.drop_contested();
+        }
+        is_lacking
+    }
+
+    /// Drops final labels that a gap of the watch has left undecided, if another Node had the key all the time.
+    fn drop_contested(&mut self) {
+        let mut final_labels = std::mem::replace(&mut self.final_labels, FinalLabels::new(Duration::ZERO));
+        let keys: Vec<_> = final_labels.unstored().map(|(key, _)| key.clone()).collect();
+        for entry in keys.iter().filter_map(|key| self.get(key)) {
+            final_labels.drop_first_while(entry.key(), |last| entry.had_others(&last.name, last.version));
+        }
+        self.final_labels = final_labels;
     }
 
     /// Ends a complete list of records. Returns true if it lacked a known record.

@@ -241,7 +241,12 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                 self.informers.not_watching(kind, &error);
                 self.states.changed();
             }
-            Observed::Skipped(kind) => self.informers.skipped(kind),
+            Observed::Skipped(kind, until) => {
+                if kind == Resource::Nodes {
+                    self.cache.note_gap(until);
+                }
+                self.informers.skipped(kind);
+            }
             Observed::Expired(kind) => self.informers.expired(kind),
         }
         self.consider_left();

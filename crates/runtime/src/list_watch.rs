@@ -38,8 +38,8 @@ pub(crate) enum Observed {
     At(Resource, ResourceVersion),
     /// A watch is broken. It is repeated.
     NotWatching(Resource, Error),
-    /// A watch can't be resumed where it was, and begins at the oldest version that the server has.
-    Skipped(Resource),
+    /// A watch can't be resumed where it was, and begins at this version, the oldest that the server has.
+    Skipped(Resource, ResourceVersion),
     /// A watch can't be resumed: a list has to come first.
     Expired(Resource),
 }
@@ -139,7 +139,7 @@ pub(crate) async fn watch(source: Arc<ApiSource>, share: Share, from: ResourceVe
             Err(error) => error,
         };
         if let Some(oldest) = oldest_known(&error).filter(|oldest| *oldest > at) {
-            let _ = audience.send(Observed::Skipped(kind)).await;
+            let _ = audience.send(Observed::Skipped(kind, oldest)).await;
             at = oldest;
             continue;
         }

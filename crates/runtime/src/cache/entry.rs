@@ -128,14 +128,19 @@ impl<'a> Entry<'a> {
         tainted.map(|(name, node)| (name, node.uid))
     }
 
-    /// True if another Node had this key, too, when the Node of this name was deleted.
+    /// True if it is certain that another Node had this key, too, when the Node of this name was deleted.
     pub(crate) fn had_others(&self, name: &str, deleted_at: ResourceVersion) -> bool {
-        let since = |other: &NodeName| {
-            let identity = self.cache.identities.get(&self.key)?;
-            identity.nodes.iter().find(|(owner, _)| owner == other).map(|(_, since)| *since)
-        };
-        let mut others = self.claimants().map(|(other, _)| other).filter(|other| ***other != *name);
-        others.any(|other| since(other).is_some_and(|since| since < deleted_at))
+        let is_certain = |node: &CachedNode| self.cache.gap.is_none_or(|gap| node.last.version >= gap);
+        self.others(name, deleted_at).any(is_certain)
+    }
+
+    /// The other Nodes that had this key when the Node of this name was deleted. Those that were last seen before a gap of the watch may have
+    /// been deleted, too.
+    fn others(&self, name: &str, deleted_at: ResourceVersion) -> impl Iterator<Item = &'a CachedNode> {
+        let nodes = self.cache.identities.get(&self.key).into_iter().flat_map(|identity| &identity.nodes);
+        let others = nodes.filter(move |(other, since)| **other != *name && *since < deleted_at);
+        let others = others.filter_map(|(other, _)| Some(&self.cache.slots.get(other)?.node));
+        others.filter(|node| node.presence == Presence::Live)
     }
 
     /// True if an answer about the Node of this name is about this key.
@@ -144,9 +149,10 @@ impl<'a> Entry<'a> {
         is_key || self.claimants().any(|(claimant, _)| **claimant == *name)
     }
 
-    /// The final labels that are stored next.
+    /// The final labels that are stored next. After a gap of the watch, a list may have to show first that no other Node had the key.
     pub fn final_labels(&self) -> Option<&'a Node> {
-        self.cache.final_labels.first(&self.key)
+        let is_clear = |last: &Node| self.others(&last.name, last.version).next().is_none();
+        self.cache.final_labels.first(&self.key).filter(|last| self.cache.gap.is_none() || is_clear(last))
     }
 
     /// All final labels that are kept, the oldest first.

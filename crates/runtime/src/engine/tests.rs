@@ -213,7 +213,7 @@ async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
     engine.list_nothing(Resource::Nodes, 9);
     let soon = Instant::now() + replica.args.interval * 2;
     assert!(engine.informers.due() > soon);
-    engine.observe(Observed::Skipped(Resource::Nodes));
+    engine.observe(Observed::Skipped(Resource::Nodes, ResourceVersion(20)));
     watching(&mut engine, 20);
     assert!(engine.informers.due() < soon);
 }

@@ -288,3 +288,48 @@ async fn an_answer_about_a_node_that_nobody_knows_moves_none() {
     engine.observe(seen(named("bb", K, 9)));
     assert_eq!(engine.shown(K).as_deref(), Some("bb"));
 }
+
+/// `a` has an identity; then the watch has a gap, and after it `bb` has that identity, too, and is deleted at 15.
+fn deleted_after_a_gap(engine: &mut TestEngine<'_>) {
+    engine.observe(seen(named("a", K, 5)));
+    engine.observe(Observed::Skipped(Resource::Nodes, ResourceVersion(10)));
+    engine.observe(Observed::Watching(Resource::Nodes, ResourceVersion(10)));
+    engine.observe(seen(named("bb", K, 12)));
+    engine.observe(deleted(named("bb", K, 15)));
+}
+
+fn final_labels(engine: &TestEngine<'_>) -> Option<Node> {
+    engine.cache.get(K)?.final_labels().cloned()
+}
+
+#[tokio::test]
+async fn a_node_that_was_deleted_in_a_gap_of_the_watch_contests_no_later_deletion() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    deleted_after_a_gap(&mut engine);
+    assert_eq!(final_labels(&engine), None, "`a` may still exist");
+    let position = replica.position.borrow().clone();
+    assert_eq!(position, Some(super::position(15, &[(K, 15)])), "but the deletion is not stored yet");
+    engine.list_nodes(&[], 20);
+    assert_eq!(final_labels(&engine), Some(named("bb", K, 15)));
+}
+
+#[tokio::test]
+async fn a_node_that_still_exists_after_a_gap_of_the_watch_contests_a_deletion() {
+    for is_seen in [true, false] {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        deleted_after_a_gap(&mut engine);
+        engine.list_nodes(&[named("a", K, 5)], 9);
+        assert_eq!(final_labels(&engine), None, "that list was too early");
+        let version = if is_seen { 17 } else { 5 };
+        if is_seen {
+            engine.observe(seen(named("a", K, version)));
+            assert_eq!(final_labels(&engine), None);
+        }
+        engine.list_nodes(&[named("a", K, version)], 20);
+        assert!(!engine.cache.final_labels.contains(K));
+        engine.observe(deleted(named("ccc", K, 25)));
+        assert!(!engine.cache.final_labels.contains(K), "the list has ended the gap");
+    }
+}
