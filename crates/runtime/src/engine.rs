@@ -204,7 +204,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
         let queue = self.queue.next_due(now).filter(|due| *due > now);
         let pause = self.limiter.paused_until.filter(|until| *until > now);
         let hold = self.bulk.holds_until().map(tokio::time::Instant::into_std).filter(|until| *until > now);
-        let telling = [self.progress.due(), self.states.due()];
+        let telling = [self.progress.due(&self.queue), self.states.due()];
         let latest = self.informers.due().min(now + HEARTBEAT);
         [queue, pause, hold].into_iter().chain(telling).flatten().fold(latest, Instant::min)
     }

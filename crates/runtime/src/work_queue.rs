@@ -264,8 +264,13 @@ impl WorkQueue {
     }
 
     /// The number of Nodes that could be begun now.
-    pub(crate) fn ready(&self) -> usize {
-        self.states.values().filter(|state| matches!(state, State::Ready(_))).count()
+    pub(crate) fn ready(&self, now: Instant) -> usize {
+        let is_burst = self.burst.ends_at(now).is_some();
+        let may_begin = |state: &State| match state {
+            State::Ready(urgency) => *urgency != Urgency::Tidy || !is_burst,
+            State::Waiting { .. } | State::InFlight { .. } => false,
+        };
+        self.states.values().filter(|state| may_begin(state)).count()
     }
 
     pub(crate) fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
@@ -315,7 +320,7 @@ mod tests {
         queue.push(&name("b"), Urgency::Routine, Some(now + SECOND * 9));
         queue.push(&name("c"), Urgency::Routine, Some(now + SECOND));
         queue.push(&name("c"), Urgency::Soon, None);
-        assert_eq!((queue.len(), queue.ready(), queue.next_due(now)), (3, 2, Some(now + SECOND)));
+        assert_eq!((queue.len(), queue.ready(now), queue.next_due(now)), (3, 2, Some(now + SECOND)));
         assert_eq!(pop_all(&mut queue, now), ["a", "c"]);
         assert_eq!(pop_all(&mut queue, now + SECOND), ["b"]);
         for node in ["a", "b", "c"] {
@@ -388,8 +393,10 @@ mod tests {
         (0..99).for_each(|_| queue.note_change(now));
         queue.push(&name("tidy"), Urgency::Tidy, None);
         queue.push(&name("a"), Urgency::Soon, None);
+        assert_eq!(queue.ready(now), 1);
         assert_eq!(pop_all(&mut queue, now), ["a"]);
         let quiet = queue.next_due(now).expect("waits");
+        assert_eq!(queue.ready(quiet), 1);
         assert_eq!(pop_all(&mut queue, quiet), ["tidy"]);
     }
 

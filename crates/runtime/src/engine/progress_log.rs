@@ -9,18 +9,21 @@ use crate::metrics::Metrics;
 use crate::reconciler::Done;
 use crate::work_queue::WorkQueue;
 
+/// The least time between two lines, and the most while there is much to do.
+const EVERY: Duration = Duration::from_secs(5);
+const FAILED: &str = "failed";
+
 pub(super) struct ProgressLog {
     pub(super) metrics: Arc<Metrics>,
     counts: BTreeMap<&'static str, usize>,
     since: Instant,
+    logged_at: Option<Instant>,
 }
 
 impl ProgressLog {
-    /// The interval of the log lines while there is much to do.
-    const EVERY: Duration = Duration::from_secs(5);
-
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
-        Self { metrics: Arc::clone(metrics), counts: BTreeMap::new(), since: Instant::now() }
+        let (counts, since) = (BTreeMap::new(), Instant::now());
+        Self { metrics: Arc::clone(metrics), counts, since, logged_at: None }
     }
 
     pub(super) fn count(&mut self, outcome: &Result<Done, Error>, took: Duration) {
@@ -28,7 +31,7 @@ impl ProgressLog {
             Ok(done) => done.outcome,
             Err(error) => {
                 self.metrics.failed(error);
-                Some("failed")
+                Some(FAILED)
             }
         };
         self.metrics.reconciled(word.unwrap_or("nothing"), took);
@@ -40,22 +43,36 @@ impl ProgressLog {
         }
     }
 
-    pub(super) fn due(&self) -> Option<Instant> {
-        (!self.counts.is_empty()).then(|| self.since + Self::EVERY)
+    /// The time of the next line: when no attempt is in flight, or when the interval is over.
+    pub(super) fn due(&self, queue: &WorkQueue) -> Option<Instant> {
+        let rest = self.logged_at.map_or(self.since, |logged_at| logged_at + EVERY);
+        let due = if queue.in_flight() == 0 { rest } else { self.since + EVERY };
+        (!self.counts.is_empty()).then_some(due)
     }
 
-    /// Logs when no attempt is in flight, or when the interval is over. A single Node has a line of its own.
     pub(super) fn tell_if_due(&mut self, queue: &WorkQueue, now: Instant) {
-        let is_over = queue.in_flight() == 0;
-        if self.due().is_some_and(|due| is_over || due <= now) {
-            let (took, done) = (self.since.elapsed(), std::mem::take(&mut self.counts));
-            let all = done.values().sum();
-            if all > 1 {
-                let queued = queue.ready();
-                let left = time_left(queued, all, took).map(tracing::field::debug);
-                tracing::info!(?done, queued, ?took, left, "worked");
-            }
+        if let Some((done, queued)) = self.take_if_due(queue, now) {
+            let took = now.duration_since(self.since);
+            let left = time_left(queued, done.values().sum(), took).map(tracing::field::debug);
+            tracing::info!(?done, queued, ?took, left, "worked");
         }
+    }
+
+    /// The outcomes, and the number of Nodes that could be begun now. A single Node has a line of its own, and so has each failure.
+    fn take_if_due(
+        &mut self,
+        queue: &WorkQueue,
+        now: Instant,
+    ) -> Option<(BTreeMap<&'static str, usize>, usize)> {
+        self.due(queue).filter(|due| *due <= now)?;
+        let (done, queued) = (std::mem::take(&mut self.counts), queue.ready(now));
+        let is_told =
+            done.values().sum::<usize>() <= 1 || queued == 0 && done.keys().all(|word| *word == FAILED);
+        if is_told {
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some((done, queued))
     }
 }
 
@@ -67,7 +84,66 @@ fn time_left(queued: usize, done: usize, took: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use label_storage::RecordKey;
+    use label_storage::decision::Urgency;
+
     use super::*;
+    use crate::cache::Reading;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A log after these outcomes, from now on.
+    fn after(outcomes: &[Option<&'static str>]) -> (ProgressLog, Instant) {
+        let mut log = ProgressLog::new(&Arc::default());
+        work(&mut log, outcomes);
+        let now = log.since;
+        (log, now)
+    }
+
+    fn work(log: &mut ProgressLog, outcomes: &[Option<&'static str>]) {
+        for outcome in outcomes {
+            let done = Done { outcome: *outcome, node: Reading::None, record: Reading::None };
+            let outcome = outcome.map_or_else(|| Err(Error::refused("try", "no")), |_| Ok(done));
+            log.count(&outcome, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn there_is_a_line_at_once_and_then_one_every_few_seconds() {
+        let queue = WorkQueue::default();
+        let (mut log, start) = after(&[Some("stored"); 2]);
+        assert_eq!(log.take_if_due(&queue, start), Some(([("stored", 2)].into(), 0)));
+        for second in 1..5 {
+            work(&mut log, &[Some("stored"); 2]);
+            assert_eq!(log.due(&queue), Some(start + EVERY));
+            assert_eq!(log.take_if_due(&queue, start + SECOND * second), None, "{second} s");
+        }
+        assert_eq!(log.take_if_due(&queue, start + EVERY), Some(([("stored", 8)].into(), 0)));
+        assert_eq!(log.due(&queue), None);
+    }
+
+    #[test]
+    fn while_attempts_are_in_flight_a_line_waits_for_the_interval() {
+        let mut queue = WorkQueue::default();
+        queue.push(&RecordKey::from("a"), Urgency::Soon, None);
+        let (mut log, start) = after(&[Some("stored"); 2]);
+        assert!(queue.pop(Urgency::Tidy, start).is_some());
+        assert_eq!(log.take_if_due(&queue, start + SECOND * 4), None);
+        assert_eq!(log.take_if_due(&queue, start + EVERY), Some(([("stored", 2)].into(), 0)));
+    }
+
+    #[test]
+    fn there_is_no_line_if_the_outcomes_have_lines_of_their_own() {
+        let mut queue = WorkQueue::default();
+        for outcomes in [&[Some("stored")][..], &[None, None]] {
+            let (mut log, start) = after(outcomes);
+            assert_eq!(log.take_if_due(&queue, start), None, "{outcomes:?}");
+            assert_eq!(log.due(&queue), None);
+        }
+        let (mut log, start) = after(&[None, None]);
+        queue.push(&RecordKey::from("a"), Urgency::Soon, None);
+        assert_eq!(log.take_if_due(&queue, start), Some(([("failed", 2)].into(), 1)), "others wait");
+    }
 
     #[test]
     fn the_time_left_follows_from_the_rate() {

@@ -238,10 +238,10 @@ async fn a_failure_is_told_of_and_keeps_nobody_awake() {
     engine.observe(seen(node("u1", 5)));
     let ticket = engine.take().expect("work");
     engine.finish(ticket, Instant::now(), Err(Error::refused("try", "no")));
-    assert!(engine.progress.due().is_some());
+    assert!(engine.progress.due(&engine.queue).is_some());
     let now = Instant::now();
     engine.progress.tell_if_due(&engine.queue, now);
-    assert_eq!(engine.progress.due(), None);
+    assert_eq!(engine.progress.due(&engine.queue), None);
     engine.states.tell_if_due(&engine.cache, &engine.queue, &engine.informers, now);
     assert!(engine.wake_at(now) > now);
     let told = replica.metrics.node_gauges.total();
