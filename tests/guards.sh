@@ -46,6 +46,8 @@ guards=(
     'a position is given up only if the server does not know it|label-storage-runtime|list_watch::|crates/runtime/src/list_watch.rs|s/error\.code == Some\(410\) \|\|/error.code.is_some() ||/'
     'lists of nodes and records go back by themselves|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/\(informer\.latest, informer\.older\) = \(listed\.version, 0\);/informer.latest = listed.version; self.informers.iter_mut().for_each(|informer| informer.older = 0);/'
     'a list that is older than one before is none|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/if listed\.version < informer\.latest/if false/'
+    'an object that is older in a later list shows another history|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/if self\.cache\.is_of_another_history\(list, listed\.version\)/if false/'
+    'a list that was overtaken shows no other history|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/of == list && known <= version/of == list/'
     'a turn that comes too early is no success|label-storage-runtime|engine::|crates/runtime/src/engine.rs|s/Err\(pause\) => self\.queue\.put_back\(&key, pause\.map\(\|pause\| now \+ pause\)\)/Err(pause) => { self.queue.done(\&key); pause.into_iter().for_each(|pause| self.queue.push(\&key, Urgency::Soon, Some(now + pause))) }/'
     'an answer that is older than what was seen is refused|label-storage-runtime|cache::|crates/runtime/src/cache/freshness.rs|s/read < known && tries < STALE/false/'
     'what was there is asked for again|label-storage-runtime|cache::|crates/runtime/src/cache/freshness.rs|s/self\.is_there && tries \+ 1 < ABSENT/false/'

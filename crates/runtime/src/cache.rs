@@ -34,6 +34,8 @@ pub struct Cache {
     /// Keys that a Node has left for another key or shard, until [`take_left`](Self::take_left).
     left: Vec<RecordKey>,
     lists: u32,
+    /// The last list that had an object at an older version than the cache, and the lowest of these versions in the cache.
+    older: Option<(u32, ResourceVersion)>,
     /// The version at which the watch of Nodes went on after a gap, until a complete list has shown which Nodes the gap has left.
     gap: Option<ResourceVersion>,
     /// Times are kept in seconds since then.
@@ -117,6 +119,7 @@ impl Cache {
             stored_under: HashMap::new(),
             left: Vec::new(),
             lists: 0,
+            older: None,
             gap: None,
             epoch: Instant::now(),
             final_labels: FinalLabels::new(lifetime),
@@ -136,8 +139,9 @@ impl Cache {
         let filed = key.into();
         let (name, cached) = self.node(filed.name);
         cached.list = list.unwrap_or(cached.list);
-        let was_live = cached.presence == Presence::Live;
-        if !is_news(node.version, cached.last.version, was_live) {
+        let (was_live, known) = (cached.presence == Presence::Live, cached.last.version);
+        if !is_news(node.version, known, was_live) {
+            self.note_older(list, node.version, known);
             return false;
         }
         let had_key = was_live && cached.has_key(filed.under, filed.name);
@@ -199,9 +203,9 @@ impl Cache {
         }
         let (name, cached) = self.node(name);
         cached.list = list.unwrap_or(cached.list);
-        let was_live = cached.presence == Presence::Live;
-        if !is_news(version, cached.last.version, was_live) {
-            return;
+        let (was_live, known) = (cached.presence == Presence::Live, cached.last.version);
+        if !is_news(version, known, was_live) {
+            return self.note_older(list, version, known);
         }
         cached.last.version = version;
         if was_live {
@@ -266,10 +270,12 @@ impl Cache {
         }
         let record = self.record(filed.under);
         record.list = list.unwrap_or(record.list);
-        let is_news = is_news(version, record.version, record.is_there());
+        let known = record.version;
+        let is_news = is_news(version, known, record.is_there());
         if is_news {
             (record.stored, record.version, record.since) = (stored, version, now);
         }
+        self.note_older(list, version, known);
         is_news
     }
 
@@ -336,6 +342,20 @@ impl Cache {
             final_labels.drop_first_while(entry.key(), |last| entry.had_others(&last.name, last.version));
         }
         self.final_labels = final_labels;
+    }
+
+    /// Notes the version of an object in a list, and its version in the cache. An object without a version can't be compared.
+    fn note_older(&mut self, list: Option<u32>, listed: ResourceVersion, known: ResourceVersion) {
+        if let Some(list) = list.filter(|_| listed < known && listed != ResourceVersion(0)) {
+            let same = self.older.filter(|(other, _)| *other == list);
+            self.older = Some((list, same.map_or(known, |(_, lowest)| lowest.min(known))));
+        }
+    }
+
+    /// True if a complete list of this version is of another history than the cache: it has each object at its latest version up to its own,
+    /// so none can be older than in the cache.
+    pub(crate) fn is_of_another_history(&self, list: u32, version: ResourceVersion) -> bool {
+        self.older.is_some_and(|(of, known)| of == list && known <= version)
     }
 
     /// Ends a complete list of records. Returns true if it lacked a known record.

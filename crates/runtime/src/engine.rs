@@ -214,6 +214,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             Observed::Listed { list, items } => items.into_iter().for_each(|item| self.see(Some(list), item)),
             Observed::ListEnded { kind, list, outcome, took } => {
                 match outcome.and_then(|listed| self.informers.require_newer(kind, listed)) {
+                    Ok(listed) if self.cache.is_of_another_history(list, listed.version) => self.start_over(),
                     Ok(listed) => self.listed(kind, list, &listed, took),
                     Err(_) if self.informers.is_another_cluster() => self.start_over(),
                     Err(error) => self.informers.list_failed(kind, &error, took),

@@ -2,8 +2,9 @@
 
 use clap::Parser;
 use label_storage::decision::Decision;
+use label_storage::name::record_name;
 use label_storage::node_state::{NodeState, Skip};
-use label_storage::store::Writes;
+use label_storage::store::{Stored, Writes};
 use label_storage::{Position, Uid};
 use tower::service_fn;
 
@@ -11,6 +12,7 @@ use super::*;
 use crate::api_source::Listed;
 use crate::args::{Common, Surroundings};
 use crate::fresh::{Extent, Needs};
+use crate::list_watch::SeenRecord;
 use crate::projection::Projection;
 
 mod identity;
@@ -389,6 +391,73 @@ async fn lists_of_records_do_not_hide_that_those_of_nodes_have_gone_back() {
         engine.list_nothing(Resource::Nodes, 60);
     }
     assert!(engine.cache.get("a").is_none(), "another cluster: everything is seen anew");
+}
+
+/// An engine that has seen this Node at 95 and its record at 96.
+fn engine_that_has_seen<'a>(replica: &'a ShardContext, last: &str) -> TestEngine<'a> {
+    let mut engine = engine_after(replica, 90);
+    engine.observe(seen(node(last, 95)));
+    engine.observe(Observed::Changed(record(96)));
+    engine
+}
+
+fn record(version: u64) -> Update {
+    let (name, filed_under, node) = (record_name("a"), "a".to_owned(), "a".to_owned());
+    let (version, stored) = (ResourceVersion(version), Stored::Unreadable);
+    Update::Record(SeenRecord { name, filed_under, node, version, stored, complaint: None })
+}
+
+impl TestEngine<'_> {
+    /// A list of this kind, at this version, with this in it. `meanwhile` is observed before it ends.
+    fn list_one(&mut self, kind: Resource, item: Update, version: u64, meanwhile: Option<Observed>) {
+        self.informers.begin_now(&mut self.cache);
+        let list = self.cache.begin_list();
+        self.observe(Observed::Listed { list, items: vec![item] });
+        meanwhile.into_iter().for_each(|observed| self.observe(observed));
+        let outcome = Ok(Listed { version: ResourceVersion(version), items: 1, bytes: 0 });
+        self.observe(Observed::ListEnded { kind, list, outcome, took: Duration::ZERO });
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_older_in_a_later_list_shows_another_history() {
+    for (kind, item) in [
+        (Resource::Nodes, Update::Node(node("u1", 80))),
+        (Resource::Nodes, Update::Node(node("u0", 80))),
+        (Resource::Records, record(80)),
+    ] {
+        let replica = replica();
+        let mut engine = engine_that_has_seen(&replica, "u1");
+        engine.list_one(kind, item, 1_000, None);
+        assert!(engine.cache.get("a").is_none(), "{kind:?}: everything is seen anew");
+        assert!(!engine.informers.has_listed(Resource::Records));
+    }
+    let replica = replica();
+    let mut engine = engine_that_has_seen(&replica, "u1");
+    engine.observe(deletion("a", 97));
+    engine.list_one(Resource::Nodes, Update::Node(node("u1", 95)), 1_000, None);
+    assert!(!engine.informers.has_listed(Resource::Records), "it was deleted in the other history");
+}
+
+#[tokio::test]
+async fn a_list_that_was_overtaken_shows_no_other_history() {
+    let replica = replica();
+    let mut engine = engine_that_has_seen(&replica, "u1");
+    let same = || Update::Node(node("u1", 95));
+    engine.list_one(Resource::Nodes, same(), 95, None);
+    // The watch or an answer may be ahead of a list, and of what a list has sent.
+    engine.observe(seen(node("u1", 101)));
+    engine.list_one(Resource::Nodes, same(), 100, None);
+    engine.list_one(Resource::Nodes, Update::Node(node("u1", 101)), 110, Some(seen(node("u1", 109))));
+    assert_eq!(engine.cache.get("a").and_then(|entry| entry.node()), Some(node("u1", 109).summary()));
+    // What a list had that has failed does not count against the next.
+    engine.informers.begin_now(&mut engine.cache);
+    let list = engine.cache.begin_list();
+    engine.observe(Observed::Listed { list, items: vec![same()] });
+    let (kind, outcome) = (Resource::Nodes, Err(Error::unclear("list nodes", "lost")));
+    engine.observe(Observed::ListEnded { kind, list, outcome, took: Duration::ZERO });
+    engine.list_one(Resource::Nodes, Update::Node(node("u1", 109)), 120, None);
+    assert!(engine.informers.has_listed(Resource::Records));
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! What becomes of Nodes whose records are not filed by name.
 
-use label_storage::store::Stored;
-
 use super::*;
 use crate::recorder::tests::Overheard;
 
