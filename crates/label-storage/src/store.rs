@@ -283,7 +283,7 @@ pub struct Writes {
 }
 
 /// Chooses between the Node that was read by name and its final labels. Final labels come first until they are stored. Returns `None` if the
-/// answer is stale: it still has the Node whose deletion was reported. A stale answer is accepted after several tries (`is_believed`).
+/// answer is stale: it still has the Node whose deletion was reported. A stale answer is accepted after a while (`is_believed`).
 pub fn sighting<'a>(
     live: Option<&'a Node>,
     last: Option<&'a Node>,

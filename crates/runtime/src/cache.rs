@@ -21,6 +21,7 @@ use self::table::{Slot, Table};
 use crate::record_key::Filed;
 
 pub use self::entry::Entry;
+pub(crate) use self::freshness::Doubts;
 pub use self::freshness::{Known, KnownVersion, STALE};
 
 #[derive(Debug)]

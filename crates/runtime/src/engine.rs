@@ -176,7 +176,7 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             match self.planner.begin(look) {
                 Ok(task) => {
                     let (node, versions) = (entry.node_name().to_owned(), entry.versions());
-                    let reads = self.bulk.reads(&key, &node, entry.known());
+                    let reads = self.bulk.reads(&key, &node, entry.known().after(self.queue.doubts(&key)));
                     let (earlier_tries, due_since) = (self.queue.failures(&key), self.states.due_since(&key));
                     return Some(Ticket { key, node, task, reads, earlier_tries, versions, due_since });
                 }
@@ -391,7 +391,8 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             Ok(done) => done,
             Err(error) => {
                 tracing::warn!(node = ticket.node, %error, "a node failed: retrying later");
-                return self.queue.failed(key, error.retry_after(), now);
+                let doubts = ticket.reads.known.doubts();
+                return self.queue.failed(key, doubts, error.retry_after(), now);
             }
         };
         self.see_answers(&ticket, &done);

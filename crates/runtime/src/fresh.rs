@@ -108,7 +108,7 @@ impl FreshReads {
         name: &str,
         tries: u32,
     ) -> Result<(Option<Node>, Instant), Error> {
-        let (source, known) = (&context.node_source, self.known.node);
+        let (source, known) = (&context.node_source, &self.known.node);
         let get = async {
             match tries {
                 0 if known.is_there => source.get_cached_node(name, known.version).await,
@@ -132,7 +132,7 @@ impl FreshReads {
             }
             None => (get.await?, asked_at),
         };
-        self.known.node.check("get node", node.as_ref().map(|node| Some(node.version)), tries)?;
+        self.known.node.check("get node", node.as_ref().map(|node| Some(node.version)))?;
         Ok((node, began))
     }
 
@@ -145,14 +145,14 @@ impl FreshReads {
         after: Instant,
         tries: u32,
     ) -> Result<Option<Found>, Error> {
-        let known = self.known.record;
+        let known = &self.known.record;
         let listed = Listed::used(self.record.as_ref(), Some(after), tries).and_then(|listed| listed.object);
         let is_deleted = |found: &Found| !known.is_there && found.version() <= Some(known.version);
         let found = match listed.map(Found::from).filter(|found| !is_deleted(found)) {
             None => context.record_source.get(&record_name(key)).await?.map(Found::from),
             listed => listed,
         };
-        known.check("get configmap", found.as_ref().map(Found::version), tries)?;
+        known.check("get configmap", found.as_ref().map(Found::version))?;
         Ok(found)
     }
 }
@@ -326,7 +326,7 @@ mod tests {
     use label_storage::ResourceVersion;
 
     use super::*;
-    use crate::cache::Cache;
+    use crate::cache::{Cache, KnownVersion};
     use crate::fixtures::{self, Calls, Reply};
 
     const NODES: usize = 100;
@@ -399,8 +399,8 @@ mod tests {
     }
 
     fn nothing_known() -> Known {
-        let nothing = crate::cache::KnownVersion { version: ResourceVersion(0), is_there: false };
-        Known { node: nothing, record: nothing }
+        let nothing = || KnownVersion::new(ResourceVersion(0), false);
+        Known { node: nothing(), record: nothing() }
     }
 
     fn whole(mut node: Node) -> Node {
@@ -498,11 +498,21 @@ mod tests {
             let (replica, calls) =
                 fixtures::replica(|_| async { Reply::Refusal(404, "not found") }).expect("a replica");
             let mut reads = FreshReads::by_name(nothing_known());
-            reads.known.record = crate::cache::KnownVersion { version: ResourceVersion(known), is_there };
+            reads.known.record = KnownVersion::new(ResourceVersion(known), is_there);
             reads.record = Some(Listed { object: listed.map(version), began: Instant::now() });
             let read = reads.record(&replica, &RecordKey::from("node-1"), Instant::now(), 0).await;
             assert_eq!(read.expect("read").is_some(), gets == 0, "{why}");
             assert_eq!(calls.count("GET"), gets, "{why}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_failures_do_not_count_towards_accepting_a_404() {
+        let (replica, _) =
+            fixtures::replica(|_| async { Reply::Refusal(404, "not found") }).expect("a replica");
+        let reads = FreshReads::by_name(known("node-1", 7));
+        for is_accepted in [false, false, true] {
+            assert_eq!(reads.node(&replica, "node-1", None, 5).await.is_ok(), is_accepted);
         }
     }
 

@@ -12,6 +12,7 @@ use label_storage::store::Writes;
 
 use self::burst::Burst;
 use crate::backoff;
+use crate::cache::Doubts;
 
 const URGENCIES: usize = 4;
 const MOST_TIDY: usize = 2;
@@ -37,13 +38,20 @@ pub(crate) struct WorkQueue {
     ready: [VecDeque<RecordKey>; URGENCIES],
     /// By time. An element counts only if `states` agrees.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
-    failures: HashMap<RecordKey, u32>,
+    failures: HashMap<RecordKey, Failures>,
     /// True if some Nodes may be held back.
     has_held_back: bool,
     in_flight: usize,
     tidying: usize,
     /// Tidy writes wait while many Nodes change: restores come first, and several writes become one.
     burst: Burst,
+}
+
+/// The failures of a key in a row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failures {
+    times: u32,
+    doubts: Doubts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,11 +109,15 @@ impl WorkQueue {
     }
 
     pub(crate) fn failures(&self, node: &str) -> u32 {
-        self.failures.get(node).copied().unwrap_or_default()
+        self.failures.get(node).map_or(0, |failures| failures.times)
+    }
+
+    pub(crate) fn doubts(&self, key: &str) -> Doubts {
+        self.failures.get(key).map(|failures| failures.doubts).unwrap_or_default()
     }
 
     pub(crate) fn all_failures(&self) -> impl Iterator<Item = u32> {
-        self.failures.values().copied()
+        self.failures.values().map(|failures| failures.times)
     }
 
     /// The writes for this key that may be under way.
@@ -227,18 +239,25 @@ impl WorkQueue {
         }
     }
 
-    /// An attempt has failed: the Node waits, and longer each time.
-    pub(crate) fn failed(&mut self, node: &RecordKey, retry_after: Option<Duration>, now: Instant) {
+    /// An attempt has failed: the Node waits, and longer each time. The next attempt has the doubts of this one.
+    pub(crate) fn failed(
+        &mut self,
+        node: &RecordKey,
+        doubts: Doubts,
+        retry_after: Option<Duration>,
+        now: Instant,
+    ) {
         // Final labels stay urgent: urgent Nodes are still attempted at shutdown.
         let (urgency, longest) = match self.states.get(node) {
             Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
             _ => (Urgency::Soon, LONGEST_WAIT),
         };
         self.land(node);
-        let times = self.failures.entry(node.clone()).or_default();
-        *times = times.saturating_add(1);
-        let pause = backoff::exponential(Duration::from_secs(1), *times, longest);
-        let is_bad_luck = *times < AGAIN_AND_AGAIN;
+        let failures = self.failures.entry(node.clone()).or_default();
+        *failures = Failures { times: failures.times.saturating_add(1), doubts };
+        let times = failures.times;
+        let pause = backoff::exponential(Duration::from_secs(1), times, longest);
+        let is_bad_luck = times < AGAIN_AND_AGAIN;
         let all = if is_bad_luck { 0.0 } else { self.failures.len() as f64 / RETRIES_PER_SECOND };
         let all = backoff::around(Duration::from_secs_f64(all));
         let retry_after = retry_after.map(backoff::a_little_more).unwrap_or_default();
@@ -346,7 +365,7 @@ mod tests {
         queue.push(&name("a"), Urgency::Soon, None);
         for least in [0.9, 1.8, 3.6] {
             assert!(queue.pop(Urgency::Tidy, now).is_some());
-            queue.failed(&name("a"), None, now);
+            queue.failed(&name("a"), Doubts::default(), None, now);
             queue.push(&name("a"), Urgency::Soon, None);
             queue.remove("a");
             assert!(is_unsettled(&queue, "a"));
@@ -356,7 +375,7 @@ mod tests {
             now = due;
         }
         assert!(queue.pop(Urgency::Tidy, now).is_some());
-        queue.failed(&name("a"), Some(SECOND * 30), now);
+        queue.failed(&name("a"), Doubts::default(), Some(SECOND * 30), now);
         assert!(queue.next_due(now) >= Some(now + SECOND * 30));
         assert_eq!(queue.failures("a"), 4);
     }
@@ -369,7 +388,7 @@ mod tests {
             for _ in 0..8 {
                 now = queue.next_due(now).unwrap_or(now).max(now);
                 assert!(queue.pop(Urgency::Tidy, now).is_some());
-                queue.failed(&name("a"), None, now);
+                queue.failed(&name("a"), Doubts::default(), None, now);
             }
             if is_in_flight {
                 now = queue.next_due(now).expect("waits");
@@ -379,7 +398,7 @@ mod tests {
                 queue.push(&name("a"), Urgency::Urgent, None);
                 assert!(queue.pop(Urgency::Urgent, now).is_some(), "it does not wait");
             }
-            queue.failed(&name("a"), None, now);
+            queue.failed(&name("a"), Doubts::default(), None, now);
             queue.push(&name("a"), Urgency::Urgent, None);
             assert_eq!(queue.pop(Urgency::Urgent, now), None, "once is enough");
             let soon = now + LONGEST_URGENT_WAIT.mul_f64(1.2);
@@ -405,7 +424,7 @@ mod tests {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(&name("a"), Urgency::Soon, None);
         assert!(queue.pop(Urgency::Tidy, now).is_some());
-        queue.failed(&name("a"), None, now);
+        queue.failed(&name("a"), Doubts::default(), None, now);
         let due = queue.next_due(now).expect("waits");
         assert!(queue.pop(Urgency::Tidy, due).is_some());
         queue.put_back(&name("a"), Some(due + SECOND));
@@ -428,13 +447,13 @@ mod tests {
         }
         for _ in 0..4 {
             while let Some(node) = queue.pop(Urgency::Tidy, now) {
-                queue.failed(&node, None, now);
+                queue.failed(&node, Doubts::default(), None, now);
             }
             now += SECOND * 5;
         }
         queue.push(&name("a"), Urgency::Urgent, None);
         while queue.pop(Urgency::Urgent, now).is_some_and(|node| node != name("a")) {}
-        queue.failed(&name("a"), None, now);
+        queue.failed(&name("a"), Doubts::default(), None, now);
         assert_eq!(queue.pop(Urgency::Urgent, now + SECOND * 2), Some(name("a")));
     }
 
@@ -448,7 +467,7 @@ mod tests {
         while now < began + SECOND * 1200 {
             while let Some(node) = queue.pop(Urgency::Tidy, now) {
                 tries += usize::from(now > began + SECOND * 600);
-                queue.failed(&node, None, now);
+                queue.failed(&node, Doubts::default(), None, now);
             }
             now += SECOND;
         }

@@ -12,7 +12,7 @@ use label_storage::store::{
 use label_storage::summary::UidDigest;
 use label_storage::{Node, Record, RecordKey, plan_store};
 use label_storage_runtime::ShardContext;
-use label_storage_runtime::cache::{Reading, STALE};
+use label_storage_runtime::cache::Reading;
 use label_storage_runtime::call::{self, Error};
 use label_storage_runtime::fresh::FreshReads;
 use label_storage_runtime::reconciler::{Done, Worker};
@@ -64,7 +64,7 @@ impl Worker<StoreTask> for Apply {
             && !self.metrics.in_doubt.contains(key);
         let found = if is_unread { None } else { records::get(&self.replica.records, key).await? };
         let read_at = (!is_unread).then(time::Instant::now);
-        reads.known.record.check("get configmap", found.as_ref().map(Found::version), tries)?;
+        reads.known.record.check("get configmap", found.as_ref().map(Found::version))?;
         if let Some(found @ Found { content: Err(unreadable), .. }) = &found {
             if let (Some(uid), Some(what)) = (task.uid, found.complaint()) {
                 self.replica.events.unreadable(&task.node, uid, &what);
@@ -80,7 +80,9 @@ impl Worker<StoreTask> for Apply {
         let live = live.filter(|live| live.filed_under() == &**key);
         let stored = Found::stored(found.as_ref()).map(Record::summary);
         let last = task.final_labels.as_ref();
-        let sighting = store::sighting(live.as_ref(), last, stored, tries >= STALE).ok_or_else(|| {
+        let sighting = |is_believed| store::sighting(live.as_ref(), last, stored, is_believed);
+        let sighting = sighting(false).or_else(|| sighting(reads.known.node.accepts_stale()));
+        let sighting = sighting.ok_or_else(|| {
             Error::refused("get node", "the API server still returns a node whose deletion it reported")
         })?;
         // The annotation of the Node whose labels are stored decides what is kept. That may not be the Node that is there now.

@@ -3,29 +3,49 @@
 //! A server that lags, or a cache in front of it, answers with an old state. The API server refuses a write that follows from an old state of
 //! the same object. But an old record may still have a label that was removed long ago, and its Node may not have changed since.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use label_storage::ResourceVersion;
 use label_storage::store::Stored;
+use tokio::time::Instant;
 
 use super::Entry;
 use crate::call::{Error, FailureKind};
 
 /// The state of a Node and its record in the cache, before they are read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Known {
     pub node: KnownVersion,
     pub record: KnownVersion,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct KnownVersion {
     pub version: ResourceVersion,
     pub is_there: bool,
+    doubt: Cell<Doubt>,
 }
 
-/// A stale answer is accepted after this many tries: etcd may have been restored from a backup.
-pub const STALE: u32 = 20;
+/// The answers that were refused since an attempt at the key has last succeeded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Doubt {
+    /// Answers in a row that a known object does not exist.
+    absent: u32,
+    stale_since: Option<Instant>,
+}
 
-/// A 404 for a known object is accepted after this many tries in a row.
+/// The refused answers about a Node, and those about its record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Doubts {
+    node: Doubt,
+    record: Doubt,
+}
+
+/// The time for which stale answers are refused. After that, etcd may have been restored from a backup.
+pub const STALE: Duration = Duration::from_secs(60);
+
+/// A 404 for a known object is accepted after this many in a row.
 const ABSENT: u32 = 3;
 
 impl Entry<'_> {
@@ -33,32 +53,52 @@ impl Entry<'_> {
     pub fn known(&self) -> Known {
         let (node, record) = self.versions();
         Known {
-            node: KnownVersion { version: node, is_there: self.node().is_some() },
-            record: KnownVersion { version: record, is_there: self.stored() != Stored::Nothing },
+            node: KnownVersion::new(node, self.node().is_some()),
+            record: KnownVersion::new(record, self.stored() != Stored::Nothing),
         }
     }
 }
 
+impl Known {
+    /// The same after earlier attempts.
+    pub(crate) fn after(self, doubts: Doubts) -> Self {
+        self.node.doubt.set(doubts.node);
+        self.record.doubt.set(doubts.record);
+        self
+    }
+
+    pub(crate) fn doubts(&self) -> Doubts {
+        Doubts { node: self.node.doubt.get(), record: self.record.doubt.get() }
+    }
+}
+
 impl KnownVersion {
-    /// Refuses an answer that is older than the cache. One without a version can't be compared, nor written. `tries` counts the failures in a
-    /// row before it.
-    pub fn check(
-        &self,
-        what: &'static str,
-        read: Option<Option<ResourceVersion>>,
-        tries: u32,
-    ) -> Result<(), Error> {
+    pub fn new(version: ResourceVersion, is_there: bool) -> Self {
+        Self { version, is_there, doubt: Cell::default() }
+    }
+
+    /// Refuses an answer that is older than the cache. One without a version can't be compared, nor written.
+    pub fn check(&self, what: &'static str, read: Option<Option<ResourceVersion>>) -> Result<(), Error> {
         let known = self.version;
+        let absent = if read.is_none() { self.doubt.get().absent.saturating_add(1) } else { 0 };
+        self.doubt.update(|doubt| Doubt { absent, ..doubt });
         let message = match read.map(|version| version.unwrap_or(known)) {
-            Some(read) if read < known && tries < STALE => {
+            Some(read) if read < known && !self.accepts_stale() => {
                 format!("the answer is stale: it has version {read}, and {known} was seen before")
             }
-            None if self.is_there && tries + 1 < ABSENT => {
+            None if self.is_there && absent < ABSENT => {
                 format!("not found, but version {known} was seen before")
             }
             _ => return Ok(()),
         };
         Err(Error { what, kind: FailureKind::Moved, code: None, message })
+    }
+
+    /// Notes a stale answer. Returns true if it is accepted.
+    pub fn accepts_stale(&self) -> bool {
+        let since = self.doubt.get().stale_since.unwrap_or_else(Instant::now);
+        self.doubt.update(|doubt| Doubt { stale_since: Some(since), ..doubt });
+        since.elapsed() >= STALE
     }
 }
 
@@ -66,25 +106,40 @@ impl KnownVersion {
 mod tests {
     use super::*;
 
-    fn is_refused(known: u64, is_there: bool, read: Option<u64>, tries: u32) -> bool {
-        let seen = KnownVersion { version: ResourceVersion(known), is_there };
-        seen.check("get node", read.map(|version| Some(ResourceVersion(version))), tries).is_err()
+    fn known(is_there: bool) -> KnownVersion {
+        KnownVersion::new(ResourceVersion(7), is_there)
     }
 
-    #[test]
-    fn what_is_older_than_what_was_seen_is_refused_unless_it_stays_so() {
-        assert!(!is_refused(7, true, Some(7), 0));
-        assert!(!is_refused(7, true, Some(8), 0));
-        assert!(is_refused(7, true, Some(6), 0));
-        assert!(is_refused(7, false, Some(6), 0), "it was deleted after that");
-        assert!(!is_refused(0, false, Some(6), 0), "nothing was seen, or all is forgotten");
-        assert!(is_refused(7, true, Some(6), STALE - 1) && !is_refused(7, true, Some(6), STALE));
+    fn is_refused(known: &KnownVersion, read: Option<u64>) -> bool {
+        known.check("get node", read.map(|version| Some(ResourceVersion(version)))).is_err()
     }
 
-    #[test]
-    fn what_was_there_is_asked_for_again() {
-        assert!(is_refused(7, true, None, 0) && is_refused(7, true, None, 1));
-        assert!(!is_refused(7, true, None, 2), "it is gone");
-        assert!(!is_refused(7, false, None, 0));
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_answer_is_refused_unless_it_stays_so() {
+        for is_there in [true, false] {
+            let known = known(is_there);
+            assert!(!is_refused(&known, Some(7)) && !is_refused(&known, Some(8)));
+            for _ in 0..100 {
+                assert!(is_refused(&known, Some(6)), "{is_there}");
+            }
+            tokio::time::advance(STALE - Duration::from_secs(1)).await;
+            assert!(is_refused(&known, Some(6)));
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(!is_refused(&known, Some(6)));
+        }
+        let nothing = KnownVersion::new(ResourceVersion(0), false);
+        assert!(!is_refused(&nothing, Some(6)), "nothing was seen, or all is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_404_for_a_known_object_is_accepted_after_three_in_a_row() {
+        for between in [Some(7), Some(6)] {
+            let known = known(true);
+            assert!(is_refused(&known, None) && is_refused(&known, None));
+            is_refused(&known, between);
+            assert!(is_refused(&known, None) && is_refused(&known, None), "{between:?}");
+            assert!(!is_refused(&known, None) && !is_refused(&known, None), "{between:?}");
+        }
+        assert!(!is_refused(&known(false), None));
     }
 }

@@ -477,6 +477,25 @@ async fn a_turn_that_comes_too_early_is_no_success() {
 }
 
 #[tokio::test]
+async fn refused_answers_count_for_the_next_attempts_until_one_succeeds() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    engine.observe(seen(node("u1", 5)));
+    let mut now = Instant::now();
+    for (is_accepted, outcome) in [
+        (false, Err(Error::unclear("try", "lost"))),
+        (false, Err(Error::unclear("try", "lost"))),
+        (true, Ok(NOTHING)),
+        (false, Ok(NOTHING)),
+    ] {
+        now += Duration::from_secs(60);
+        let ticket = engine.next(Urgency::Tidy, now).expect("work");
+        assert_eq!(ticket.reads.known.node.check("get node", None).is_ok(), is_accepted);
+        engine.finish(ticket, now, outcome);
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_is_told_with_whether_a_write_may_be_under_way() {
     let replica = replica();
     let mut engine = engine(&replica);
