@@ -310,6 +310,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             nodes_that_are_all_gone_are_departed_when_the_next_list_agrees;
         control_plane:
             killed_and_restarted_under_load_it_loses_no_label
+            an_etcd_restored_with_a_later_revision_withholds_nothing
             five_thousand_nodes_deleted_at_once_come_back_with_their_labels;
         e2e:
             the_end_to_end_test_passes_and_leaves_nothing_behind;

@@ -253,9 +253,24 @@ impl Sandbox {
     pub fn restart_etcd(&self) -> Result<(), Error> {
         kill(&self.etcd())?;
         let deadline = Instant::now() + START_LIMIT;
+        self.start_etcd(deadline)?;
+        await_ready(&self.api_server(), deadline, &self.kubeconfig)
+    }
+
+    /// Kills the API server and etcd, changes the data folder of etcd, and restarts etcd. [`Self::restart_api_server`] restarts the API
+    /// server.
+    pub fn with_etcd_stopped(&self, change: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Error> {
+        kill(&self.api_server())?;
+        kill(&self.etcd())?;
+        let files = self.files();
+        change(&files.at("etcd")).map_err(files.error("etcd"))?;
+        self.start_etcd(Instant::now() + START_LIMIT)
+    }
+
+    fn start_etcd(&self, deadline: Instant) -> Result<(), Error> {
         let (files, remove) = (self.files(), (!self.keeps_data).then_some(self.data.path()));
         self.etcd.set(again(deadline, || self.commands.start_etcd(&files, self.ports, remove, deadline))?);
-        await_ready(&self.api_server(), deadline, &self.kubeconfig)
+        Ok(())
     }
 
     fn files(&self) -> Files {

@@ -1,4 +1,4 @@
-//! A control plane whose parts are killed and restarted, and whose history is compacted.
+//! A control plane whose parts are killed and restarted, and whose history is compacted or exchanged.
 
 use std::path::Path;
 use std::pin::pin;
@@ -73,4 +73,23 @@ async fn what_was_written_is_there_again_and_history_goes_on_until_it_is_cut() {
     let mut watch = pin!(api.watch(&WatchParams::default(), &written[0].to_string()).await.unwrap());
     let gone = watch.try_next().await.unwrap().unwrap();
     assert!(matches!(&gone, kube::api::WatchEvent::Error(status) if status.code == 410), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_data_of_etcd_can_be_exchanged_while_it_is_stopped() {
+    let sandbox = Sandbox::start(Options::default()).unwrap();
+    let kubeconfig = sandbox.kubeconfig().to_owned();
+    create(&kubeconfig, "before").await;
+    sandbox.with_etcd_stopped(|data| std::fs::rename(data, data.with_file_name("backup"))).unwrap();
+    sandbox.restart_api_server().unwrap();
+    assert_eq!(config_maps(&kubeconfig).await.get_opt("before").await.unwrap(), None);
+    let backup = |data: &Path| {
+        std::fs::remove_dir_all(data)?;
+        std::fs::rename(data.with_file_name("backup"), data)
+    };
+    sandbox.with_etcd_stopped(backup).unwrap();
+    sandbox.restart_api_server().unwrap();
+    config_maps(&kubeconfig).await.get("before").await.unwrap();
+    let failed = sandbox.with_etcd_stopped(|_| Err(std::io::Error::other("no room"))).unwrap_err();
+    assert!(failed.to_string().contains("etcd"), "{failed}");
 }
