@@ -74,6 +74,8 @@ guards=(
     'a listed record that was deleted since is not used|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/\.filter\(\|found\| !is_deleted\(found\)\)//'
     'tidy writes do not wait forever|label-storage-runtime|work_queue::|crates/runtime/src/work_queue/burst.rs|s/\.min\(first \+ LONGEST\)//'
     'tidy writes wait until nodes stop changing|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/ \|\| self\.burst\.ends_at\(now\)\.is_some\(\)//'
+    'departures are few while nodes change|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/self\.departures_from\(now\)\.is_some\(\)/false/'
+    'a departure is no tidy write|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/Urgency::Departed => self\.departures_from\(now\)\.is_some\(\)/Urgency::Departed => self.burst.ends_at(now).is_some()/'
     # The core.
     'a position counts until the watch has come to it|label-storage|watch_progress::|crates/label-storage/src/watch_progress.rs|s/is_confirmed && resumed\.version <= at/is_confirmed/'
     'a resumed watch is confirmed by a list|label-storage|watch_progress::|crates/label-storage/src/watch_progress.rs|s/is_confirmed && resumed\.version <= at/resumed.version <= at/'

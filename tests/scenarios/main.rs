@@ -423,6 +423,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             all_that_is_stored_can_be_given_over_what_a_node_has
             what_a_version_could_not_tell_of_is_left_alone
             what_a_node_said_last_is_waited_for_before_it_is_set
+            a_node_is_set_while_others_come_and_go
             without_a_storer_nothing_is_set_nor_rolled_back_nor_renamed
             a_record_that_changes_before_it_is_written_keeps_that_change
             a_record_that_is_made_anew_before_it_is_deleted_is_another

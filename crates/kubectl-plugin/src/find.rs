@@ -164,7 +164,7 @@ impl Cluster {
         if found.is_departing() && !is_forced {
             let status = self.hints.plugin("status");
             bail!(
-                "{NOT_DEPARTED}: start a storer (`{status}` shows them), or give --force to continue without"
+                "{NOT_DEPARTED}: check that a storer runs (`{status}`) and try again, or give --force to continue without"
             );
         }
         Ok(found)

@@ -35,6 +35,8 @@ pub enum Urgency {
     Soon,
     /// The Node has been due for a while.
     Routine,
+    /// The Node is gone. People may wait until its record shows that.
+    Departed,
     /// The write only makes the record tidier.
     Tidy,
 }

@@ -14,8 +14,10 @@ use self::burst::Burst;
 use crate::backoff;
 use crate::cache::Doubts;
 
-const URGENCIES: usize = 4;
+const URGENCIES: usize = 5;
 const MOST_TIDY: usize = 2;
+/// While many Nodes change, one departure begins in this time: most of these Nodes are back soon, and need no write.
+const DEPARTURE: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest back-off of final labels: shorter than a restorer waits for them.
@@ -43,8 +45,9 @@ pub(crate) struct WorkQueue {
     has_held_back: bool,
     in_flight: usize,
     tidying: usize,
-    /// Tidy writes wait while many Nodes change: restores come first, and several writes become one.
+    /// Tidy writes wait while many Nodes change, and departures are few: restores come first, and several writes become one.
     burst: Burst,
+    departure: Option<Instant>,
 }
 
 /// The failures of a key in a row.
@@ -150,11 +153,15 @@ impl WorkQueue {
         while let Some((node, urgency)) = self.pop_due(now) {
             self.make_ready(&node, urgency);
         }
-        let all = [Urgency::Urgent, Urgency::Soon, Urgency::Routine, Urgency::Tidy];
+        let all = [Urgency::Urgent, Urgency::Soon, Urgency::Routine, Urgency::Departed, Urgency::Tidy];
         for urgency in all.into_iter().filter(|urgency| *urgency <= least) {
-            let must_wait = self.tidying >= MOST_TIDY || self.burst.ends_at(now).is_some();
-            if urgency == Urgency::Tidy && must_wait {
-                break;
+            let must_wait = match urgency {
+                Urgency::Urgent | Urgency::Soon | Urgency::Routine => false,
+                Urgency::Departed => self.departures_from(now).is_some(),
+                Urgency::Tidy => self.tidying >= MOST_TIDY || self.burst.ends_at(now).is_some(),
+            };
+            if must_wait {
+                continue;
             }
             while let Some(node) = self.ready[urgency as usize].pop_front() {
                 if self.states.get(&node) == Some(&State::Ready(urgency)) {
@@ -162,6 +169,9 @@ impl WorkQueue {
                     self.states.insert(node.clone(), State::InFlight { urgency, is_urgent });
                     self.in_flight += 1;
                     self.tidying += usize::from(urgency == Urgency::Tidy);
+                    if urgency == Urgency::Departed {
+                        self.departure = Some(now);
+                    }
                     return Some(node);
                 }
             }
@@ -169,7 +179,7 @@ impl WorkQueue {
         None
     }
 
-    /// The keys whose turn comes next, without those that are urgent or tidy.
+    /// The keys whose turn comes next, without those that are urgent and those that may wait.
     pub(crate) fn upcoming(&self) -> impl Iterator<Item = &RecordKey> {
         [Urgency::Soon, Urgency::Routine].into_iter().flat_map(move |urgency| {
             let is_current = move |node: &&RecordKey| self.states.get(*node) == Some(&State::Ready(urgency));
@@ -200,9 +210,16 @@ impl WorkQueue {
     /// The time at which another Node is due, if none ends or changes before.
     pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|Reverse((due, _))| *due);
-        let has_tidy = !self.ready[Urgency::Tidy as usize].is_empty();
-        let tidy = self.burst.ends_at(now).filter(|_| has_tidy);
-        waiting.into_iter().chain(tidy).min()
+        let has = |urgency: Urgency| !self.ready[urgency as usize].is_empty();
+        let tidy = self.burst.ends_at(now).filter(|_| has(Urgency::Tidy));
+        let departures = self.departures_from(now).filter(|_| has(Urgency::Departed));
+        [waiting, tidy, departures].into_iter().flatten().min()
+    }
+
+    /// The time from which the next departure may begin, if that is not now.
+    fn departures_from(&self, now: Instant) -> Option<Instant> {
+        let ends_at = self.burst.ends_at(now)?;
+        self.departure.map(|departure| ends_at.min(departure + DEPARTURE)).filter(|from| *from > now)
     }
 
     /// An attempt has succeeded. If it had failed before, others may succeed now, too.
@@ -286,7 +303,7 @@ impl WorkQueue {
     pub(crate) fn ready(&self, now: Instant) -> usize {
         let is_burst = self.burst.ends_at(now).is_some();
         let may_begin = |state: &State| match state {
-            State::Ready(urgency) => *urgency != Urgency::Tidy || !is_burst,
+            State::Ready(urgency) => *urgency < Urgency::Departed || !is_burst,
             State::Waiting { .. } | State::InFlight { .. } => false,
         };
         self.states.values().filter(|state| may_begin(state)).count()
@@ -417,6 +434,26 @@ mod tests {
         let quiet = queue.next_due(now).expect("waits");
         assert_eq!(queue.ready(quiet), 1);
         assert_eq!(pop_all(&mut queue, quiet), ["tidy"]);
+    }
+
+    #[test]
+    fn departures_are_few_while_nodes_change_and_go_before_tidy_writes() {
+        let (mut queue, mut now) = (WorkQueue::default(), Instant::now());
+        queue.push(&name("tidy"), Urgency::Tidy, None);
+        for number in 0..1000 {
+            queue.push(&name(&number.to_string()), Urgency::Departed, None);
+        }
+        let (start, mut begun) = (now, 0);
+        while now < start + SECOND * 10 {
+            (0..20).for_each(|_| queue.note_change(now));
+            begun += pop_all(&mut queue, now).len();
+            now = queue.next_due(now).expect("the next one");
+        }
+        assert_eq!((begun, queue.ready(now)), (100, 0));
+        now += SECOND * 10;
+        let rest = pop_all(&mut queue, now);
+        assert_eq!((rest.len(), rest.last().map(String::as_str)), (901, Some("tidy")));
+        assert_eq!(queue.next_due(now), None);
     }
 
     #[test]

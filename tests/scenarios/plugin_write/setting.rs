@@ -1,10 +1,12 @@
 //! `set`.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::{does, has_lines, refuses};
-use crate::scenario::{Labels, Scenario, labels};
+use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
 
 pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result<()> {
     let (_storer, restorer) = s.pair()?;
@@ -159,6 +161,36 @@ pub async fn what_a_node_said_last_is_waited_for_before_it_is_set(s: &Scenario) 
     assert_eq!(waiting.exit().await?.code(), 0, "{}", waiting.log());
     let record = s.record(&node).await?.context("a record")?;
     assert_eq!(record.labels, labels([("pool", "silver"), ("owner", "me")]), "what it said last is there");
+    Ok(())
+}
+
+pub async fn a_node_is_set_while_others_come_and_go(s: &Scenario) -> Result<()> {
+    let storer = s.storer(&NO_LISTS)?;
+    s.is_watching(&storer).await?;
+    let node = s.node("a");
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    let come_and_go = async {
+        for number in 0.. {
+            let other = s.node(&format!("other{number}"));
+            s.create(&other, Labels::new()).await?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            s.delete(&other).await?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        anyhow::Ok(())
+    };
+    let set = async {
+        let are_many = async || Ok(storer.log().matches("other").count() > 100);
+        s.eventually("many nodes have come and gone", true, are_many).await?;
+        s.delete(&node).await?;
+        let args = ["set", node.as_str(), "pool=silver", "--yes", "-n", &s.namespace].map(str::to_owned);
+        let process = s.run_binary("plugin", &args, Some(s.sandbox.kubeconfig().to_owned()))?;
+        assert_eq!(process.exit().await?.code(), 0, "{}", process.log());
+        Ok(())
+    };
+    tokio::select! { ended = come_and_go => ended, ended = set => ended }?;
+    assert_eq!(s.record(&node).await?.context("a record")?.labels, labels([("pool", "silver")]));
     Ok(())
 }
 

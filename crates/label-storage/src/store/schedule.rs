@@ -60,9 +60,10 @@ impl View {
             }
             Reason::Away => self.until_retention_is_over(),
             // A view that is older than the record may stay so for ever: it is read by name.
-            Reason::Restored | Reason::NotGone | Reason::Departed | Reason::ViewOlderThanRecord => {
+            Reason::Restored | Reason::NotGone | Reason::ViewOlderThanRecord => {
                 When::After(TIDY, Urgency::Tidy)
             }
+            Reason::Departed => When::After(TIDY, Urgency::Departed),
             Reason::Returned => When::After(UNRESTORED, Urgency::Tidy),
             Reason::EmptyForGood => When::Now(Urgency::Tidy),
             Reason::RetentionOver => When::After(cleanup_pause(), Urgency::Tidy),

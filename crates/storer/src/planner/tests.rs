@@ -93,7 +93,7 @@ fn last_labels_are_kept_until_they_are_stored() {
     assert_eq!(world.when(true), When::Now(Urgency::Urgent), "after a failure, too");
     assert_eq!(world.work(true), Some(last.clone()));
     world.store(&last, 9);
-    assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.when(true), When::After(TIDY, Urgency::Departed));
     assert_eq!(world.work(true), None);
 }
 
@@ -123,7 +123,7 @@ fn a_record_is_not_given_to_another_incarnation_before_the_watch_has_come_to_it(
 #[test]
 fn labels_that_are_stored_for_certain_are_not_kept() {
     let mut world = World::new();
-    assert_eq!(world.delete(node("u1", 8, "gold"), false), When::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.delete(node("u1", 8, "gold"), false), When::After(TIDY, Urgency::Departed));
     let mut world = World::new();
     let when = world.delete(node("u1", 8, "gold"), true);
     assert_eq!(when, When::Now(Urgency::Urgent), "a write under way may change that");
@@ -196,5 +196,5 @@ fn a_node_that_a_list_lacks_is_left_alone_until_that_is_certain() {
     world.cache.end_list_of_nodes(list, ResourceVersion(50));
     assert_eq!(world.when(false), When::Never);
     assert!(world.planner.listed(&mut world.cache), "one of one is believed");
-    assert_eq!(world.when(false), When::After(TIDY, Urgency::Tidy));
+    assert_eq!(world.when(false), When::After(TIDY, Urgency::Departed));
 }
