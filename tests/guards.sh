@@ -66,6 +66,7 @@ guards=(
     'a gap of the watch ends with a list|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/self\.drop_contested\(\);//'
     'a forgotten deletion costs no later ones|label-storage-runtime|engine::|crates/runtime/src/informer.rs|s/self\.progress\.give_up_pending\(\)/None::<label_storage::position::Pending>/'
     'final labels of another history are still stored|label-storage-runtime|engine::|crates/runtime/src/cache.rs|s/keys\.iter\(\)\.for_each\(\|key\| _ = self\.record\(key\)\);/let _ = keys;/'
+    'final labels wait for other final labels alone|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/self\.retry_seconds\(is_urgent\)/self.retry_seconds(false)/'
     'bad luck does not wait for others|label-storage-runtime|work_queue::|crates/runtime/src/work_queue.rs|s/if is_bad_luck \{ 0\.0 \} else/if false { 0.0 } else/'
     'a patch tests what it changes|label-storage-runtime|patch::|crates/runtime/src/patch.rs|s/json!\(\{"op": "test", "path": path, "value": from\}\), //; s/fn change\([^)]*\Kfrom: Value/_: Value/'
     'a list that began too early for an attempt is not used|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/listed\.began >= after/true/'

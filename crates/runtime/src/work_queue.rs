@@ -20,11 +20,14 @@ const MOST_TIDY: usize = 2;
 const DEPARTURE: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The longest back-off of final labels: shorter than a restorer waits for them.
+/// The longest back-off of final labels, unless many of them fail: restorers may wait for them.
 const LONGEST_URGENT_WAIT: Duration = Duration::from_secs(8);
 
 /// The most repeated failures per second, over all Nodes: permissions, a quota or the namespace may be broken for all of them.
 const RETRIES_PER_SECOND: f64 = 5.0;
+
+/// The same for final labels. There are at most 4,096, so none waits for longer than a minute and a half.
+const URGENT_RETRIES_PER_SECOND: f64 = 50.0;
 
 /// The number of failures in a row from which on they count as repeated.
 const AGAIN_AND_AGAIN: u32 = 3;
@@ -41,6 +44,8 @@ pub(crate) struct WorkQueue {
     /// By time. An element counts only if `states` agrees.
     waiting: BinaryHeap<Reverse<(Instant, RecordKey)>>,
     failures: HashMap<RecordKey, Failures>,
+    /// How many of these are urgent.
+    urgent_failures: usize,
     /// True if some Nodes may be held back.
     has_held_back: bool,
     in_flight: usize,
@@ -54,6 +59,8 @@ pub(crate) struct WorkQueue {
 #[derive(Debug, Clone, Copy, Default)]
 struct Failures {
     times: u32,
+    /// True if final labels were at stake.
+    is_urgent: bool,
     doubts: Doubts,
 }
 
@@ -225,7 +232,8 @@ impl WorkQueue {
     /// An attempt has succeeded. If it had failed before, others may succeed now, too.
     pub(crate) fn done(&mut self, node: &RecordKey) {
         self.land(node);
-        if self.failures.remove(node).is_some() {
+        if let Some(failures) = self.failures.remove(node) {
+            self.urgent_failures -= usize::from(failures.is_urgent);
             self.release();
         }
     }
@@ -265,23 +273,32 @@ impl WorkQueue {
         now: Instant,
     ) {
         // Final labels stay urgent: urgent Nodes are still attempted at shutdown.
-        let (urgency, longest) = match self.states.get(node) {
-            Some(State::InFlight { is_urgent: true, .. }) => (Urgency::Urgent, LONGEST_URGENT_WAIT),
-            _ => (Urgency::Soon, LONGEST_WAIT),
-        };
+        let is_urgent = matches!(self.states.get(node), Some(State::InFlight { is_urgent: true, .. }));
+        let (urgency, longest) =
+            if is_urgent { (Urgency::Urgent, LONGEST_URGENT_WAIT) } else { (Urgency::Soon, LONGEST_WAIT) };
         self.land(node);
-        let failures = self.failures.entry(node.clone()).or_default();
-        *failures = Failures { times: failures.times.saturating_add(1), doubts };
-        let times = failures.times;
+        let times = self.failures(node).saturating_add(1);
+        let before = self.failures.insert(node.clone(), Failures { times, is_urgent, doubts });
+        self.urgent_failures += usize::from(is_urgent);
+        self.urgent_failures -= usize::from(before.is_some_and(|before| before.is_urgent));
         let pause = backoff::exponential(Duration::from_secs(1), times, longest);
         let is_bad_luck = times < AGAIN_AND_AGAIN;
-        let all = if is_bad_luck { 0.0 } else { self.failures.len() as f64 / RETRIES_PER_SECOND };
+        let all = if is_bad_luck { 0.0 } else { self.retry_seconds(is_urgent) };
         let all = backoff::around(Duration::from_secs_f64(all));
         let retry_after = retry_after.map(backoff::a_little_more).unwrap_or_default();
         let until = now + pause.max(all).max(retry_after);
         let why = if all > pause { Why::HeldBack } else { Why::Failed };
         self.has_held_back |= why == Why::HeldBack;
         self.wait(node, State::Waiting { until, urgency, why }, until);
+    }
+
+    /// The seconds in which each failed key is retried once, of those that are urgent or of the others.
+    fn retry_seconds(&self, is_urgent: bool) -> f64 {
+        if is_urgent {
+            self.urgent_failures as f64 / URGENT_RETRIES_PER_SECOND
+        } else {
+            (self.failures.len() - self.urgent_failures) as f64 / RETRIES_PER_SECOND
+        }
     }
 
     fn land(&mut self, node: &RecordKey) {
@@ -311,6 +328,7 @@ impl WorkQueue {
 
     pub(crate) fn retain(&mut self, concerns: impl Fn(&str) -> bool) {
         self.failures.retain(|node, _| concerns(node));
+        self.urgent_failures = self.failures.values().filter(|failures| failures.is_urgent).count();
         self.states.retain(|node, state| matches!(state, State::InFlight { .. }) || concerns(node));
     }
 }
@@ -492,6 +510,40 @@ mod tests {
         while queue.pop(Urgency::Urgent, now).is_some_and(|node| node != name("a")) {}
         queue.failed(&name("a"), Doubts::default(), None, now);
         assert_eq!(queue.pop(Urgency::Urgent, now + SECOND * 2), Some(name("a")));
+    }
+
+    /// The tries in a second of urgent keys and of others in the tenth to twentieth minute, if all fail that long.
+    fn tries_per_second(urgent: usize, others: usize) -> [f64; 2] {
+        let (mut queue, began) = (WorkQueue::default(), Instant::now());
+        for number in 0..urgent + others {
+            let urgency = if number < urgent { Urgency::Urgent } else { Urgency::Soon };
+            queue.push(&name(&number.to_string()), urgency, None);
+        }
+        let (mut tries, mut now) = ([0.0; 2], began);
+        while now < began + SECOND * 1200 {
+            while let Some(node) = queue.pop(Urgency::Tidy, now) {
+                let is_urgent = node.parse::<usize>().is_ok_and(|number| number < urgent);
+                if now > began + SECOND * 600 {
+                    tries[usize::from(!is_urgent)] += 1.0;
+                }
+                queue.failed(&node, Doubts::default(), None, now);
+            }
+            now += SECOND;
+        }
+        tries.map(|tries| tries / 600.0)
+    }
+
+    #[test]
+    fn final_labels_wait_for_other_final_labels_alone() {
+        let [urgent, others] = tries_per_second(1, 2000);
+        assert!(urgent > 0.1, "once in {} s", 1.0 / urgent);
+        assert!(others <= RETRIES_PER_SECOND * 1.2, "{others}");
+        let [urgent, others] = tries_per_second(2000, 1);
+        assert!(
+            (URGENT_RETRIES_PER_SECOND / 1.2..=URGENT_RETRIES_PER_SECOND * 1.2).contains(&urgent),
+            "{urgent}"
+        );
+        assert!(others > 0.01, "once in {} s", 1.0 / others);
     }
 
     #[test]
