@@ -98,7 +98,7 @@ impl RestorePlanner {
     fn wait(&mut self, look: &Look<'_>, final_labels: &[Node]) -> Option<Duration> {
         let (entry, now) = (look.entry, Instant::now());
         let node = entry.node()?;
-        if self.watch_lag.must_wait(entry.key(), node.version, look.heard, now) {
+        if self.watch_lag.must_wait(entry.key(), node, look.heard, now) {
             return Some(LOOK_AGAIN);
         }
         if final_labels.is_empty() || self.can_anticipate() {

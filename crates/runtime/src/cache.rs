@@ -337,11 +337,10 @@ impl Cache {
 
     /// Drops final labels that a gap of the watch has left undecided, if another Node had the key all the time.
     fn drop_contested(&mut self) {
-        let mut final_labels = std::mem::replace(&mut self.final_labels, FinalLabels::new(Duration::ZERO));
-        let keys: Vec<_> = final_labels.unstored().map(|(key, _)| key.clone()).collect();
-        for entry in keys.iter().filter_map(|key| self.get(key)) {
-            final_labels.drop_first_while(entry.key(), |last| entry.had_others(&last.name, last.version));
-        }
+        let mut final_labels = std::mem::take(&mut self.final_labels);
+        final_labels.retain(|key, last, _| {
+            !self.get(key).is_some_and(|entry| entry.had_others(&last.name, last.version))
+        });
         self.final_labels = final_labels;
     }
 

@@ -129,9 +129,8 @@ impl Planner for StorePlanner {
                 When::Now(_) | When::Never => return Err(None),
             }
         }
-        let node_version = view.node.filter(|_| view.takes_over()).map(|node| node.version);
-        match node_version {
-            Some(version) if self.watch_lag.must_wait(entry.key(), version, look.heard, Instant::now()) => {
+        match view.node.filter(|_| view.takes_over()) {
+            Some(node) if self.watch_lag.must_wait(entry.key(), node, look.heard, Instant::now()) => {
                 return Err(Some(LOOK_AGAIN));
             }
             Some(_) => (),
