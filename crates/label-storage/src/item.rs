@@ -70,11 +70,11 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// True if the API server accepts this value.
+    /// True if the API server accepts this value, and it can be written back as it was.
     pub fn takes(self, value: &str) -> bool {
         match self {
             Self::Label(_) | Self::Taint { .. } => label::is_value(value),
-            Self::Annotation(key) => key.len() + value.len() <= MAX_ANNOTATIONS,
+            Self::Annotation(key) => key.len() + value.len() <= MAX_ANNOTATIONS && label::is_intact(value),
             Self::Cordon => value == "true",
         }
     }
@@ -161,6 +161,7 @@ mod tests {
         assert!(takes("a", "b") && takes("a", "") && !takes("a", "b c"));
         assert!(takes("taint:NoSchedule:a", "") && !takes("taint:NoSchedule:a", "b c"));
         assert!(takes("annotation:a", "any text\n{}") && !takes("annotation:a", &too_long));
+        assert!(!takes("annotation:a", "gold\u{fffd}"), "it was not UTF-8");
         assert!(takes("cordon:", "true") && !takes("cordon:", "false"));
     }
 

@@ -28,6 +28,12 @@ pub fn is_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }
 
+/// True if a text holds what was written. The API server, and whatever decodes its protobuf, puts U+FFFD in place of bytes that are
+/// not UTF-8.
+pub fn is_intact(text: &str) -> bool {
+    !text.contains(char::REPLACEMENT_CHARACTER)
+}
+
 fn is_prefix(prefix: &str) -> bool {
     prefix.len() <= MAX_PREFIX
         && prefix.split('.').all(|part| {

@@ -3,7 +3,7 @@
 use crate::item::Item;
 use crate::node::{KEEP, MAX_IDENTITY, is_own_uuid};
 use crate::rules::{IdentityBy, Patterns, builtin_exclusions};
-use crate::{Node, Record, Rules, key};
+use crate::{Node, Record, Rules, key, label};
 
 impl Rules {
     /// True if the item of this name is stored. `keep` is the Node's own list, which takes the place of `labels.include`.
@@ -51,7 +51,8 @@ impl Node {
             IdentityBy::Label(key) => self.labels.get(key).cloned(),
             IdentityBy::Annotation(key) => self.extras.annotations.get(key).cloned(),
         };
-        match value.filter(|value| (1..=MAX_IDENTITY).contains(&value.len())) {
+        let is_usable = |value: &String| (1..=MAX_IDENTITY).contains(&value.len()) && label::is_intact(value);
+        match value.filter(is_usable) {
             Some(value) => self.extras.identity = Some(format!("{}={value}", rules.identity)),
             None => self.extras.is_unidentified = true,
         }
@@ -80,9 +81,18 @@ impl Node {
             .map(|taint| (Item::Taint { effect: &taint.effect, key: &taint.key }, taint.value.as_str()));
         let cordon = self.extras.is_unschedulable.then_some((Item::Cordon, "true"));
         let others = annotations.chain(taints).chain(cordon);
+        let others = others.filter(|(item, value)| item.takes(value));
         let others = others.map(|(item, value)| (item.to_string(), value.to_owned()));
         self.labels.extend(others.filter(|(name, _)| rules.keeps(name, None)));
         self
+    }
+
+    /// The annotations that these rules keep, and whose values were not UTF-8: they can't be stored.
+    pub fn not_intact<'a>(&'a self, rules: &'a Rules) -> impl Iterator<Item = &'a str> {
+        let annotations = self.extras.annotations.iter();
+        let broken =
+            annotations.filter(|(key, value)| rules.wants_annotation(key) && !label::is_intact(value));
+        broken.map(|(key, _)| key.as_str())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use label_storage::node::{self, Extras, Machine, RESTORED, Taint};
 use label_storage::rules::IdentityBy;
-use label_storage::{Node, Rules};
+use label_storage::{Node, Rules, label};
 use label_storage_wire::{self as wire, Content, NodePart, Object};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,7 +61,23 @@ impl Projection {
 fn extras(part: NodePart) -> Extras {
     let taint = |wire::Taint { key, value, effect, time_added }| Taint { key, value, effect, time_added };
     let taints = part.taints.into_iter().map(taint).collect();
-    let known = |text: String| (!text.is_empty()).then_some(text);
+    // The names of two machines may differ in nothing but bytes that are not UTF-8.
+    let known = |text: String| (!text.is_empty() && label::is_intact(&text)).then_some(text);
     let machine = Machine { provider_id: known(part.provider_id), system_uuid: known(part.system_uuid) };
     Extras { taints, is_unschedulable: part.is_unschedulable, machine, is_whole: true, ..Extras::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_utf8_names_no_machine() {
+        let machine = |name: &str| {
+            let (provider_id, system_uuid) = (name.to_owned(), name.to_owned());
+            extras(NodePart { provider_id, system_uuid, ..NodePart::default() }).machine
+        };
+        assert!(!machine("A").is_unknown());
+        assert!(machine("").is_unknown() && machine("A\u{fffd}").is_unknown());
+    }
 }

@@ -107,6 +107,10 @@ impl Worker<StoreTask> for Apply {
             // The retention has just ended: the record waits for its turn.
             plan.action = Action::Nothing;
         }
+        let broken: Vec<_> = seen.iter().flat_map(|node| node.not_intact(&self.replica.rules)).collect();
+        if plan.action != Action::Nothing && !broken.is_empty() {
+            tracing::warn!(node, annotations = ?broken, "not stored: the values of these annotations are not UTF-8");
+        }
         let before = if is_unread { Reading::None } else { Found::reading(found.as_ref()) };
         if let Some(live) = live.as_ref().filter(|live| Some(live.uid.digest()) != task.uid)
             && plan.reason.takes_over()

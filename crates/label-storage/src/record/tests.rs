@@ -213,6 +213,18 @@ fn binary_data_is_no_label_and_is_kept() {
 }
 
 #[test]
+fn a_value_that_was_not_utf8_is_not_restored_and_is_kept() {
+    for key in ["my_key", "annotation-COLON-example.com-SLASH-motd"] {
+        let decoded = tampered(|config_map| {
+            config_map.data.get_or_insert_default().insert(key.to_owned(), "gold\u{fffd}".to_owned());
+        })
+        .expect("readable");
+        assert_eq!(decoded.damage, [Damage::Value(key.to_owned(), "gold\u{fffd}".to_owned())]);
+        assert_eq!(encode(&decoded.record).data.expect("data")[key], "gold\u{fffd}");
+    }
+}
+
+#[test]
 fn somebody_elses_config_map_is_not_a_record() {
     let foreign = Err(Unreadable::Foreign("label-storage.my-new-node".to_owned()));
     assert_eq!(tampered(|config_map| config_map.metadata.labels = None), foreign);

@@ -3,6 +3,15 @@
 use super::*;
 
 #[test]
+fn an_annotation_that_is_not_utf8_is_not_stored() {
+    let rules = Rules { annotations: Selection::all(), ..Rules::default() };
+    let node = node("a").annotated("motd", "gold\u{fffd}").annotated("owner", "me");
+    assert_eq!(node.not_intact(&rules).collect::<Vec<_>>(), ["motd"]);
+    assert_eq!(node.not_intact(&Rules::default()).count(), 0, "it is not asked for");
+    assert_eq!(node.seen_through(&rules).labels.keys().collect::<Vec<_>>(), ["annotation:owner"]);
+}
+
+#[test]
 fn what_the_rules_do_not_ask_for_is_set_aside() {
     let stored = record("a", "u1")
         .label("pool", "gold")

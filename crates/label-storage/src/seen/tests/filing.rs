@@ -40,7 +40,8 @@ fn what_is_missing_or_others_have_as_well_files_nothing() {
     }
     assert!(!is_filed(node("a"), "systemUUID"));
     assert!(!is_filed(node("a").label("serial", ""), "label:serial"));
-    for (value, expected) in [("", false), ("x", true), (too_long.as_str(), false)] {
+    let not_utf8 = "A\u{fffd}";
+    for (value, expected) in [("", false), ("x", true), (too_long.as_str(), false), (not_utf8, false)] {
         assert_eq!(is_filed(node("a").annotated("asset", value), "annotation:asset"), expected);
     }
 }
