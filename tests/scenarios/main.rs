@@ -214,7 +214,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_restored_node_says_which_labels_it_was_given
             a_record_that_can_not_be_read_is_told_of_with_what_to_do;
         hostile:
-            hundreds_of_hostile_records_do_no_harm;
+            hundreds_of_hostile_records_do_no_harm
+            a_record_that_is_not_utf8_holds_up_no_other
+            a_node_that_is_not_utf8_holds_up_no_other
+            a_node_that_is_not_utf8_holds_up_no_startup_taint;
         races:
             a_stale_write_of_a_record_is_refused_and_planned_anew
             a_stale_patch_of_a_node_is_refused_and_planned_anew

@@ -123,7 +123,8 @@ fn taint(key: &str, value: &str, effect: &str, time_added: Option<&str>) -> Tain
 async fn list(source: &ApiSource, name: &str) -> Result<Object> {
     let (found, name) = (Arc::new(Mutex::new(None)), name.to_owned());
     let seen = Arc::clone(&found);
-    let each = move |object: Object| {
+    let each = move |object: Result<Object, _>| {
+        let object = object.expect("an object");
         if object.name == name {
             *seen.lock().expect("no panic") = Some(object);
         }

@@ -9,7 +9,7 @@ use kube::client::Body;
 use label_storage_runtime::api_source::ApiSource;
 use label_storage_runtime::cache::Cache;
 use label_storage_runtime::projection::Projection;
-use label_storage_wire::Object;
+use label_storage_wire::{Object, Undecodable};
 
 use crate::cluster::NODES;
 
@@ -21,8 +21,8 @@ pub(crate) async fn poll(client: &Client, eyes: Projection) -> anyhow::Result<us
     let mut table = Cache::default();
     let list = table.begin_list();
     let seen_by = eyes.clone();
-    let each = move |object: Object| {
-        if let Ok(node) = seen_by.node(object) {
+    let each = move |object: Result<Object, Undecodable>| {
+        if let Some(Ok(node)) = object.ok().map(|object| seen_by.node(object)) {
             table.see_node(Some(list), node.name.as_str(), node.summary());
         }
     };

@@ -13,7 +13,7 @@ use label_storage::{ResourceVersion, Rules, record::MANAGED_BY};
 use label_storage_runtime::call::{Error, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::{api_source::ApiSource, client, rules_file};
-use label_storage_wire::Object;
+use label_storage_wire::{Object, Undecodable};
 
 use crate::flags::Global;
 use crate::hints::{Hints, NAMESPACE};
@@ -221,7 +221,10 @@ pub(crate) async fn fold_with_version<T: Send + 'static>(
 ) -> Result<(T, ResourceVersion), Error> {
     let value = Arc::new(Mutex::new(begin));
     let shared = Arc::clone(&value);
-    let each = move |object| _ = shared.lock().map(|mut value| add(&mut value, object));
+    let each = move |object: Result<Object, Undecodable>| match object {
+        Ok(object) => _ = shared.lock().map(|mut value| add(&mut value, object)),
+        Err(Undecodable { part, error }) => eprintln!("warning: skipped {:?}: {error}", part.name),
+    };
     // Each object takes time to process, and the connection to the cluster may be slow.
     let listed = source.allowing(Duration::from_secs(600)).list(each).await?;
     let value = Arc::into_inner(value).and_then(|value| value.into_inner().ok());

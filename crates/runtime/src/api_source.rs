@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use flate2::bufread::GzDecoder;
 use futures::{Stream, StreamExt, TryStreamExt};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
@@ -19,10 +19,11 @@ use kube::client::Body;
 use label_storage::record::MANAGED_BY;
 use label_storage::{Node, ResourceVersion};
 use label_storage_wire::{
-    self as wire, Asked, Content, Event, MAX_ITEM, Object, read_event, read_list, read_object, read_status,
+    self as wire, Asked, Content, Event, MAX_ITEM, Object, Undecodable, read_event, read_list, read_object,
+    read_status,
 };
 use tokio::io::{BufWriter, copy_buf};
-use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use tokio_util::codec::{Decoder, FramedRead};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::call::{self, Error, in_one_line, within};
@@ -38,7 +39,7 @@ const BLOCK: usize = 1 << 16;
 /// The time that a watch may be silent beyond the duration that was asked for.
 const GRACE: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     Nodes,
     /// The ConfigMaps of a namespace that are records.
@@ -70,6 +71,7 @@ impl Resource {
 pub struct Listed {
     /// Objects that are not in the list did not exist at this version.
     pub version: ResourceVersion,
+    /// Their number, with those that can't be decoded.
     pub items: usize,
     /// The size of the body, compressed or not.
     pub bytes: u64,
@@ -108,7 +110,10 @@ impl ApiSource {
     /// Lists all objects in one consistent read. The request has no resourceVersion, so that it is not answered from a cache
     /// that lags, and no limit, because pages cost the server more. `each` is called as the objects arrive, on a thread
     /// of its own. After an error the objects that it got must be forgotten: they are not all.
-    pub async fn list(&self, each: impl FnMut(Object) + Send + 'static) -> Result<Listed, Error> {
+    pub async fn list(
+        &self,
+        each: impl FnMut(Result<Object, Undecodable>) + Send + 'static,
+    ) -> Result<Listed, Error> {
         self.list_as(self.content(), "gzip", each).await
     }
 
@@ -116,7 +121,7 @@ impl ApiSource {
     pub(crate) async fn list_uncompressed(
         &self,
         content: Content,
-        each: impl FnMut(Object) + Send + 'static,
+        each: impl FnMut(Result<Object, Undecodable>) + Send + 'static,
     ) -> Result<Listed, Error> {
         self.list_as(content, "identity", each).await
     }
@@ -125,7 +130,7 @@ impl ApiSource {
         &self,
         content: Content,
         encoding: &'static str,
-        each: impl FnMut(Object) + Send + 'static,
+        each: impl FnMut(Result<Object, Undecodable>) + Send + 'static,
     ) -> Result<Listed, Error> {
         let [what, ..] = self.kind.calls();
         within(self.list_limit, what, async {
@@ -202,7 +207,7 @@ impl ApiSource {
         let [.., what] = self.kind.calls();
         let content = if self.projection.watches_whole_nodes() { self.whole() } else { self.content() };
         let response = within(call::ONE, what, self.ask(what, content, "", &query, "gzip")).await?;
-        let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_ITEM).new_read(reader(response));
+        let frames = FramedRead::new(reader(response), Frames::default());
         Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
     }
 
@@ -256,9 +261,38 @@ impl ApiSource {
 
 type Reader = StreamReader<Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>, Bytes>;
 
+/// Splits a watch into events. An event of more than [`MAX_ITEM`] bytes is skipped: it is `None`.
+#[derive(Default)]
+struct Frames {
+    /// The bytes left of an event that is skipped.
+    skipped: usize,
+}
+
+impl Decoder for Frames {
+    type Item = Option<BytesMut>;
+    type Error = io::Error;
+
+    fn decode(&mut self, source: &mut BytesMut) -> io::Result<Option<Self::Item>> {
+        let skipped = self.skipped.min(source.len());
+        source.advance(skipped);
+        self.skipped -= skipped;
+        let Some(head) = source.first_chunk() else { return Ok(None) };
+        let length = u32::from_be_bytes(*head) as usize;
+        if length > MAX_ITEM {
+            (self.skipped, *source) = (length, source.split_off(head.len()));
+            return Ok(Some(None));
+        }
+        let is_whole = source.len() >= head.len() + length;
+        Ok(is_whole.then(|| {
+            source.advance(size_of::<u32>());
+            Some(source.split_to(length))
+        }))
+    }
+}
+
 pub struct Watch {
     what: &'static str,
-    frames: FramedRead<Reader, LengthDelimitedCodec>,
+    frames: FramedRead<Reader, Frames>,
     content: Content,
     projection: Projection,
     /// The longest time without an event. After it the server must be gone.
@@ -272,6 +306,10 @@ impl Watch {
             Err(_) => return Err(Error::unclear(self.what, "no event within the time limit")),
             Ok(None) => return Ok(None),
             Ok(Some(frame)) => frame.map_err(|error| Error::unclear(self.what, in_one_line(&error)))?,
+        };
+        let Some(frame) = frame else {
+            let error = wire::Error::TooLarge.to_string();
+            return Ok(Some(Event::Undecodable(Undecodable { part: Box::default(), error })));
         };
         let (content, projection) = (self.content, &self.projection);
         let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };

@@ -157,6 +157,11 @@ impl Cache {
         true
     }
 
+    /// Notes that a list has a Node, and nothing else of it.
+    pub(crate) fn keep_node(&mut self, list: u32, name: &str) {
+        self.node(name).1.list = list;
+    }
+
     /// Notes that a Node certainly did not exist at this version.
     pub fn lose_node<'a>(&mut self, filed: impl Into<Filed<'a>>, version: ResourceVersion) -> bool {
         let filed = filed.into();

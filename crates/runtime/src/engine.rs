@@ -139,6 +139,8 @@ struct Engine<'a, P, F> {
     states: NodeStates,
     reports: Reports,
     dry_run: Option<DryRun>,
+    /// The last list with an object whose key is not known, because it can't be decoded.
+    unclear_list: Option<u32>,
 }
 
 impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
@@ -156,8 +158,9 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
             informers: Informers::new(replica, audience),
             progress: ProgressLog::new(&replica.metrics),
             states: NodeStates::new(replica.metrics.node_gauges.seat()),
-            reports: Reports::new(&replica.events),
+            reports: Reports::new(&replica.events, &replica.metrics),
             dry_run: replica.args.dry_run.then(DryRun::default),
+            unclear_list: None,
         }
     }
 
@@ -220,7 +223,8 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                     Err(error) => self.informers.list_failed(kind, &error, took),
                 }
             }
-            Observed::Changed(update) | Observed::Deleted(update @ Update::Elsewhere { .. }) => {
+            Observed::Changed(update)
+            | Observed::Deleted(update @ (Update::Elsewhere { .. } | Update::Undecodable { .. })) => {
                 self.see(None, update);
             }
             Observed::Deleted(Update::Node(last)) => self.deleted(last),
@@ -277,6 +281,14 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
                 self.cache.see_elsewhere(list, &name, version, may_be_listed);
             }
             Update::RecordElsewhere { filed_under, uid } => self.cache.see_stored(list, uid, &filed_under),
+            Update::Undecodable { kind, name, why } => {
+                match (list, kind) {
+                    (Some(list), Resource::Nodes) if !name.is_empty() => self.cache.keep_node(list, &name),
+                    (Some(list), _) => self.unclear_list = Some(list),
+                    (None, _) => (),
+                }
+                self.reports.undecodable(kind, name, why);
+            }
             Update::Record(record) => {
                 let filed = Filed { under: &record.filed_under, name: &record.node };
                 if self.cache.see_record(list, filed, record.version, record.stored) {
@@ -291,12 +303,14 @@ impl<'a, P: Planner, F: Fn() -> P> Engine<'a, P, F> {
     }
 
     fn listed(&mut self, kind: Resource, list: u32, listed: &Listed, took: Duration) {
+        if kind == Resource::Nodes {
+            self.informers.check_position(listed.version);
+        }
         let lacked = match kind {
+            // The list may have any of those that it seems to lack.
+            _ if self.unclear_list == Some(list) => false,
             Resource::Records => self.cache.end_list_of_records(list, listed.version),
-            Resource::Nodes => {
-                self.informers.check_position(listed.version);
-                self.cache.end_list_of_nodes(list, listed.version)
-            }
+            Resource::Nodes => self.cache.end_list_of_nodes(list, listed.version),
         };
         let is_used = kind == Resource::Records || self.planner.listed(&mut self.cache);
         self.informers.listed(kind, listed, took, lacked, is_used, &self.cache);

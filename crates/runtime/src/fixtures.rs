@@ -46,6 +46,8 @@ pub enum Reply {
     Node(Box<Node>),
     /// A list of Nodes, read in protobuf.
     Nodes(Vec<Node>),
+    /// A list of one whole Node of this name that can't be decoded.
+    Broken(&'static str),
     /// A record, read in protobuf.
     Record(Box<ConfigMap>),
     /// An object, read in JSON.
@@ -93,6 +95,13 @@ fn response(answer: Reply, wants_protobuf: bool, is_metadata: bool) -> Response<
             let kind = if is_metadata { "PartialObjectMetadataList" } else { "NodeList" };
             let head = fixtures::Head { kind, ..fixtures::head() };
             (200, PROTOBUF, fixtures::list(&head, &items))
+        }
+        Reply::Broken(name) => {
+            let object = Object { name: name.to_owned(), ..Object::default() };
+            // A number in the place of its spec.
+            let item = [fixtures::item(&object.into()), b"\x10\x01".to_vec()].concat();
+            let head = fixtures::Head { kind: "NodeList", ..fixtures::head() };
+            (200, PROTOBUF, fixtures::list_of_items(&head, vec![item]))
         }
         Reply::Record(record) => {
             (200, PROTOBUF, fixtures::object("ConfigMap", &record_object(*record).into()))

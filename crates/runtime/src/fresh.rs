@@ -10,7 +10,7 @@ use std::time::Duration;
 use label_storage::name::record_name;
 use label_storage::store::PLAN_LIFETIME;
 use label_storage::{Node, RecordKey};
-use label_storage_wire::{Content, Object};
+use label_storage_wire::{Content, Object, Undecodable};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -309,9 +309,17 @@ async fn list(source: &ApiSource, content: Content, names: Vec<String>) -> Resul
     let objects: HashMap<_, _> = names.into_iter().map(|name| (name, None)).collect();
     let objects = Arc::new(Mutex::new(objects));
     let found = Arc::clone(&objects);
-    let each = move |object: Object| {
-        if let Some(place) = found.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&object.name) {
-            *place = Some(object);
+    let each = move |object: Result<Object, Undecodable>| {
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        match object {
+            Ok(object) => {
+                if let Some(place) = found.get_mut(&object.name) {
+                    *place = Some(object);
+                }
+            }
+            // It may be any of them, so all are read by name.
+            Err(undecodable) if undecodable.part.name.is_empty() => found.clear(),
+            Err(undecodable) => _ = found.remove(&undecodable.part.name),
         }
     };
     let listed = source.list_uncompressed(content, each).await?;
@@ -513,6 +521,31 @@ mod tests {
         let reads = FreshReads::by_name(known("node-1", 7));
         for is_accepted in [false, false, true] {
             assert_eq!(reads.node(&replica, "node-1", None, 5).await.is_ok(), is_accepted);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_list_has_and_can_not_be_decoded_is_read_by_name() {
+        for (broken, gets) in [("node-1", 1), ("", 2)] {
+            // The server answers with a Node that has no usable fields but its name.
+            let reply = move |call: String| async move {
+                match call.strip_prefix(GET) {
+                    Some(name) => Reply::Node(Box::new(node(name, 9))),
+                    None => Reply::Broken(broken),
+                }
+            };
+            let (replica, calls) = fixtures::replica(reply).expect("a replica");
+            let mut bulk = BulkReads::default();
+            let needs = (0..NODES)
+                .map(|number| (RecordKey::from(&*name(number)), name(number), Needs::Node(Extent::Whole)));
+            bulk.begin(&replica, needs, |_| NODES);
+            bulk.next().await;
+            for name in ["node-1", "node-2"] {
+                let reads = bulk.reads(&RecordKey::from(name), name, nothing_known());
+                let (read, _) = reads.node(&replica, name, None, 0).await.expect("read");
+                assert_eq!(read.is_some(), gets == 2 || name == "node-1", "{name}");
+            }
+            assert_eq!(calls.count(GET), gets);
         }
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use label_storage::name::node_in_record_name;
 use label_storage::store::Stored;
 use label_storage::summary::{RecordSummary, UidDigest};
 use label_storage::{Node, ResourceVersion};
-use label_storage_wire::{Event, Object};
+use label_storage_wire::{Event, Object, Undecodable};
 use tokio::sync::mpsc;
 
 use crate::api_source::{ApiSource, Listed, Resource};
@@ -57,6 +58,13 @@ pub(crate) enum Update {
     RecordElsewhere {
         filed_under: String,
         uid: UidDigest,
+    },
+    /// An object that can't be decoded, of any shard if its own is not known. It counts as unchanged.
+    Undecodable {
+        kind: Resource,
+        /// Empty if it can't be decoded either.
+        name: String,
+        why: String,
     },
 }
 
@@ -182,8 +190,9 @@ async fn follow(
     while told.is_ok() {
         let (object, is_deleted) = match watch.next().await? {
             None => return Ok(()),
-            Some(Event::Changed(object)) => (object, false),
-            Some(Event::Deleted(object)) => (object, true),
+            Some(Event::Changed(object)) => (Ok(object), false),
+            Some(Event::Deleted(object)) => (Ok(object), true),
+            Some(Event::Undecodable(undecodable)) => (Err(undecodable), false),
             Some(Event::Bookmark { resource_version }) => {
                 *at = resource_version.parse().unwrap_or(*at);
                 told = audience.send(Observed::At(kind, *at)).await;
@@ -192,7 +201,11 @@ async fn follow(
             // `next` has made an error of it.
             Some(Event::Error(_)) => return Ok(()),
         };
-        *at = object.resource_version.parse().unwrap_or(*at);
+        let version = match &object {
+            Ok(object) => &object.resource_version,
+            Err(undecodable) => &undecodable.part.resource_version,
+        };
+        *at = version.parse().unwrap_or(*at);
         if let Some(item) = item(kind, share, &source.projection, object) {
             let observed = if is_deleted { Observed::Deleted(item) } else { Observed::Changed(item) };
             told = audience.send(observed).await;
@@ -205,19 +218,37 @@ async fn follow(
 }
 
 /// The item for an object, if this shard needs it.
-fn item(kind: Resource, share: &Share, projection: &Projection, object: Object) -> Option<Update> {
-    match kind {
-        Resource::Nodes if projection.files_by_name() && !share.includes(object.name.as_str()) => None,
-        Resource::Nodes => match projection.node(object) {
+fn item(
+    kind: Resource,
+    share: &Share,
+    projection: &Projection,
+    object: Result<Object, Undecodable>,
+) -> Option<Update> {
+    let (object, error) = match object {
+        Ok(object) => (object, None),
+        Err(Undecodable { part, error }) => (*part, Some(error)),
+    };
+    let name = object.name.clone();
+    let undecodable = |name, why| Some(Update::Undecodable { kind, name, why });
+    match (kind, error) {
+        (_, Some(why)) if name.is_empty() => undecodable(name, why),
+        (Resource::Nodes, _) if projection.files_by_name() && !share.includes(name.as_str()) => None,
+        (Resource::Nodes, Some(why)) => undecodable(name, why),
+        (Resource::Nodes, None) => match projection.node(object) {
             Ok(node) if share.includes(&node) => Some(Update::Node(node)),
-            Ok(node) => Some(Update::Elsewhere { name: node.name, version: node.version }),
-            Err(error) => {
-                tracing::warn!(%error, "skipping a node that can't be decoded");
-                None
-            }
+            Ok(node) => Some(Update::Elsewhere { name, version: node.version }),
+            Err(error) => undecodable(name, error.to_string()),
         },
-        Resource::Records => {
-            let name = object.name.clone();
+        (Resource::Records, Some(why)) => {
+            let found = Found::from(object);
+            if found.content.is_err() && node_in_record_name(&name).is_none() {
+                return undecodable(name, why);
+            }
+            let seen = record(share, name, &found)?;
+            let complaint = Some(format!("it can't be decoded, and is not changed: {why}"));
+            Some(Update::Record(SeenRecord { stored: Stored::Unreadable, complaint, ..seen }))
+        }
+        (Resource::Records, None) => {
             let found = Found::from(object).seen_through(&projection.rules, None);
             let elsewhere = || {
                 let record = &found.content.as_ref().ok().filter(|_| !projection.files_by_name())?.record;
@@ -243,6 +274,8 @@ mod tests {
     use std::num::NonZeroU32;
 
     use label_storage::Rules;
+    use label_storage::name::record_name;
+    use label_storage::record::{MANAGED_BY, NODE};
     use label_storage::rules::IdentityBy;
 
     use super::*;
@@ -263,7 +296,7 @@ mod tests {
                 labels: [("serial".to_owned(), serial.to_owned())].into(),
                 ..Object::default()
             };
-            shares.clone().map(|share| match item(Resource::Nodes, &share, &projection, object.clone()) {
+            shares.clone().map(|share| match item(Resource::Nodes, &share, &projection, Ok(object.clone())) {
                 None => "nothing",
                 Some(Update::Node(_)) => "ours",
                 Some(Update::Elsewhere { name, version }) if (&*name, version.0) == ("node-1", 7) => {
@@ -281,6 +314,51 @@ mod tests {
             let expected = if is_ours { ["ours", "another's"] } else { ["another's", "ours"] };
             assert_eq!(items(serial(), &number), expected, "{filed}");
         }
+    }
+
+    #[test]
+    fn an_object_that_can_not_be_decoded_is_reported_where_it_may_be_known() {
+        let replicas = NonZeroU32::new(2).expect("not zero");
+        let shares = [0, 1].map(|index| Share { index, replicas, nodes: None });
+        let items = |kind, part: &Object| {
+            shares.clone().map(|share| {
+                let undecodable = Undecodable { part: Box::new(part.clone()), error: "no".to_owned() };
+                match item(kind, &share, &Projection::default(), Err(undecodable)) {
+                    None => "nothing".to_owned(),
+                    Some(Update::Undecodable { name, why, .. }) => format!("{name:?} {why}"),
+                    Some(Update::Record(SeenRecord { filed_under, stored: Stored::Unreadable, .. })) => {
+                        format!("unreadable {filed_under}")
+                    }
+                    Some(_) => "something else".to_owned(),
+                }
+            })
+        };
+        let object = |name: &str| Object { name: name.to_owned(), ..Object::default() };
+        let long = "n".repeat(250);
+        let mut record = object(&record_name(&long));
+        let nobody = ["\"\" no", "\"\" no"];
+        assert_eq!(items(Resource::Nodes, &object("")), nobody);
+        assert_eq!(items(Resource::Records, &object("")), nobody);
+        assert_eq!(items(Resource::Nodes, &object("node-1")), ["nothing", "\"node-1\" no"]);
+        let known = ["nothing", "unreadable node-1"];
+        assert_eq!(items(Resource::Records, &object("label-storage.node-1")), known);
+        let unknown = format!("{:?} no", record.name);
+        assert_eq!(items(Resource::Records, &record), [unknown.clone(), unknown]);
+        record.labels = [(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())].into();
+        record.annotations = [(NODE.to_owned(), long.clone())].into();
+        let of_shard = |index| match label_storage::shard(&long, replicas) == index {
+            true => format!("unreadable {long}"),
+            false => "nothing".to_owned(),
+        };
+        assert_eq!(items(Resource::Records, &record), [of_shard(0), of_shard(1)]);
+    }
+
+    #[test]
+    fn a_node_without_a_usable_version_is_undecodable() {
+        let share = Share { index: 0, replicas: NonZeroU32::MIN, nodes: None };
+        let object = Object { name: "a".to_owned(), uid: "u1".to_owned(), ..Object::default() };
+        let update = item(Resource::Nodes, &share, &Projection::default(), Ok(object));
+        assert!(matches!(update, Some(Update::Undecodable { name, .. }) if name == "a"));
     }
 
     #[test]

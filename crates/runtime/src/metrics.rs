@@ -82,6 +82,7 @@ pub struct Metrics {
     list_seconds: Durations<1>,
     list_bytes: Family<OneLabel, Counter>,
     list_items: Family<OneLabel, Gauge>,
+    pub(crate) objects_undecodable: Family<OneLabel, Counter>,
     pub(crate) events: Family<Labels<2>, Counter>,
     pub node_gauges: Arc<NodeGauges>,
 }
@@ -130,6 +131,7 @@ impl Metrics {
 
     fn register(&self, registry: &mut Registry, index: u32) {
         start_at_zero(&self.watch_restarts, "resource", &Resource::ALL.map(Resource::resource));
+        start_at_zero(&self.objects_undecodable, "resource", &Resource::ALL.map(Resource::resource));
         start_at_zero(&self.errors, "kind", FailureKind::VARIANTS);
         start_at_zero(&self.reconciliations, "outcome", &["nothing", "failed"]);
         drop(self.reconciliation_seconds.0.get_or_create(&[]));
@@ -157,6 +159,8 @@ impl Metrics {
         registry.register("list_duration_seconds", "Duration of a whole list", self.list_seconds.0.clone());
         registry.register("list_bytes", "Bytes of lists on the wire", self.list_bytes.clone());
         registry.register("list_items", "Objects in the last list", self.list_items.clone());
+        let help = "Objects that can't be decoded, each counted once";
+        registry.register("objects_undecodable", help, self.objects_undecodable.clone());
         registry.register("watch_restarts", "Broken watches that were reopened", self.watch_restarts.clone());
         let help = "Watches that could not resume because the API server had dropped the history";
         registry.register("watch_history_lost", help, self.history_lost.clone());

@@ -56,6 +56,11 @@ pub fn head() -> Head {
 
 /// A list, in its envelope.
 pub fn list(head: &Head, samples: &[Sample]) -> Vec<u8> {
+    list_of_items(head, samples.iter().map(item).collect())
+}
+
+/// A list of these items, which may be malformed, in its envelope.
+pub fn list_of_items(head: &Head, items: Vec<Vec<u8>>) -> Vec<u8> {
     let Head { kind, resource_version, continues, remaining, is_last } = head.clone();
     let meta = ListMeta {
         resource_version,
@@ -65,7 +70,7 @@ pub fn list(head: &Head, samples: &[Sample]) -> Vec<u8> {
     };
     let mut parts = [
         List { metadata: Some(meta), ..List::default() },
-        List { items: samples.iter().map(item).collect(), ..List::default() },
+        List { items, ..List::default() },
         List { junk: Some(junk(7)), ..List::default() },
     ];
     if is_last {
@@ -107,7 +112,7 @@ pub fn status(status: &Status) -> Vec<u8> {
 }
 
 /// An envelope as the API server writes it: `contentEncoding` and `contentType` are present and empty.
-pub(crate) fn enveloped(kind: &str, raw: Vec<u8>) -> Vec<u8> {
+pub fn enveloped(kind: &str, raw: Vec<u8>) -> Vec<u8> {
     sealed(&Unknown {
         type_meta: Some(TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() }),
         raw: Some(raw),
@@ -124,8 +129,8 @@ fn junk(number: i64) -> Junk {
     Junk { varint: number, fixed_64: number, fixed_32: 1.5, bytes: vec![0xff; 40] }
 }
 
-/// A Node or a ConfigMap.
-fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample) -> Vec<u8> {
+/// A Node or a ConfigMap, without an envelope.
+pub fn item(Sample { object, foreign_annotations, managed_fields, number }: &Sample) -> Vec<u8> {
     let object = object.clone();
     let time = Time { seconds: *number, nanos: 7 };
     let entry = ManagedFields {

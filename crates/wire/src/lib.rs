@@ -12,6 +12,9 @@
 //!
 //! The input is not trusted. Memory is never allocated for a claimed length. Input that ends early is an error at every
 //! byte: if half a list passed for a whole one, half of the Nodes would count as deleted.
+//!
+//! One object must not keep the others away. Text that is not UTF-8, which the API server accepts in protobuf, is read with
+//! U+FFFD in place of what is not text. An object that can't be decoded is [`Undecodable`], and the list or the watch goes on.
 
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -108,11 +111,12 @@ pub struct Taint {
     pub time_added: Option<String>,
 }
 
-impl Object {
-    /// Refuses an object without a name.
-    fn named(self) -> Result<Self, Error> {
-        if self.name.is_empty() { Err(Error::malformed("an object without a name")) } else { Ok(self) }
-    }
+/// An object of a list or a watch that can't be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undecodable {
+    /// The fields before the error. The metadata comes first. The name may be empty.
+    pub part: Box<Object>,
+    pub error: String,
 }
 
 /// The end of a complete list.
@@ -120,6 +124,7 @@ impl Object {
 pub struct Listed {
     /// The version from which a watch continues.
     pub resource_version: String,
+    /// Their number, with those that can't be decoded.
     pub items: usize,
 }
 
@@ -130,6 +135,8 @@ pub enum Event {
     Changed(Object),
     /// The last state of a deleted object.
     Deleted(Object),
+    /// An object was changed or deleted, and can't be decoded.
+    Undecodable(Undecodable),
     /// There was no event up to this version.
     Bookmark { resource_version: String },
     /// The end of the watch, most often because its resourceVersion is too old (410).

@@ -14,21 +14,22 @@ use std::io::BufRead;
 use prost::Message;
 use prost::encoding::WireType;
 
-use crate::{Asked, Error, Event, Listed, Object, Status, status};
+use crate::{Asked, Error, Event, Listed, Object, Status, Undecodable, status};
 use messages::{ListMeta, StatusMessage, TypeMeta, WatchEvent};
 use source::Source;
 
 /// The first bytes of every answer. A `runtime.Unknown` follows; its `raw` is the object.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// Reads a whole list, and calls `each` for every object as soon as it has arrived.
+/// Reads a whole list, and calls `each` for every object as soon as it has arrived. An object that can't be decoded is not an
+/// error of the list.
 ///
 /// Returns [`Listed`] only at the end of the list and of the input, so that the checksum of a compressed answer is checked
 /// too. After an error, the objects that `each` got must be discarded, because the list is incomplete.
 pub fn read_list(
     asked: &Asked<'_>,
     input: impl BufRead,
-    mut each: impl FnMut(Object),
+    mut each: impl FnMut(Result<Object, Undecodable>),
 ) -> Result<Listed, Error> {
     unwrapped(input, |kind, source| {
         let mut buffer = Vec::new();
@@ -43,7 +44,8 @@ pub fn read_list(
             match source.key()? {
                 (1, WireType::LengthDelimited) => meta.merge(source.delimited(&mut buffer)?)?,
                 (2, WireType::LengthDelimited) => {
-                    each(object::read(asked, source.delimited(&mut buffer)?)?.named()?);
+                    let (bytes, is_whole) = source.start(&mut buffer)?;
+                    each(read_item(asked, bytes, is_whole));
                     items += 1;
                 }
                 (field @ (1 | 2), _) => return Err(Error::malformed(format!("field {field} of a list"))),
@@ -62,11 +64,27 @@ pub fn read_list(
 
 /// Reads one object.
 pub fn read_object(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
-    read_any(asked, bytes)?.named()
+    let mut object = Object::default();
+    opened(asked, bytes, |raw| object::read(asked, raw, &mut object).and_then(|()| check_name(&object)))?;
+    Ok(object)
 }
 
-/// Reads an object that may be without a name, as a bookmark is.
-fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
+/// Reads an object of a list or a watch. If it is not whole, only its start is given.
+fn read_item(asked: &Asked<'_>, bytes: &[u8], is_whole: bool) -> Result<Object, Undecodable> {
+    let mut part = Object::default();
+    let read = object::read(asked, bytes, &mut part).and_then(|()| check_name(&part));
+    match if is_whole { read } else { Err(Error::TooLarge) } {
+        Ok(()) => Ok(part),
+        Err(error) => Err(Undecodable { part: Box::new(part), error: error.to_string() }),
+    }
+}
+
+/// Opens the envelope of one object, and calls `read` with its content.
+fn opened<T>(
+    asked: &Asked<'_>,
+    bytes: &[u8],
+    read: impl FnOnce(&[u8]) -> Result<T, Error>,
+) -> Result<T, Error> {
     unwrapped(bytes, |kind, source| {
         let mut buffer = Vec::new();
         let raw = source.rest(&mut buffer)?;
@@ -74,7 +92,7 @@ fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
             return Err(Error::Status(StatusMessage::decode(raw)?.into()));
         }
         check_kind(kind, asked.content.kind())?;
-        object::read(asked, raw)
+        read(raw)
     })
 }
 
@@ -82,10 +100,12 @@ fn read_any(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
 pub fn read_event(asked: &Asked<'_>, frame: &[u8]) -> Result<Event, Error> {
     let WatchEvent { r#type, object } = WatchEvent::decode(frame)?;
     let raw = object.unwrap_or_default().raw;
+    let read = || opened(asked, &raw, |raw| Ok(read_item(asked, raw, true)));
     match r#type.as_str() {
-        "ADDED" | "MODIFIED" => Ok(Event::Changed(read_object(asked, &raw)?)),
-        "DELETED" => Ok(Event::Deleted(read_object(asked, &raw)?)),
-        "BOOKMARK" => match read_any(asked, &raw)?.resource_version {
+        "ADDED" | "MODIFIED" => Ok(read()?.map_or_else(Event::Undecodable, Event::Changed)),
+        "DELETED" => Ok(read()?.map_or_else(Event::Undecodable, Event::Deleted)),
+        // It has no name.
+        "BOOKMARK" => match read()?.unwrap_or_else(|undecodable| *undecodable.part).resource_version {
             version if version.is_empty() => Err(Error::NoVersion),
             resource_version => Ok(Event::Bookmark { resource_version }),
         },
@@ -144,6 +164,10 @@ fn unwrapped<R: BufRead, T>(
     }
     source.end()?;
     content.ok_or_else(|| Error::malformed("an envelope without content"))
+}
+
+fn check_name(object: &Object) -> Result<(), Error> {
+    if object.name.is_empty() { Err(Error::malformed("an object without a name")) } else { Ok(()) }
 }
 
 /// Refuses another kind than the requested one. An answer without a kind is accepted.

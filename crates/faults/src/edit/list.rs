@@ -131,7 +131,7 @@ mod tests {
     fn names(body: &[u8]) -> (Vec<String>, String) {
         let asked = wire::Asked { content: wire::Content::Metadata, annotations: &|_| false };
         let mut names = Vec::new();
-        let each = |object: wire::Object| names.push(object.name);
+        let each = |object: Result<wire::Object, _>| names.push(object.expect("an object").name);
         let listed = wire::read_list(&asked, body, each).expect("a list");
         (names, listed.resource_version)
     }

@@ -130,7 +130,7 @@ impl Stage {
 
     async fn list(&self) -> Option<(Vec<String>, String)> {
         let (body, mut names) = (self.body("/api/v1/nodes").await?, Vec::new());
-        let each = |object: wire::Object| names.push(object.name);
+        let each = |object: Result<wire::Object, _>| names.push(object.expect("an object").name);
         let listed = wire::read_list(&ASKED, &body[..], each).ok()?;
         Some((names, listed.resource_version))
     }

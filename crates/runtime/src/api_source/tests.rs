@@ -60,8 +60,11 @@ fn protobuf(names: &[&str]) -> Vec<u8> {
 async fn list(client: Client) -> (Vec<String>, Result<Listed, Error>) {
     let names = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&names);
-    let listed =
-        ApiSource::nodes(client).list(move |object| seen.lock().expect("no panic").push(object.name)).await;
+    let listed = ApiSource::nodes(client)
+        .list(move |object| {
+            seen.lock().expect("no panic").push(object.expect("an object").name);
+        })
+        .await;
     (names.lock().expect("no panic").clone(), listed)
 }
 
@@ -224,7 +227,7 @@ async fn whole_nodes_are_listed_and_watched_where_they_are_wanted() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&seen);
     source.list(move |object| all.lock().expect("no panic").push(object)).await.expect("a list");
-    assert_eq!(*seen.lock().expect("no panic"), std::slice::from_ref(&expected));
+    assert_eq!(*seen.lock().expect("no panic"), [Ok(expected.clone())]);
     assert_eq!(source.get("a").await.expect("an answer").as_ref(), Some(&expected));
     let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
     assert_eq!(watch.next().await.expect("an event"), Some(Event::Changed(expected)));
@@ -325,6 +328,51 @@ async fn a_watch_tells_what_it_is_told_to_its_end() {
     );
     assert_eq!(watch.next().await.expect_err("expired").code, Some(410));
     assert!(watch.next().await.expect("an end").is_none());
+}
+
+#[tokio::test]
+async fn an_event_that_can_not_be_decoded_does_not_end_the_watch() {
+    let kind = "PartialObjectMetadata";
+    let good = |name: &str, version: &str| fixtures::object(kind, &metadata(name, version).into());
+    // A number in the place of a label.
+    let bad = [fixtures::item(&metadata("b", "9").into()), b"\x0a\x02\x58\x01".to_vec()].concat();
+    let events = [
+        fixtures::event("ADDED", good("a", "8")),
+        fixtures::event("MODIFIED", fixtures::enveloped(kind, bad)),
+        vec![0; MAX_ITEM + 1],
+        fixtures::event("DELETED", good("c", "11")),
+    ];
+    let body: Vec<u8> = events.iter().flat_map(|event| frame(event)).collect();
+    let source =
+        ApiSource::nodes(client(move |_| answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())))
+            .seen_by(Projection { detail: Detail::WhatIsKept, ..Projection::default() });
+    let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
+    let mut seen = Vec::new();
+    while let Some(event) = watch.next().await.expect("no error") {
+        seen.push(match event {
+            Event::Changed(object) => ("changed", object.name, object.resource_version),
+            Event::Deleted(object) => ("deleted", object.name, object.resource_version),
+            Event::Undecodable(Undecodable { part, .. }) => ("undecodable", part.name, part.resource_version),
+            other => panic!("{other:?}"),
+        });
+    }
+    let expected =
+        [("changed", "a", "8"), ("undecodable", "b", "9"), ("undecodable", "", ""), ("deleted", "c", "11")];
+    assert_eq!(seen, expected.map(|(what, name, version)| (what, name.to_owned(), version.to_owned())));
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_in_an_event_is_an_error() {
+    let event = frame(&fixtures::event(
+        "ADDED",
+        fixtures::object("PartialObjectMetadata", &metadata("a", "8").into()),
+    ));
+    for cut in 1..event.len() {
+        let body = event[..cut].to_vec();
+        let client = client(move |_| answer(200, &format!("{PROTOBUF};stream=watch"), body.clone()));
+        let mut watch = ApiSource::nodes(client).watch(ResourceVersion(7)).await.expect("a watch");
+        assert!(watch.next().await.is_err(), "cut at {cut}");
+    }
 }
 
 #[tokio::test]

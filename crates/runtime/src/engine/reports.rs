@@ -1,13 +1,16 @@
-//! Reports keys that several Nodes claim, and records that can't be read: each once.
+//! Reports keys that several Nodes claim, and objects that can't be read: each once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use label_storage::store::Stored;
 use label_storage::summary::UidDigest;
 use label_storage::{NodeName, RecordKey, ResourceVersion};
 
+use crate::api_source::Resource;
 use crate::cache::{Cache, Entry};
 use crate::list_watch::SeenRecord;
+use crate::metrics::Metrics;
 use crate::recorder::EventRecorder;
 
 /// The most claimants of which every change is reported at once. More share something that is no identity, such as a zone, and are
@@ -21,11 +24,20 @@ pub(super) struct Reports {
     contested: HashMap<RecordKey, Vec<(NodeName, UidDigest)>>,
     /// By key: the complaint, and the incarnation of the Node that it was reported for.
     unreadable: HashMap<RecordKey, (String, Option<UidDigest>)>,
+    /// By kind and name: the error, and true if the object was seen since the last list.
+    undecodable: HashMap<(Resource, String), (String, bool)>,
+    metrics: Arc<Metrics>,
 }
 
 impl Reports {
-    pub(super) fn new(events: &EventRecorder) -> Self {
-        Self { events: events.clone(), contested: HashMap::new(), unreadable: HashMap::new() }
+    pub(super) fn new(events: &EventRecorder, metrics: &Arc<Metrics>) -> Self {
+        Self {
+            events: events.clone(),
+            contested: HashMap::new(),
+            unreadable: HashMap::new(),
+            undecodable: HashMap::new(),
+            metrics: Arc::clone(metrics),
+        }
     }
 
     /// Reports the changes of an entry. A claimant beyond `heard`, the progress of the watch of Nodes, may have replaced another that is gone,
@@ -64,7 +76,16 @@ impl Reports {
         }
     }
 
+    pub(super) fn undecodable(&mut self, kind: Resource, name: String, why: String) {
+        let known = self.undecodable.insert((kind, name.clone()), (why.clone(), true));
+        if known.is_none_or(|(known, _)| known != why) {
+            self.metrics.objects_undecodable.get_or_create(&[("resource", kind.resource())]).inc();
+            tracing::warn!(resource = kind.resource(), name, why, "skipping an object that can't be decoded");
+        }
+    }
+
     pub(super) fn listed(&mut self, cache: &Cache) {
+        self.undecodable.retain(|_, (_, is_seen)| std::mem::take(is_seen));
         self.contested.retain(|key, told| {
             let entry = cache.get(key).filter(Entry::is_contested);
             entry.inspect(|entry| tell(entry, told, &self.events)).is_some()

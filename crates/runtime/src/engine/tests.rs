@@ -200,6 +200,60 @@ async fn what_a_list_lacks_and_no_watch_has_told_of_is_looked_for_soon() {
     }
 }
 
+fn undecodable(list: u32, kind: Resource, name: &str) -> Observed {
+    let update = Update::Undecodable { kind, name: name.to_owned(), why: "no".to_owned() };
+    Observed::Listed { list, items: vec![update] }
+}
+
+#[tokio::test]
+async fn what_a_list_has_and_can_not_be_decoded_is_not_absent() {
+    for (broken, is_missing) in [(Some("a"), false), (Some(""), false), (Some("b"), true), (None, true)] {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        engine.observe(seen(node("u1", 5)));
+        // The list that is begun below.
+        let list = engine.cache.begin_list() + 1;
+        if let Some(name) = broken {
+            engine.observe(undecodable(list, Resource::Nodes, name));
+        }
+        engine.list_nothing(Resource::Nodes, 9);
+        let node = engine.cache.get("a").and_then(|entry| entry.node());
+        assert_eq!(node.is_none(), is_missing, "{broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_a_record_of_unknown_key_shows_no_absence() {
+    for is_clear in [true, false] {
+        let replica = replica();
+        let mut engine = engine(&replica);
+        engine.cache.see_record(None, "a", ResourceVersion(5), Stored::Unreadable);
+        let list = engine.cache.begin_list() + 1;
+        if !is_clear {
+            engine.observe(undecodable(list, Resource::Records, "label-storage-id.x"));
+        }
+        engine.list_nothing(Resource::Records, 9);
+        assert_eq!(engine.cache.count().records, usize::from(!is_clear));
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_decoded_is_counted_once() {
+    let replica = replica();
+    let mut engine = engine(&replica);
+    let counted = || replica.metrics.objects_undecodable.get_or_create(&[("resource", "nodes")]).get();
+    for expected in [1, 1, 1] {
+        let list = engine.cache.begin_list() + 1;
+        engine.observe(undecodable(list, Resource::Nodes, "a"));
+        engine.list_nothing(Resource::Nodes, 9);
+        assert_eq!(counted(), expected);
+    }
+    // It is decoded for a while.
+    engine.list_nothing(Resource::Nodes, 10);
+    engine.observe(undecodable(99, Resource::Nodes, "a"));
+    assert_eq!(counted(), 2);
+}
+
 #[tokio::test]
 async fn what_a_watch_has_skipped_is_looked_for_soon_though_it_goes_on() {
     let replica = replica();

@@ -14,7 +14,7 @@ pub(super) fn read_spec(bytes: &[u8], node: &mut NodePart) -> Result<(), Error> 
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            3 => node.provider_id = text(value.bytes()?)?,
+            3 => node.provider_id = text(value.bytes()?),
             4 => node.is_unschedulable = value.number()? != 0,
             5 => node.taints.push(read_taint(value.bytes()?)?),
             _ => {}
@@ -39,7 +39,7 @@ fn read_info(bytes: &[u8], node: &mut NodePart) -> Result<(), Error> {
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         if field == 2 {
-            node.system_uuid = text(value.bytes()?)?;
+            node.system_uuid = text(value.bytes()?);
         }
     }
     Ok(())
@@ -50,9 +50,9 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            1 => taint.key = text(value.bytes()?)?,
-            2 => taint.value = text(value.bytes()?)?,
-            3 => taint.effect = text(value.bytes()?)?,
+            1 => taint.key = text(value.bytes()?),
+            2 => taint.value = text(value.bytes()?),
+            3 => taint.effect = text(value.bytes()?),
             4 => taint.time_added = read_time(value.bytes()?)?.map(|time| time.to_string()),
             _ => {}
         }
@@ -61,7 +61,7 @@ fn read_taint(bytes: &[u8]) -> Result<Taint, Error> {
 }
 
 /// Reads the seconds of a `Time`. It is `None` if there are no bytes, or if RFC 3339 can't express it: one Node with a bad
-/// time must not make the whole list unreadable.
+/// time must not make the whole list undecodable.
 pub(super) fn read_time(bytes: &[u8]) -> Result<Option<Timestamp>, Error> {
     if bytes.is_empty() {
         return Ok(None);

@@ -4,21 +4,20 @@ use super::fields::Fields;
 use super::node::{self, read_time};
 use crate::{Asked, Content, Error, NodePart, Object};
 
-/// Reads an object. Field 1 is the metadata in all types.
-pub(super) fn read(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
-    let mut object = Object::default();
+/// Reads an object. Field 1 is the metadata in all types. After an error, the object has the fields before it.
+pub(super) fn read(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(), Error> {
     let mut node = NodePart::default();
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         match (field, asked.content) {
-            (1, _) => read_meta(asked, value.bytes()?, &mut object)?,
+            (1, _) => read_meta(asked, value.bytes()?, object)?,
             (2, Content::ConfigMap) => {
                 let (key, value) = entry(value.bytes()?)?;
-                object.data.insert(text(key)?, text(value)?);
+                object.data.insert(text(key), text(value));
             }
             (3, Content::ConfigMap) => {
                 let (key, value) = entry(value.bytes()?)?;
-                object.binary_data.insert(text(key)?, value.to_vec());
+                object.binary_data.insert(text(key), value.to_vec());
             }
             (2, Content::Node) => node::read_spec(value.bytes()?, &mut node)?,
             (3, Content::Node) => node::read_status(value.bytes()?, &mut node)?,
@@ -26,16 +25,16 @@ pub(super) fn read(asked: &Asked<'_>, bytes: &[u8]) -> Result<Object, Error> {
         }
     }
     object.node = (asked.content == Content::Node).then_some(node);
-    Ok(object)
+    Ok(())
 }
 
 fn read_meta(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(), Error> {
     let mut fields = Fields(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            1 => object.name = text(value.bytes()?)?,
-            5 => object.uid = text(value.bytes()?)?,
-            6 => object.resource_version = text(value.bytes()?)?,
+            1 => object.name = text(value.bytes()?),
+            5 => object.uid = text(value.bytes()?),
+            6 => object.resource_version = text(value.bytes()?),
             8 => object.created_at = read_time(value.bytes()?)?,
             9 => {
                 value.bytes()?;
@@ -43,12 +42,12 @@ fn read_meta(asked: &Asked<'_>, bytes: &[u8], object: &mut Object) -> Result<(),
             }
             11 => {
                 let (key, value) = entry(value.bytes()?)?;
-                object.labels.insert(text(key)?, text(value)?);
+                object.labels.insert(text(key), text(value));
             }
             12 => {
                 let (key, value) = entry(value.bytes()?)?;
                 if std::str::from_utf8(key).is_ok_and(asked.annotations) {
-                    object.annotations.insert(text(key)?, text(value)?);
+                    object.annotations.insert(text(key), text(value));
                 }
             }
             _ => {}
@@ -71,7 +70,7 @@ fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     Ok((key, content))
 }
 
-pub(super) fn text(bytes: &[u8]) -> Result<String, Error> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Error::malformed("a text that is not UTF-8"))?;
-    Ok(text.to_owned())
+/// A text, with U+FFFD in place of what is not UTF-8.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

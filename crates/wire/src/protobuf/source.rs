@@ -53,6 +53,16 @@ impl<R: BufRead> Source<R> {
         self.bytes(length, buffer)
     }
 
+    /// The same, or only the first [`MAX_ITEM`] bytes. Returns true if that is all.
+    pub(super) fn start<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<(&'b [u8], bool), Error> {
+        let length = self.varint()?;
+        let kept = length.min(MAX_ITEM as u64);
+        buffer.clear();
+        self.chunks(kept, |chunk| buffer.extend_from_slice(chunk))?;
+        self.chunks(length - kept, |_| {})?;
+        Ok((buffer, kept == length))
+    }
+
     /// The rest of the message.
     pub(super) fn rest<'b>(&mut self, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
         self.bytes(self.left, buffer)

@@ -12,7 +12,7 @@ fn read(input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
 
 fn read_as(asked: &Asked<'_>, input: impl BufRead) -> Result<(Listed, Vec<Object>), Error> {
     let mut objects = Vec::new();
-    let listed = read_list(asked, input, |object| objects.push(object))?;
+    let listed = read_list(asked, input, |object| objects.push(object.expect("a good object")))?;
     assert_eq!(listed.items, objects.len());
     Ok((listed, objects))
 }
@@ -151,8 +151,12 @@ fn an_object_may_be_as_large_as_allowed_and_no_larger() {
     assert_eq!(found, objects(&samples));
 
     large.foreign_annotations[0].1.push_str(&"x".repeat(10_000));
-    let result = read(&fixtures::list(&head(), &[large])[..]);
-    assert!(matches!(result, Err(Error::TooLarge)));
+    let (mut found, bytes) = (Vec::new(), fixtures::list(&head(), &[sample("a"), large, sample("b")]));
+    let listed = read_list(&METADATA, &bytes[..], |object| found.push(object)).expect("a list");
+    assert_eq!((listed.items, found.len()), (3, 3));
+    let undecodable = found.remove(1).expect_err("too large");
+    assert_eq!(undecodable.error, Error::TooLarge.to_string());
+    assert_eq!(found, [sample("a"), sample("b")].map(|sample| Ok(sample.object)));
 }
 
 proptest! {

@@ -100,7 +100,7 @@ fn those_annotations_are_kept_that_are_asked_for() {
             let list = fixtures::list(&list, std::slice::from_ref(&sample));
             let mut found = Vec::new();
             read_list(&asked, &list[..], |object| found.push(object)).expect("a list");
-            assert_eq!(found, [expected]);
+            assert_eq!(found, [Ok(expected)]);
         }
     }
 }
@@ -114,7 +114,6 @@ fn fields_of_a_node_that_are_of_another_type_are_malformed() {
         number(2),
         fixed(3),
         delimited(2, &number(3)),
-        delimited(2, &delimited(3, b"\xff")),
         delimited(2, &delimited(4, b"\x01")),
         delimited(2, &fixed(4)),
         delimited(2, &number(5)),
@@ -122,13 +121,11 @@ fn fields_of_a_node_that_are_of_another_type_are_malformed() {
         taint_with(&number(2)),
         taint_with(&number(3)),
         taint_with(&number(4)),
-        taint_with(&delimited(1, b"\xff")),
         taint_with(&delimited(4, &delimited(1, b"\x01"))),
         taint_with(&delimited(4, &fixed(1))),
         taint_with(&delimited(4, &delimited(2, b"\x01"))),
         delimited(3, &number(7)),
         status(&number(2)),
-        status(&delimited(2, b"\xff")),
     ] {
         let result = node_with(&bytes);
         assert!(matches!(result, Err(Error::Malformed(_))), "{bytes:?}: {result:?}");

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::{CONFIG_MAP, METADATA, NODE, any_sample, event, node_sample, sample};
 use crate::fixtures::{self, Sample, head};
-use crate::{Error, Event, Object, Status, read_event, read_list, read_object, read_status};
+use crate::{Error, Event, Object, Status, Undecodable, read_event, read_list, read_object, read_status};
 
 fn refusal() -> Status {
     Status {
@@ -58,17 +58,54 @@ fn an_object_that_is_cut_anywhere_is_an_error() {
 }
 
 #[test]
-fn an_object_without_a_name_is_malformed() {
+fn an_object_without_a_name_can_not_be_read() {
     let nameless = sample("");
-    for result in [
-        read_object(&CONFIG_MAP, &fixtures::object("ConfigMap", &nameless)).map(drop),
-        read_list(&METADATA, &fixtures::list(&head(), std::slice::from_ref(&nameless))[..], drop).map(drop),
-        read_event(&CONFIG_MAP, &event("ADDED", &nameless)).map(drop),
-    ] {
-        assert!(
-            matches!(&result, Err(Error::Malformed(what)) if what.contains("without a name")),
-            "{result:?}"
-        );
+    let error = "the answer is malformed: an object without a name";
+    let result = read_object(&CONFIG_MAP, &fixtures::object("ConfigMap", &nameless));
+    assert_eq!(result.expect_err("no name").to_string(), error);
+    let undecodable = Undecodable { part: Box::new(nameless.object.clone()), error: error.to_owned() };
+    let (mut found, list) = (Vec::new(), fixtures::list(&head(), std::slice::from_ref(&nameless)));
+    read_list(&METADATA, &list[..], |object| found.push(object)).expect("a list");
+    assert_eq!(found, [Err(undecodable.clone())]);
+    for r#type in ["ADDED", "MODIFIED", "DELETED"] {
+        let event = read_event(&CONFIG_MAP, &event(r#type, &nameless)).expect("an event");
+        assert_eq!(event, Event::Undecodable(undecodable.clone()));
+    }
+}
+
+#[test]
+fn of_an_object_that_can_not_be_read_the_start_is_known() {
+    let good = sample("a");
+    // A number in the place of a ConfigMap's data.
+    let bytes = [fixtures::item(&good), b"\x10\x01".to_vec()].concat();
+    let frame = fixtures::event("MODIFIED", fixtures::enveloped("ConfigMap", bytes));
+    let Ok(Event::Undecodable(Undecodable { part, error })) = read_event(&CONFIG_MAP, &frame) else {
+        panic!("it was read");
+    };
+    assert_eq!((*part, &*error), (good.object, "the answer is malformed: a number instead of a string"));
+}
+
+#[test]
+fn text_that_is_not_utf8_is_read_with_replacements() {
+    let (mut good, mut node) = (sample("a"), node_sample("b"));
+    good.object.data = [("pool".to_owned(), "gold".to_owned())].into();
+    good.object.annotations = [("label-storage/keep".to_owned(), "gold".to_owned())].into();
+    node.object.annotations.clone_from(&good.object.annotations);
+    let part = node.object.node.as_mut().expect("a Node");
+    (part.provider_id, part.system_uuid) = ("gold".to_owned(), "gold".to_owned());
+    for (kind, asked, sample) in [("ConfigMap", CONFIG_MAP, good), ("Node", NODE, node)] {
+        let mut bytes = fixtures::object(kind, &sample);
+        let places: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"gold")).collect();
+        assert!(places.len() > 1);
+        places.into_iter().for_each(|at| bytes[at + 2] = 0xff);
+        let text = "go\u{fffd}d".to_owned();
+        let mut expected = sample.object.clone();
+        let values = expected.annotations.values_mut().chain(expected.data.values_mut());
+        values.for_each(|value| value.clone_from(&text));
+        if let Some(part) = &mut expected.node {
+            (part.provider_id, part.system_uuid) = (text.clone(), text.clone());
+        }
+        assert_eq!(read_object(&asked, &bytes).expect("an object"), expected);
     }
 }
 
