@@ -120,6 +120,8 @@ guards=(
     'a node that was stored under another identity is left alone|label-storage-runtime|cache::|crates/runtime/src/cache/entry.rs|s/self\.node\(\)\.is_some_and\(\|node\| self\.is_stranger/false \&\& self.node().is_some_and(|node| self.is_stranger/'
     'what the cluster refuses is withheld|label-storage|restore::|crates/label-storage/src/restore.rs|s/node\.extras\.refused\.contains_key\(&kept\.to_string\(\)\)/false/'
     'only an answer about the content is a refusal|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/matches!\(error\.code, Some\(400 \| 403 \| 422\)\)/error.code.is_some()/'
+    'a denial of the authorizer is not about items|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/&& !is_unauthorized\(error\)//'
+    'a refusal is confirmed|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/Ok\(\(\)\) => _ = accepted\.insert\(name\)/Ok(()) => _ = refused.insert(name.to_owned(), String::new())/'
     'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'
 )
 

@@ -203,7 +203,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         refusing:
             a_refused_label_keeps_no_other_away
             of_many_labels_those_that_are_refused_are_found
-            labels_that_are_refused_only_together_come_back_in_part;
+            labels_that_are_refused_only_together_come_back_in_part
+            a_refusal_that_passes_withholds_no_label;
         keeping:
             what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
             a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;

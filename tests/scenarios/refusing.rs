@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
+use faults::{Fault, Request, Verb};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -168,5 +169,24 @@ pub async fn labels_that_are_refused_only_together_come_back_in_part(s: &Scenari
     s.create(&node, Labels::new()).await?;
     s.eventually("as many as are allowed", 3, async || Ok(s.labels(&node).await?.len())).await?;
     assert_eq!(refused(s, &node).await?.len(), 2);
+    Ok(())
+}
+
+pub async fn a_refusal_that_passes_withholds_no_label(s: &Scenario) -> Result<()> {
+    let _storer = s.storer(&[])?;
+    let (node, all) = (s.node("a"), labels([("pool", "gold"), ("rack", "7")]));
+    store(s, &node, all.clone()).await?;
+    let (mut patches, name) = (0, node.clone());
+    let proxy = s.proxy(move |request: &Request| {
+        patches += usize::from(request.is(Verb::Patch, "nodes") && request.name.as_ref() == Some(&name));
+        // The patch, and two of the dry runs that follow.
+        let is_refused = request.is(Verb::Patch, "nodes") && [1, 3, 5].contains(&patches);
+        if is_refused { Fault::Status { code: 403, retry_after: None } } else { Fault::None }
+    });
+    let proxy = proxy.await?;
+    let _restorer = s.daemon_through(&proxy, "restorer", &[])?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, all).await?;
+    assert_eq!(refused(s, &node).await?, [""; 0]);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Finds the items of a patch that the cluster refuses.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use label_storage::restore;
@@ -10,10 +11,14 @@ use label_storage_runtime::patch::merge_patch;
 
 use super::{Apply, params};
 
+/// An API server may be about to get a new policy, or to forget one.
+const CONFIRMATION: Duration = Duration::from_secs(2);
+
 impl Apply {
     /// Finds the items because of which a patch was refused, with the API server's messages. Returns the error if they are not the reason.
     ///
     /// The API server refuses a patch as a whole. So parts of it are tried out: each part that is refused is halved, until it is one item.
+    /// After a pause, each of these has to be refused once more.
     pub(super) async fn find_refused(
         &self,
         node: &Node,
@@ -27,18 +32,28 @@ impl Apply {
             return Err(error);
         }
         let names: Vec<_> = patch.restored.keys().map(String::as_str).collect();
-        let (mut accepted, mut refused) = (BTreeSet::<&str>::new(), Labels::new());
+        let (mut accepted, mut suspects) = (BTreeSet::<&str>::new(), Vec::new());
         let mut parts = vec![&names[..]];
         while let Some(part) = parts.pop() {
             let tried = patch.with(node, |name| accepted.contains(name) || part.contains(&name));
             match (self.try_out(node, &tried).await, part) {
                 (Ok(()), _) => accepted.extend(part),
                 (Err(error), _) if !is_refusal(&error) => return Err(error),
-                (Err(error), [name]) => _ = refused.insert((*name).to_owned(), error.message),
+                (Err(_), [name]) => suspects.push(*name),
                 (Err(_), _) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
+            }
+        }
+        tokio::time::sleep(CONFIRMATION).await;
+        let mut refused = Labels::new();
+        for name in suspects {
+            let tried = patch.with(node, |other| accepted.contains(other) || other == name);
+            match self.try_out(node, &tried).await {
+                Ok(()) => _ = accepted.insert(name),
+                Err(error) if !is_refusal(&error) => return Err(error),
+                Err(error) => _ = refused.insert(name.to_owned(), error.message),
             }
         }
         if refused.is_empty() {
@@ -63,7 +78,15 @@ impl Apply {
 
 /// True if the API server, an admission policy or a webhook does not accept the content of a patch.
 fn is_refusal(error: &Error) -> bool {
-    error.kind == FailureKind::Refused && matches!(error.code, Some(400 | 403 | 422))
+    error.kind == FailureKind::Refused
+        && matches!(error.code, Some(400 | 403 | 422))
+        && !is_unauthorized(error)
+}
+
+/// True if the authorizer denies the request, whatever is in it: `nodes "a" is forbidden: User "b" cannot patch resource "nodes" in …`.
+fn is_unauthorized(error: &Error) -> bool {
+    let denial = error.message.split_once(" is forbidden: ").map_or("", |(_, denial)| denial);
+    denial.starts_with("User \"") && denial.contains(" cannot patch resource ")
 }
 
 #[cfg(test)]
@@ -76,6 +99,18 @@ mod tests {
         for code in [400, 403, 422] {
             assert!(is_refusal(&answered(FailureKind::Refused, Some(code))), "{code}");
         }
+        let denied = |denial: &str| {
+            let message = format!("nodes \"a\" is forbidden: {denial} (403)");
+            is_refusal(&Error { message, ..answered(FailureKind::Refused, Some(403)) })
+        };
+        assert!(!denied(r#"User "b" cannot patch resource "nodes" in API group "" at the cluster scope"#));
+        assert!(!denied(
+            r#"User "b" cannot patch resource "nodes" in API group "" at the cluster scope: RBAC: no"#
+        ));
+        assert!(denied(
+            "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: this is not allowed here"
+        ));
+        assert!(denied(r#"node "c" is not allowed to modify labels: x"#));
         assert!(!is_refusal(&answered(FailureKind::Refused, Some(401))));
         assert!(!is_refusal(&answered(FailureKind::Refused, None)));
         assert!(!is_refusal(&answered(FailureKind::Moved, Some(422))));

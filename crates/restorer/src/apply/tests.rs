@@ -1,5 +1,6 @@
 //! The restorer, where a server is slow or a Node changes all the time.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -122,6 +123,49 @@ async fn a_node_that_keeps_changing_is_patched_with_tests_instead_of_its_version
     }
     world.attempt(CHANGING).await.expect("restored");
     assert_eq!((world.calls.count(STRATEGIC), world.calls.count(TESTED)), (CHANGING as usize, 1));
+}
+
+/// An attempt at a Node with these labels in its record, on a server that refuses these of the patches. Returns the outcome and the number
+/// of patches.
+async fn refusing(record: Record, view: Node, refused: &'static [usize]) -> (Option<&'static str>, usize) {
+    let mut config_map = ConfigMap::default();
+    record.encode_into(&mut config_map).expect("it fits");
+    (config_map.metadata.uid, config_map.metadata.resource_version) = (Some("c1".into()), Some("6".into()));
+    let (live, patches) = (view.clone(), AtomicUsize::new(0));
+    let (replica, calls) = fixtures::replica(move |call: String| {
+        let is_patch = call.starts_with("PATCH");
+        let number = patches.fetch_add(usize::from(is_patch), Ordering::Relaxed) + 1;
+        let (stored, live) = (config_map.clone(), live.clone());
+        async move {
+            match call.as_str() {
+                _ if is_patch && refused.contains(&number) => Reply::Refusal(403, "no"),
+                _ if is_patch => Reply::Json(200, json!({"metadata": metadata(&live)})),
+                "GET /api/v1/nodes/a" => Reply::Node(Box::new(live)),
+                _ => Reply::Record(Box::new(stored)),
+            }
+        }
+    })
+    .expect("a replica");
+    let mut cache = Cache::default();
+    cache.see_node(None, "a", view.summary());
+    let entry = cache.get("a").expect("an entry");
+    let (reads, decided) = (FreshReads::by_name(entry.known()), Decided::of(&entry));
+    let view = Some((view, Instant::now()));
+    let task = RestoreTask { node: "a".to_owned(), contested: None, is_overdue: false, view, decided };
+    let apply = Apply { replica, metrics: Arc::default() };
+    let done = apply.attempt(&RecordKey::from("a"), &task, &reads, 0).await;
+    (done.ok().and_then(|done| done.outcome), calls.count("PATCH"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_once_is_not_withheld() {
+    let mut record = Record::of(&node("u1", 5, Some("gold")), Timestamp::UNIX_EPOCH);
+    record.labels.insert("rack".to_owned(), "7".to_owned());
+    // The patch, the one without labels, both labels, each of the two; and the one that was refused again.
+    let outcome = refusing(record.clone(), node("u2", 20, None), &[1, 3, 5]).await;
+    assert_eq!(outcome, (None, 6), "the refusal has passed: another attempt follows");
+    let outcome = refusing(record, node("u2", 20, None), &[1, 3, 5, 6]).await;
+    assert_eq!(outcome, (Some("restored"), 7), "the other label is restored");
 }
 
 #[test]
