@@ -122,6 +122,7 @@ guards=(
     'only an answer about the content is a refusal|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/matches!\(error\.code, Some\(400 \| 403 \| 422\)\)/error.code.is_some()/'
     'a denial of the authorizer is not about items|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/&& !is_unauthorized\(error\)//'
     'a refusal is confirmed|restorer|apply::|crates/restorer/src/apply/refusal.rs|s/Ok\(\(\)\) => _ = accepted\.insert\(name\)/Ok(()) => _ = refused.insert(name.to_owned(), String::new())/'
+    'what was refused is tried again|label-storage|restore::|crates/label-storage/src/restore/schedule.rs|s/self\.until_retry\.filter/None::<Duration>.filter/'
     'a ConfigMap without the label is left alone|label-storage|record::|crates/label-storage/src/record/config_map.rs|s/if managed_by\.map\(String::as_str\) != Some\(MANAGED_BY\.1\)/if false/'
 )
 

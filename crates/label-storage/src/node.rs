@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::restore::Why;
 use crate::summary::{RecordId, RestoredFrom};
 use crate::{Labels, Record};
 
@@ -238,8 +239,18 @@ impl Node {
 
     /// The names of the record's items that the restorer withheld from this incarnation, or [`EVERYTHING`].
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
+        self.withheld_with_reasons().map(|(_, name)| name)
+    }
+
+    /// The same, each after its reason.
+    pub(crate) fn withheld_with_reasons(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
-        own.into_iter().flat_map(|list| list.split(',')).filter_map(|entry| Some(entry.split_once(':')?.1))
+        own.into_iter().flat_map(|list| list.split(',')).filter_map(|entry| entry.split_once(':'))
+    }
+
+    /// True if its marker names items that the cluster has refused.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.withheld_with_reasons().any(|(why, _)| why == Why::Refused.as_str())
     }
 
     /// The marker for a Node that was restored from this record, without these items: (reason, name).

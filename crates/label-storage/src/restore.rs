@@ -142,7 +142,7 @@ impl Reason {
 pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_overdue: bool) -> Plan {
     let reason = decide(&node.summary(), stored.map(Record::summary));
     match (reason, stored) {
-        (Reason::Returned, Stored::Record(record)) => restore(node, record, rules, is_overdue),
+        (Reason::Returned, Stored::Record(record)) => restore(node, record, rules, is_overdue, &[]),
         _ => Plan { patch: lift(node, rules, reason.is_final() || is_overdue), reason },
     }
 }
@@ -162,7 +162,31 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     }
 }
 
-fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
+/// Plans another try of the items that the cluster has refused to put on this Node, as far as its record still has them and the Node lacks
+/// them. `None` if there is nothing to try, and nothing to correct in the marker. The record is of this incarnation.
+pub fn plan_retry(node: &Node, record: &Record, rules: &Rules) -> Option<Plan> {
+    let is_refused = |(why, _): &(&str, &str)| *why == Why::Refused.as_str();
+    let (refused, others): (Vec<_>, Vec<_>) = node.withheld_with_reasons().partition(is_refused);
+    let is_open = |name: &str| {
+        let is_lacking = |item| node.value_of(item).is_none();
+        refused.iter().any(|(_, its)| *its == name) && Item::parse(name).is_some_and(is_lacking)
+    };
+    let mut open = record.clone();
+    open.labels.retain(|name, _| is_open(name));
+    open.more.withheld.retain(|name, _| is_open(name));
+    let plan = restore(node, &open, rules, false, &others);
+    let is_news = |patch: &Patch| !patch.restored.is_empty() || patch.withheld.len() < refused.len();
+    match plan.reason {
+        Reason::SeenInPart => Some(plan),
+        Reason::Returned | Reason::ReturnedWhole if plan.patch.as_ref().is_some_and(is_news) => {
+            Some(Plan { reason: Reason::SameIncarnation, ..plan })
+        }
+        _ => None,
+    }
+}
+
+/// `withheld`: entries of the marker, reason and name, beside those of this record.
+fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withheld: &[(&str, &str)]) -> Plan {
     let needs_whole = |(name, _, _)| {
         // Annotations that the rules do not need were not read.
         Item::parse(name).is_some_and(|kept| !matches!(kept, Item::Label(_)) || needs_proof(kept, rules))
@@ -206,7 +230,9 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
     }
     patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
     patch.taints = taints(node, &patch);
-    let Some(marker) = marker(node, record, &patch.withheld, room) else {
+    let mut names = withheld.to_vec();
+    names.extend(patch.withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str())));
+    let Some(marker) = marker(node, record, &names, room) else {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::NoRoom };
     };
     patch.marker = Some(marker);
@@ -216,11 +242,10 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Pla
 }
 
 /// The marker, with the names of the withheld items if there is room for them.
-fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Option<String> {
-    let names = withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str()));
+fn marker(node: &Node, record: &Record, withheld: &[(&str, &str)], room: Room) -> Option<String> {
     let fits = |marker: &String| room.takes_marker(marker);
     let short = || Some(node.marker_for(record, [("many", EVERYTHING)])).filter(fits);
-    Some(node.marker_for(record, names)).filter(fits).or_else(short)
+    Some(node.marker_for(record, withheld.iter().copied())).filter(fits).or_else(short)
 }
 
 /// The remaining room for annotations of a Node. If they exceed the limit, the API server refuses the whole patch.

@@ -122,6 +122,8 @@ pub struct Traits {
     pub is_unidentified: bool,
     /// See [`Node::has_startup_taint`].
     pub has_startup_taint: bool,
+    /// True if its marker names items that the cluster has refused.
+    pub has_refused: bool,
 }
 
 /// A record, as far as a decision goes.
@@ -210,6 +212,7 @@ impl Node {
                 is_unselected: self.extras.is_unselected,
                 is_unidentified: self.extras.is_unidentified,
                 has_startup_taint: self.has_startup_taint(),
+                has_refused: self.has_refused(),
             },
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
 use label_storage::item::Item;
-use label_storage::restore::{self, Plan, Reason};
+use label_storage::restore::{self, Plan, Reason, plan_retry};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
 use label_storage::summary::UidDigest;
@@ -172,7 +172,12 @@ impl Apply {
         };
         let stored = Found::stored(found.as_ref());
         let stored = stored.map(|record| restore::anticipate(record, &task.final_labels, rules));
-        let Plan { patch, reason } = plan_restore(node, stored.as_ref(), rules, task.is_overdue);
+        let plan = plan_restore(node, stored.as_ref(), rules, task.is_overdue);
+        let retry = match (plan.reason, &stored) {
+            (Reason::SameIncarnation, Stored::Record(record)) => plan_retry(node, record, rules),
+            _ => None,
+        };
+        let Plan { patch, reason } = retry.unwrap_or(plan);
         if reason == Reason::SeenInPart {
             return Ok(Step::SeenInPart);
         }

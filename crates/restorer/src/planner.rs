@@ -11,6 +11,7 @@ use label_storage::store::{Stored, Writes};
 use label_storage::summary::{NodeSummary, UidDigest};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
+use label_storage_runtime::backoff;
 use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
@@ -24,6 +25,9 @@ pub(crate) const FINAL_LABELS_LIFETIME: Duration = Duration::from_secs(3600);
 /// The pause before a key that waits for final labels is looked at again, if its record does not change before.
 const LOOK_FOR_FINAL_LABELS: Duration = Duration::from_secs(1);
 
+/// What the cluster refuses is tried again after this time, or less.
+const RETRY: Duration = Duration::from_secs(6 * 3600);
+
 /// The restorer's own state: what can't be listed.
 pub(crate) struct RestorePlanner {
     /// The rules of the storer: it stores nothing else of final labels.
@@ -36,6 +40,8 @@ pub(crate) struct RestorePlanner {
     /// Nodes that are other machines than their records', and are not restored.
     fenced: HashMap<RecordKey, Decided>,
     taints: StartupTaints,
+    /// When to try again what the cluster refused to put on a Node. The Node's marker names it.
+    retries: HashMap<RecordKey, Instant>,
 }
 
 impl RestorePlanner {
@@ -47,6 +53,7 @@ impl RestorePlanner {
             views: HashMap::new(),
             unsure: HashSet::new(),
             fenced: HashMap::new(),
+            retries: HashMap::new(),
         }
     }
 
@@ -54,6 +61,14 @@ impl RestorePlanner {
     fn taint_left(&self, entry: &Entry<'_>) -> Option<Duration> {
         let node = entry.node().filter(|node| node.traits.has_startup_taint)?;
         self.taints.left(entry.node_name(), node.uid, Instant::now())
+    }
+
+    /// The time until the items that were refused are tried again; `None` if there are none.
+    fn until_retry(&mut self, entry: &Entry<'_>) -> Option<Duration> {
+        entry.node().filter(|node| node.traits.has_refused)?;
+        let now = Instant::now();
+        let at = self.retries.entry(entry.key().clone()).or_insert_with(|| now + backoff::jittered(RETRY));
+        Some(at.saturating_duration_since(now))
     }
 
     /// Several Nodes have this key, so it is not known what to restore.
@@ -134,6 +149,7 @@ impl Planner for RestorePlanner {
             is_unsure: self.unsure.contains(key),
             is_fenced: self.fenced.get(key).is_some_and(|decided| Some(*decided) == Decided::of(entry)),
             taint_left: self.taint_left(entry),
+            until_retry: self.until_retry(entry),
         };
         let decision = view.decide();
         let has_room = self.views.len() < MOST_VIEWS || self.views.contains_key(key);
@@ -214,6 +230,7 @@ impl Planner for RestorePlanner {
         retire_final_labels(cache, |other| other == key, None);
         self.watch_lag.forget(key);
         self.unsure.remove(key);
+        self.retries.remove(key);
         if let Some(uid) = task.contested {
             self.taints.lifted(&task.node, uid);
         }
@@ -229,6 +246,7 @@ impl Planner for RestorePlanner {
         self.unsure.retain(|key| is_there(key));
         self.watch_lag.retain(is_there);
         self.fenced.retain(|key, _| is_there(key));
+        self.retries.retain(|key, _| is_there(key));
         self.taints.forget_old(Instant::now());
         cache.final_labels.expire(Instant::now());
         retire_final_labels(cache, |_| true, None);

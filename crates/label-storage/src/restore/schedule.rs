@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::decide;
+use super::{Reason, decide};
 use crate::decision::{Decision, Urgency, When};
 use crate::node_state::{NodeState, Skip};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 
 const SOON: When = When::Now(Urgency::Soon);
+/// What is tried again later than this is decided upon again with the next list.
+const LATER: Duration = Duration::from_secs(600);
 
 /// Everything that the cache has of one key.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +25,8 @@ pub struct View {
     pub is_fenced: bool,
     /// The time for which the Node may still have the start-up taint; `None` if it has none.
     pub taint_left: Option<Duration>,
+    /// The time until the items that the cluster refused to put on the Node are tried again; `None` if there are none.
+    pub until_retry: Option<Duration>,
 }
 
 impl View {
@@ -36,7 +40,10 @@ impl View {
         };
         let when = match self.taint_left {
             _ if state == NodeState::Due || self.is_unsure => SOON,
-            None => When::Never,
+            None => match self.until_retry.filter(|_| reason == Reason::SameIncarnation) {
+                Some(left) if left < LATER => When::After(left, Urgency::Tidy),
+                _ => When::Never,
+            },
             // There is nothing to restore, so the start-up taint can be removed.
             Some(left) if reason.is_final() || left.is_zero() => SOON,
             Some(left) => When::After(left, Urgency::Soon),

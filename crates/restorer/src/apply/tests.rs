@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use label_storage::record::WithheldValue;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Cache;
 use label_storage_runtime::fixtures::{self, Calls, Reply};
@@ -151,7 +152,14 @@ async fn refusing(record: Record, view: Node, refused: &'static [usize]) -> (Opt
     let entry = cache.get("a").expect("an entry");
     let (reads, decided) = (FreshReads::by_name(entry.known()), Decided::of(&entry));
     let view = Some((view, Instant::now()));
-    let task = RestoreTask { node: "a".to_owned(), contested: None, is_overdue: false, view, decided };
+    let task = RestoreTask {
+        node: "a".to_owned(),
+        contested: None,
+        is_overdue: false,
+        view,
+        decided,
+        final_labels: Vec::new(),
+    };
     let apply = Apply { replica, metrics: Arc::default() };
     let done = apply.attempt(&RecordKey::from("a"), &task, &reads, 0).await;
     (done.ok().and_then(|done| done.outcome), calls.count("PATCH"))
@@ -166,6 +174,18 @@ async fn what_is_refused_once_is_not_withheld() {
     assert_eq!(outcome, (None, 6), "the refusal has passed: another attempt follows");
     let outcome = refusing(record, node("u2", 20, None), &[1, 3, 5, 6]).await;
     assert_eq!(outcome, (Some("restored"), 7), "the other label is restored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_restored_once_it_is_accepted() {
+    let mut record = Record::of(&node("u2", 15, Some("gold")), Timestamp::UNIX_EPOCH);
+    let rack = WithheldValue { value: "7".to_owned(), system_uuid: None };
+    record.more.withheld.insert("rack".to_owned(), rack);
+    let mut view = node("u2", 20, Some("gold"));
+    assert_eq!(refusing(record.clone(), view.clone(), &[]).await, (None, 0), "nothing was refused");
+    view.marker = Some("u2/1@c1/refused:rack".to_owned());
+    assert_eq!(refusing(record.clone(), view.clone(), &[]).await, (Some("restored"), 1));
+    assert_eq!(refusing(record, view, &[1, 3, 4]).await, (None, 4), "it is refused again");
 }
 
 #[test]

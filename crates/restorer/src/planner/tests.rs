@@ -51,6 +51,28 @@ fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds:
 }
 
 #[test]
+fn what_the_cluster_refused_is_tried_again_within_hours() {
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let refused = Node { marker: Some("u1/1/refused:rack".to_owned()), ..node("a", "u1", 5) };
+    let record = Record::of(&refused, jiff::Timestamp::now());
+    cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
+    cache.see_node(None, "a", refused.summary());
+    let key = RecordKey::from("a");
+    assert_eq!(when(&mut planner, &cache, &refused, false), When::Never);
+    let at = planner.retries[&key];
+    assert!(at <= Instant::now() + RETRY && at + LOOK_AGAIN > Instant::now() + RETRY / 10);
+    when(&mut planner, &cache, &refused, false);
+    assert_eq!(planner.retries[&key], at, "it is not put off");
+    planner.retries.insert(key.clone(), Instant::now());
+    assert_eq!(when(&mut planner, &cache, &refused, false), When::After(Duration::ZERO, Urgency::Tidy));
+    settle(&mut planner, &mut cache, "a", true);
+    assert_eq!(when(&mut planner, &cache, &refused, false), When::Never, "that was the try");
+    cache.lose_node("a", ResourceVersion(7));
+    planner.listed(&mut cache);
+    assert!(planner.retries.is_empty());
+}
+
+#[test]
 fn a_new_incarnation_is_restored_as_it_was_last_seen() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());

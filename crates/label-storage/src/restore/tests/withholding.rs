@@ -1,6 +1,9 @@
 //! Withheld items, and the reasons.
 
+use std::time::Duration;
+
 use super::*;
+use crate::decision::{Urgency, When};
 use crate::rules::Trust;
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
@@ -187,6 +190,74 @@ fn behind_a_fence_nothing_comes_back_to_another_machine() {
             assert_eq!(plan.patch.is_none(), is_refused, "not even a marker");
         }
     }
+}
+
+#[test]
+fn what_the_cluster_has_refused_is_tried_again() {
+    let stored = record("a", "u2").withheld("bad", "x", Some("A")).withheld(TIER, "y", Some("A"));
+    let stored = stored.withheld("other", "z", Some("A"));
+    let marked = |list: &str| node("a").incarnation("u2").machine("B").marked(&format!("u2/3{list}"));
+    let retry = |node: &Node| {
+        assert!(node.summary().traits.has_refused, "{node:?}");
+        plan_retry(node, &stored, &Rules::default())
+    };
+    let expect = |node: &Node, restored: &[&str], marker: &str| {
+        let plan = retry(node).expect("a plan");
+        assert_eq!(plan.reason, Reason::SameIncarnation);
+        let patch = plan.patch.expect("a patch");
+        assert_eq!(patch.restored.keys().collect::<Vec<_>>(), restored, "{node:?}");
+        assert_eq!(patch.marker.as_deref(), Some(marker), "{node:?}");
+    };
+    // Of the withheld items, only those that were refused.
+    expect(&marked("/never:other,refused:bad"), &["bad"], "u2/4/never:other");
+    expect(&marked("/refused:bad,refused:other"), &["bad", "other"], "u2/4");
+    // A trust label stays with its machine.
+    expect(&marked(&format!("/refused:bad,refused:{TIER}")), &["bad"], &format!("u2/4/other-machine:{TIER}"));
+    // The Node or the record has changed: only the marker is wrong.
+    expect(&marked("/never:other,refused:bad").label("bad", "own"), &[], "u2/4/never:other");
+    expect(&marked("/refused:gone"), &[], "u2/4");
+    // It is refused again.
+    let mut again = marked("/refused:bad,refused:other");
+    again.extras.refused = [("bad".to_owned(), "no".to_owned())].into();
+    expect(&again, &["other"], "u2/4/refused:bad");
+    again.extras.refused.insert("other".to_owned(), "no".to_owned());
+    assert_eq!(retry(&again), None);
+    for list in ["", "/never:bad", "/many:*", "/other-machine:refused"] {
+        assert!(!marked(list).summary().traits.has_refused, "{list}");
+    }
+    assert!(!node("a").incarnation("u2").marked("u1/3/refused:bad").summary().traits.has_refused);
+}
+
+#[test]
+fn refused_items_that_need_the_whole_node_are_read_first() {
+    let stored = record("a", "u2").withheld("annotation:owner", "me", None);
+    let node = node("a").incarnation("u2").marked("u2/3/refused:annotation:owner");
+    let plan = plan_retry(&node, &stored, &Rules::default()).expect("a plan");
+    assert_eq!((plan.reason, plan.patch), (Reason::SeenInPart, None));
+}
+
+#[test]
+fn a_retry_waits_for_its_time() {
+    let record = record("a", "u2").label("k", "v").summary();
+    let when = |of: &Node, left: Option<u64>| {
+        let view = View {
+            node: Some(of.summary()),
+            stored: Stored::Record(record),
+            is_unsure: false,
+            is_fenced: false,
+            taint_left: None,
+            until_retry: left.map(Duration::from_secs),
+        };
+        view.decide().when
+    };
+    let own = node("a").incarnation("u2");
+    assert_eq!(when(&own, None), When::Never);
+    assert_eq!(when(&own, Some(3600)), When::Never, "the next list shows it again");
+    for left in [60, 0] {
+        assert_eq!(when(&own, Some(left)), When::After(Duration::from_secs(left), Urgency::Tidy));
+    }
+    let new = node("a").incarnation("u3");
+    assert_eq!(when(&new, Some(0)), When::Now(Urgency::Soon), "all of it is restored");
 }
 
 #[test]
