@@ -341,8 +341,7 @@ pub async fn explain_shows_the_difference_between_node_and_record(s: &Scenario) 
         &explain(&[])?,
         0,
         &[
-            "Withheld until ",
-            ": node-restriction.kubernetes.io/tier=9.\n",
+            "Withheld: node-restriction.kubernetes.io/tier=9, read from node unknown (machine m-1).\n",
             "not stored any more by the rules: left-out.\n",
         ],
     );

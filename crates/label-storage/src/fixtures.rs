@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
-use crate::node::Taint;
+use crate::node::{Machine, Taint};
 use crate::record::{Decoded, Leftovers, WithheldValue};
 use crate::rules::{Conflicts, InvalidRule, Selection};
 use crate::{Node, Record, ResourceVersion, Rules, Uid};
@@ -140,9 +140,10 @@ impl Record {
         self
     }
 
-    /// With something that its Node was not given, and the machine that had it.
+    /// With a withheld item of this machine.
     pub(crate) fn withheld(mut self, name: &str, value: &str, system_uuid: Option<&str>) -> Self {
-        let withheld = WithheldValue { value: value.to_owned(), system_uuid: system_uuid.map(str::to_owned) };
+        let machine = Machine { provider_id: None, system_uuid: system_uuid.map(str::to_owned) };
+        let withheld = WithheldValue { value: value.to_owned(), node: Some(self.node.clone()), machine };
         self.more.withheld.insert(name.to_owned(), withheld);
         self
     }

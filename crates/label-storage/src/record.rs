@@ -13,7 +13,8 @@ use self::config_map::{DataItem, read_entry};
 pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
 use crate::item::Item;
 use crate::node::{EVERYTHING, Machine};
-use crate::rules::{Rules, Trust, Winner};
+use crate::restore::trust_label_reason;
+use crate::rules::{Rules, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid};
 
 /// The label of a ConfigMap that is a record.
@@ -38,7 +39,7 @@ pub const IDENTITY: &str = "label-storage/identity";
 pub const PROVIDER_ID: &str = "label-storage/provider-id";
 /// The system UUID of the machine that the labels were read from.
 pub const SYSTEM_UUID: &str = "label-storage/system-uuid";
-/// The names of the withheld items, each with the system UUID of the machine that had it.
+/// The names of the withheld items, each with the Node and the machine that it was read from.
 pub const WITHHELD: &str = "label-storage/withheld";
 
 /// The size limit of a ConfigMap. The API server counts values alone; counting keys too keeps a record clear of etcd's
@@ -88,13 +89,31 @@ pub struct More {
     pub is_anticipated: bool,
 }
 
-/// An item that was not restored. It waits for the machine that had it, or for a person.
+/// An item that was not restored, and its [`Origin`]. The next return of the Node tries it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithheldValue {
     /// The value of the item.
     pub value: String,
-    /// The system UUID of the machine that had it, if it is known.
-    pub system_uuid: Option<String>,
+    /// The name of the Node that it was read from, if it is known.
+    pub node: Option<String>,
+    /// The machine that it was read from, as far as it is known.
+    pub machine: Machine,
+}
+
+/// The Node and the machine that an item was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The Node's name, if it is known.
+    pub node: Option<&'a str>,
+    /// The machine, as far as it is known.
+    pub machine: &'a Machine,
+}
+
+impl Origin<'_> {
+    fn withheld(self, value: &str) -> WithheldValue {
+        let node = self.node.map(str::to_owned);
+        WithheldValue { value: value.to_owned(), node, machine: self.machine.clone() }
+    }
 }
 
 /// An earlier version of the labels.
@@ -185,10 +204,9 @@ impl Record {
         }
         for (name, value, origin) in before.all().filter(|(name, _, _)| is_trust(name)) {
             let is_same = self.labels.get(name).is_some_and(|its| its == value);
-            if let Some(uuid) = origin.filter(|_| is_same) {
+            if is_same && origin.machine.system_uuid.is_some() {
                 self.labels.remove(name);
-                let withheld = WithheldValue { value: value.to_owned(), system_uuid: Some(uuid.to_owned()) };
-                self.more.withheld.insert(name.to_owned(), withheld);
+                self.more.withheld.insert(name.to_owned(), origin.withheld(value));
                 self.labels_generation = Some(self.generation);
             }
         }
@@ -197,7 +215,7 @@ impl Record {
 
     /// The next generation of this record, with the labels of an unrestored incarnation merged over its own.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
-        let is_proven = rules.trust == Trust::Name || node.extras.machine.is_surely(&self.more.machine);
+        let is_proven = trust_label_reason(self.origin(), node, rules).is_none();
         // As in a restore, the record can win only over a Node that was never restored.
         let is_first = node.restored_from().is_none();
         let wins = |name: &str| {
@@ -234,19 +252,16 @@ impl Record {
             more.machine = self.more.machine.clone();
         }
         let mut leftovers = self.leftovers.clone();
-        let origin = &self.more.machine.system_uuid;
+        let origin = self.origin();
         more.withheld = self.more.withheld.clone();
-        let mut withhold = |name: String, value: String| {
-            more.withheld.insert(name, WithheldValue { value, system_uuid: origin.clone() });
-        };
         for (name, value) in newly_withheld.iter().filter_map(|name| self.labels.get_key_value(*name)) {
-            withhold(name.clone(), value.clone());
+            more.withheld.insert(name.clone(), origin.withheld(value));
         }
-        if more.machine.system_uuid != *origin {
-            // Another machine had the trust labels that were set aside.
+        if next.node != self.node || more.machine.system_uuid != self.more.machine.system_uuid {
+            // Another Node or machine had the trust labels that were set aside.
             leftovers.data.retain(|data_key, value| match read_entry(data_key, value) {
                 Ok(DataItem::Item(name, value)) if is_trust(&name) => {
-                    withhold(name, value);
+                    more.withheld.insert(name, origin.withheld(&value));
                     false
                 }
                 _ => true,
@@ -311,14 +326,17 @@ impl Record {
         self.labels.is_empty() && self.more.withheld.is_empty() && self.leftovers.is_empty()
     }
 
-    /// All items that can be restored, the withheld ones too: name, value, and system UUID of the machine that had it.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
-        let own = self.more.machine.system_uuid.as_deref();
-        let labels = self.labels.iter().map(move |(name, value)| (name.as_str(), value.as_str(), own));
-        let withheld = self.more.withheld.iter();
-        labels.chain(
-            withheld.map(|(name, kept)| (name.as_str(), kept.value.as_str(), kept.system_uuid.as_deref())),
-        )
+    /// All items that can be restored, the withheld ones too: name, value and origin.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str, Origin<'_>)> {
+        let labels = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str(), self.origin()));
+        let withheld = self.more.withheld.iter().map(|(name, WithheldValue { value, node, machine })| {
+            (name.as_str(), value.as_str(), Origin { node: node.as_deref(), machine })
+        });
+        labels.chain(withheld)
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin { node: Some(&self.node), machine: &self.more.machine }
     }
 }
 

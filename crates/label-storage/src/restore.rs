@@ -11,6 +11,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
+use crate::record::Origin;
 use crate::rules::{Trust, Winner, builtin_exclusions};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
@@ -210,7 +211,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withhe
             continue;
         }
         let mut withhold = |why| patch.withheld.push(Withheld { name: name.to_owned(), why });
-        match (reason_to_withhold(kept, origin, node, record, rules), own) {
+        match (reason_to_withhold(kept, origin, node, rules), own) {
             (Some(why), None) => withhold(why),
             // The Node's own value wins.
             (Some(_), Some(_)) => (),
@@ -283,26 +284,25 @@ fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
     kept.is_trust() && rules.trust == Trust::SameMachine
 }
 
-fn reason_to_withhold(
-    kept: Item<'_>,
-    origin: Option<&str>,
-    node: &Node,
-    record: &Record,
-    rules: &Rules,
-) -> Option<Why> {
+fn reason_to_withhold(kept: Item<'_>, origin: Origin<'_>, node: &Node, rules: &Rules) -> Option<Why> {
     if is_never_kept(kept) {
         return Some(Why::Never);
     }
     if node.extras.refused.contains_key(&kept.to_string()) {
         return Some(Why::Refused);
     }
-    if !needs_proof(kept, rules) {
+    if needs_proof(kept, rules) { trust_label_reason(origin, node, rules) } else { None }
+}
+
+/// The reason to withhold a trust label of this origin from a Node.
+pub(crate) fn trust_label_reason(origin: Origin<'_>, node: &Node, rules: &Rules) -> Option<Why> {
+    if rules.trust == Trust::Name {
         return None;
     }
-    if rules.identity.is_forgeable() && node.name != record.node {
+    if rules.identity.is_forgeable() && origin.node != Some(&node.name) {
         return Some(Why::OtherName);
     }
-    match (origin, &node.extras.machine.system_uuid) {
+    match (&origin.machine.system_uuid, &node.extras.machine.system_uuid) {
         (Some(origin), Some(own)) if is_proof(origin, own) => None,
         (Some(origin), Some(own)) if !origin.eq_ignore_ascii_case(own) => Some(Why::OtherMachine),
         _ => Some(Why::MachineUnknown),

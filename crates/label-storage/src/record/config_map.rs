@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde::{Deserialize, Serialize};
 
 use super::{
     CAPTURED_AT, DEPARTED_AT, Damage, Decoded, GENERATION, IDENTITY, LABELS_GENERATION, MANAGED_BY,
@@ -61,8 +62,7 @@ impl Record {
         annotate(PROVIDER_ID, self.more.machine.provider_id.clone());
         annotate(SYSTEM_UUID, self.more.machine.system_uuid.clone());
         let withheld = self.more.withheld.iter();
-        let origins: BTreeMap<_, _> =
-            withheld.map(|(name, kept)| (name, kept.system_uuid.as_deref().unwrap_or_default())).collect();
+        let origins: BTreeMap<_, _> = withheld.map(|(name, kept)| (name, OriginText::of(kept))).collect();
         let origins = (!origins.is_empty()).then(|| serde_json::to_string(&origins).unwrap_or_default());
         annotate(WITHHELD, origins);
         config_map.data = Some(data);
@@ -107,24 +107,21 @@ impl Record {
         record.generation = generation.max(record.labels_generation).unwrap_or_default();
         record.captured_at = annotations.required(CAPTURED_AT, parsed);
         record.departed_at = annotations.optional(DEPARTED_AT, parsed);
-        let origins: Option<BTreeMap<String, String>> =
+        let origins: Option<BTreeMap<String, OriginText>> =
             annotations.optional(WITHHELD, |text| serde_json::from_str(text).ok());
         // If the machines of the items are unknown, all of them may be of another machine.
         if origins.is_some() || annotations.get(WITHHELD).is_none() {
             let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
             record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
         }
-        let origins = origins.unwrap_or_default();
+        let mut origins = origins.unwrap_or_default();
 
         let mut damage = annotations.damage;
         for (data_key, data_value) in config_map.data.iter().flatten() {
             match read_entry(data_key, data_value) {
                 Ok(DataItem::Past(version)) => record.more.history.push(version),
-                Ok(DataItem::Item(name, value)) => match origins.get(&name) {
-                    Some(origin) => {
-                        let system_uuid = Some(origin.clone()).filter(|uuid| !uuid.is_empty());
-                        record.more.withheld.insert(name, WithheldValue { value, system_uuid });
-                    }
+                Ok(DataItem::Item(name, value)) => match origins.remove(&name) {
+                    Some(origin) => _ = record.more.withheld.insert(name, origin.withheld(value)),
                     None => _ = record.labels.insert(name, value),
                 },
                 Err(what) => {
@@ -139,6 +136,37 @@ impl Record {
         }
         record.more.history.sort_by_key(|version| version.generation);
         Ok(Decoded { record, damage })
+    }
+}
+
+/// The origin of a withheld item, as the annotation [`WITHHELD`] has it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum OriginText {
+    /// The system UUID alone.
+    SystemUuid(String),
+    Known {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
+        provider_id: Option<String>,
+        #[serde(rename = "systemUUID", skip_serializing_if = "Option::is_none")]
+        system_uuid: Option<String>,
+    },
+}
+
+impl OriginText {
+    fn of(kept: &WithheldValue) -> Self {
+        let Machine { provider_id, system_uuid } = kept.machine.clone();
+        Self::Known { node: kept.node.clone(), provider_id, system_uuid }
+    }
+
+    fn withheld(self, value: String) -> WithheldValue {
+        let (node, provider_id, system_uuid) = match self {
+            Self::SystemUuid(uuid) => (None, None, Some(uuid).filter(|uuid| !uuid.is_empty())),
+            Self::Known { node, provider_id, system_uuid } => (node, provider_id, system_uuid),
+        };
+        WithheldValue { value, node, machine: Machine { provider_id, system_uuid } }
     }
 }
 

@@ -67,8 +67,9 @@ pub(super) fn rules(case: &Case<'_>) -> Vec<String> {
     }
     lines.extend(fence(case));
     for (name, kept) in found.record().into_iter().flat_map(|record| &record.more.withheld) {
-        let machine = kept.system_uuid.as_deref().unwrap_or("unknown");
-        lines.push(format!("Withheld until its machine ({machine}) returns: {name}={}.", kept.value));
+        let node = kept.node.as_deref().unwrap_or("unknown");
+        let machine = kept.machine.system_uuid.as_deref().unwrap_or("unknown");
+        lines.push(format!("Withheld: {name}={}, read from node {node} (machine {machine}).", kept.value));
     }
     lines.extend(retention(case));
     lines

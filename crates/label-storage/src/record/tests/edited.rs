@@ -69,7 +69,7 @@ fn a_node_that_was_never_there_gets_what_is_written_down_for_it() {
 #[test]
 fn what_is_not_withheld_any_more_is_given_to_a_node_that_was_restored_without_it() {
     let mut before = record("a", "u1").label("pool", "gold");
-    let kept = WithheldValue { value: "1".to_owned(), system_uuid: None };
+    let kept = WithheldValue { value: "1".to_owned(), node: None, machine: Machine::default() };
     before.more.withheld.insert("tier".to_owned(), kept);
     let restored = node("a").incarnation("u2").marked("u2/4");
     assert!(before.summary().is_restored_to(&restored.summary()));

@@ -86,9 +86,25 @@ fn what_was_withheld_survives_the_round_trip() {
         .withheld("annotation:large", "any text", None);
     let config_map = encode(&record);
     let annotations = config_map.metadata.annotations.as_ref().expect("annotations");
-    assert_eq!(annotations[WITHHELD], r#"{"annotation:large":"","node-restriction.kubernetes.io/tier":"A"}"#);
+    assert_eq!(
+        annotations[WITHHELD],
+        r#"{"annotation:large":{"node":"my-new-node"},"node-restriction.kubernetes.io/tier":{"node":"my-new-node","systemUUID":"A"}}"#
+    );
     assert_eq!(config_map.data.as_ref().expect("data")["annotation-COLON-large"], "any text");
     assert_eq!(decode(&config_map), Decoded { record, damage: vec![] });
+}
+
+#[test]
+fn the_origin_of_a_withheld_item_may_be_a_system_uuid_alone() {
+    let mut config_map = encode(&good().withheld("k", "v", None).withheld("l", "v", None));
+    annotate(&mut config_map, WITHHELD, r#"{"k":"A","l":""}"#);
+    let decoded = decode(&config_map);
+    assert_eq!(decoded.damage, []);
+    let origin = |name: &str| {
+        let kept = &decoded.record.more.withheld[name];
+        (kept.node.as_deref(), kept.machine.system_uuid.as_deref())
+    };
+    assert_eq!((origin("k"), origin("l")), ((None, Some("A")), (None, None)));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::fixtures::{node, written};
-use crate::rules::Selection;
+use crate::rules::{Selection, Trust};
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";
 
 /// The items that can be restored, and the machine that had them.
 fn all(record: &Record) -> Vec<(&str, &str, Option<&str>)> {
-    record.all().collect()
+    record.all().map(|(name, value, origin)| (name, value, origin.machine.system_uuid.as_deref())).collect()
 }
 
 #[test]
@@ -91,6 +91,20 @@ fn an_incarnation_that_was_never_restored_does_not_make_trust_its_own() {
         let next = merged(node, &rules);
         assert_eq!(all(&next), [(TIER, tier, machine.as_deref()), ("pool", pool, machine.as_deref())]);
     }
+}
+
+#[test]
+fn a_trust_label_stays_with_its_node_when_another_name_merges_its_labels_over_it() {
+    let by_machine = Rules { identity: crate::rules::IdentityBy::SystemUuid, ..Rules::default() };
+    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..by_machine.clone() };
+    let first = record("victim", "u1").label(TIER, "x").label("pool", "gold").machine("A");
+    let thief = node("thief").incarnation("u2").machine("A");
+    let next = written(&first.merged(&thief, second(2), &by_machine));
+    let kept = &next.more.withheld[TIER];
+    assert_eq!((next.node.as_str(), kept.node.as_deref()), ("thief", Some("victim")));
+    // Nor does the record win over its own.
+    let next = written(&first.merged(&thief.label(TIER, "y"), second(2), &record_wins));
+    assert_eq!(next.labels[TIER], "y");
 }
 
 #[test]

@@ -15,7 +15,8 @@ fn of_what_is_set_aside_only_trust_waits_for_its_machine() {
     let left = |machine: &str| {
         let node = node("a").incarnation("u2").label("zone", "a").machine(machine).marked("u2/4");
         let next = first.retaken(&node, second(2), &Rules::default());
-        let withheld = next.more.withheld.iter().map(|(name, kept)| (name.clone(), kept.system_uuid.clone()));
+        let withheld =
+            next.more.withheld.iter().map(|(name, kept)| (name.clone(), kept.machine.system_uuid.clone()));
         (withheld.collect::<Vec<_>>(), next.leftovers.data.into_keys().collect::<Vec<_>>())
     };
     let trust = key::encode(tier);

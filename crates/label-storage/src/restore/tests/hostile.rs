@@ -240,7 +240,8 @@ proptest! {
             if !name.contains("node-restriction") {
                 continue;
             }
-            let origin = record.all().find(|(other, its, _)| other == name && its == value).and_then(|(_, _, origin)| origin);
+            let origin = record.all().find(|(other, its, _)| other == name && its == value);
+            let origin = origin.and_then(|(_, _, origin)| origin.machine.system_uuid.as_deref());
             prop_assert!(origin.is_some() && origin == node.extras.machine.system_uuid.as_deref());
         }
     }

@@ -69,6 +69,26 @@ fn trust_does_not_come_back_by_an_identity_that_a_kubelet_can_claim() {
 }
 
 #[test]
+fn trust_stays_withheld_from_a_name_that_has_taken_over_the_record() {
+    let rules = Rules { identity: crate::rules::IdentityBy::SystemUuid, ..Rules::default() };
+    let mut stored = record("victim", "u1").label(TIER, "x").label("pool", "gold").machine("A");
+    stored.more.identity = Some("systemUUID=a".to_owned());
+    for incarnation in ["u2", "u3", "u4"] {
+        let thief = node("thief").incarnation(incarnation).machine("A");
+        let (names, marker) = withheld(&thief, &stored, &rules);
+        assert_eq!(names, [(TIER.to_owned(), Why::OtherName)], "{incarnation}");
+        let restored = thief.marked(&marker).label("pool", "gold");
+        stored = crate::fixtures::written(&stored.retaken(&restored, crate::fixtures::second(1), &rules));
+        assert_eq!(stored.node, "thief");
+    }
+    let victim = node("victim").incarnation("u5").machine("A");
+    assert_eq!(withheld(&victim, &stored, &rules).0, []);
+    // A name that is not known is not the same.
+    stored.more.withheld.get_mut(TIER).expect("it is kept").node = None;
+    assert_eq!(withheld(&victim, &stored, &rules).0, [(TIER.to_owned(), Why::OtherName)]);
+}
+
+#[test]
 fn trust_that_the_machine_has_by_now_is_not_overruled_by_another_machines() {
     let node = node("a").incarnation("u2").machine("B").label(TIER, "mine");
     let record = record("a", "u1").label(TIER, "x").machine("A");

@@ -125,7 +125,7 @@ fn record() -> impl Strategy<Value = Record> {
     let versions = btree_map(0..1000u64, (seconds(), labels()), 0..3);
     let withheld = btree_map(
         name().prop_filter("label", |name| !name.contains(':')),
-        (value(), option::of(some_text())),
+        (value(), option::of(some_text()), option::of(some_text()), option::of(some_text())),
         0..3,
     );
     let more =
@@ -147,7 +147,10 @@ fn record() -> impl Strategy<Value = Record> {
                     identity: identity.map(|text| format!("label:a={text}")),
                     machine: Machine { provider_id, system_uuid },
                     withheld: withheld
-                        .map(|(name, (value, system_uuid))| (name, WithheldValue { value, system_uuid }))
+                        .map(|(name, (value, node, provider_id, system_uuid))| {
+                            let machine = Machine { provider_id, system_uuid };
+                            (name, WithheldValue { value, node, machine })
+                        })
                         .collect(),
                     history: versions
                         .into_iter()
