@@ -117,6 +117,8 @@ guards=(
     'an annotation that was not UTF-8 is not restored|label-storage|record::|crates/label-storage/src/item.rs|s/ && label::is_intact\(value\)//'
     'what is not UTF-8 identifies no node|label-storage|seen::|crates/label-storage/src/seen.rs|s/ && label::is_intact\(value\)//'
     'trust is withheld from another name|label-storage|restore::|crates/label-storage/src/restore.rs|s/rules\.identity\.is_forgeable\(\) && origin/false \&\& origin/'
+    'trust labels are withheld from another machine|label-storage|restore::|crates/label-storage/src/restore.rs|s/OtherMachine::Untrusted => kept\.is_trust\(\)/OtherMachine::Untrusted => false/'
+    'another machine is excluded|label-storage|restore::|crates/label-storage/src/seen.rs|s/self\.other_machine == OtherMachine::None && node/false \&\& node/'
     'a withheld item keeps the node that had it|label-storage|restore::|crates/label-storage/src/record.rs|s/Origin \{ node: node\.as_deref\(\), machine \}/Origin { node: node.as_deref().and(Some(\&self.node)), machine }/'
     'a label that kubelets may not change is a trust label|label-storage|item::|crates/label-storage/src/item.rs|s/\["kubernetes\.io", "k8s\.io"\]/["node-restriction.kubernetes.io", "k8s.io"]/'
     'a node that was stored under another identity is left alone|label-storage-runtime|cache::|crates/runtime/src/cache/entry.rs|s/self\.node\(\)\.is_some_and\(\|node\| self\.is_stranger/false \&\& self.node().is_some_and(|node| self.is_stranger/'

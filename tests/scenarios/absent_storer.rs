@@ -96,15 +96,15 @@ pub async fn a_restorer_that_was_killed_meanwhile_receives_the_deletion_again(s:
     Ok(())
 }
 
-pub async fn a_node_behind_a_fence_waits_for_the_final_labels(s: &Scenario) -> Result<()> {
+pub async fn a_node_that_depends_on_its_machine_waits_for_the_final_labels(s: &Scenario) -> Result<()> {
     let node = s.node("a");
-    let flags = ["--rules", FENCE];
+    let flags = ["--rules", WAITING];
     let (storer, _restorer) = pair_that_has_stored(s, &node, &flags).await?;
     kill(&storer).await?;
     changes_and_leaves(s, &node).await?;
     s.create(&node, Labels::new()).await?;
-    let rules = s.file("fence.yaml");
-    std::fs::write(&rules, FENCE)?;
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, WAITING)?;
     let rules = rules.to_str().context("a path")?;
     let shows = async |command: &[&str], part: &str| {
         let waits = async || Ok(s.plugin(command)?.out.contains(part));
@@ -123,7 +123,7 @@ pub async fn a_node_behind_a_fence_waits_for_the_final_labels(s: &Scenario) -> R
 
 pub async fn a_node_waits_for_final_labels_no_longer_than_the_rules_allow(s: &Scenario) -> Result<()> {
     let node = s.node("a");
-    let rules = format!("{FENCE}\npatience: 2s\n");
+    let rules = format!("{WAITING}\npatience: 2s\n");
     let (storer, restorer) = pair_that_has_stored(s, &node, &["--rules", &rules]).await?;
     kill(&storer).await?;
     changes_and_leaves(s, &node).await?;
@@ -133,7 +133,7 @@ pub async fn a_node_waits_for_final_labels_no_longer_than_the_rules_allow(s: &Sc
     s.eventually_labelled(&node, before()).await
 }
 
-const FENCE: &str = "identity: {fence: true}";
+const WAITING: &str = "identity: {otherMachine: none}";
 
 pub async fn two_thousand_nodes_that_were_changed_at_last_return_as_they_were(s: &Scenario) -> Result<()> {
     const NODES: usize = 2000;

@@ -102,23 +102,25 @@ pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
 pub async fn a_dry_run_tells_what_the_rules_do(s: &Scenario) -> Result<()> {
     let trust = "node-restriction.kubernetes.io/tier";
     let (back, fresh, ignored, other) = (s.node("back"), s.node("fresh"), s.node("ignored"), s.node("other"));
+    let on = |machine: &str, labels: &Labels| json!({"metadata": {"labels": labels}, "status": {"nodeInfo": {"systemUUID": machine}}});
     {
         let _storer = s.storer(&[])?;
         let kept = labels([("pool", "gold"), ("tier", "1"), (trust, "x"), ("zone", "a")]);
-        s.create(&back, kept.clone()).await?;
+        s.create_as(&back, on("m-1", &kept)).await?;
         s.eventually_stored(&back, kept).await?;
     }
     s.delete(&back).await?;
-    s.create(&back, labels([("pool", "default"), ("tier", "2")])).await?;
+    s.create_as(&back, on("m-2", &labels([("pool", "default"), ("tier", "2")]))).await?;
     s.create(&fresh, labels([("pool", "gold"), ("kubernetes.io/hostname", "h")])).await?;
     s.create(&other, labels([("other", "1")])).await?;
     let content =
         json!({"metadata": {"labels": {"pool": "gold"}, "annotations": {"label-storage/ignore": "true"}}});
     s.create_as(&ignored, content).await?;
-    let rules = "labels: {exclude: [machine-facts]}\nnodes: {selector: pool}\nconflicts: [{keys: [pool], wins: record}]";
+    let rules = "labels: {exclude: [machine-facts]}\nnodes: {selector: pool}\nconflicts: [{keys: [pool], wins: record}]\n\
+                 identity: {otherMachine: untrusted}";
     let flags = ["--rules", rules, "--dry-run"];
     let (storer, restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
-    let withheld = format!("withheld={{\"{trust}\": \"machine-unknown\"}}");
+    let withheld = format!("withheld={{\"{trust}\": \"other-machine\"}}");
     for (daemon, words) in [
         (&storer, &["storer started", "rules=", "machine-facts", "pool"][..]),
         (

@@ -150,8 +150,8 @@ pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &S
     eventually_filed(s, "label:example.com/serial=s2", &other, serial("s2")).await
 }
 
-pub async fn a_fence_keeps_another_machine_of_the_same_name_out(s: &Scenario) -> Result<()> {
-    let (storer, restorer) = pair(s, &["--rules", "identity: {fence: true}"])?;
+pub async fn an_excluded_machine_is_neither_stored_nor_restored(s: &Scenario) -> Result<()> {
+    let (storer, restorer) = pair(s, &["--rules", "identity: {otherMachine: none}"])?;
     let node = s.node("a");
     let gold = labels([("pool", "gold")]);
     s.create_as(&node, on("m1", json!({"pool": "gold"}))).await?;
@@ -179,8 +179,8 @@ pub async fn a_fence_keeps_another_machine_of_the_same_name_out(s: &Scenario) ->
     s.eventually_stored(&node, labels([("own", "3")])).await
 }
 
-pub async fn a_machine_is_not_trusted_with_what_another_had(s: &Scenario) -> Result<()> {
-    let (storer, _restorer) = pair(s, &[])?;
+pub async fn trust_labels_are_withheld_from_another_machine(s: &Scenario) -> Result<()> {
+    let (storer, _restorer) = pair(s, &["--rules", "identity: {otherMachine: untrusted}"])?;
     let node = s.node("a");
     let trusted = labels([("pool", "gold"), (TRUST, "secret")]);
     s.create_as(&node, on("m1", json!({"pool": "gold", TRUST: "secret"}))).await?;
@@ -190,42 +190,71 @@ pub async fn a_machine_is_not_trusted_with_what_another_had(s: &Scenario) -> Res
     s.create_as(&node, on("M1", json!({}))).await?;
     s.eventually_labelled(&node, trusted.clone()).await?;
     s.eventually_stored(&node, trusted.clone()).await?;
-    // Other machines, the second of them twice, and one that is unknown.
-    for (machine, why) in [("m2", "other-machine"), ("m2", "other-machine"), ("", "machine-unknown")] {
+    // Other machines, one of them twice.
+    for machine in ["m2", "m2", "m3"] {
         s.delete(&node).await?;
         s.create_as(&node, on(machine, json!({}))).await?;
         s.eventually_labelled(&node, labels([("pool", "gold")])).await?;
         let marker = s.get(&node).await?.metadata.annotations.unwrap_or_default().remove(RESTORED);
-        assert!(marker.context("no marker")?.ends_with(&format!("/{why}:{TRUST}")));
+        assert!(marker.context("no marker")?.ends_with(&format!("/other-machine:{TRUST}")));
         eventually_told(s, &node, "restorer", "LabelsWithheld", TRUST).await?;
         s.eventually_stored(&node, labels([("pool", "gold")])).await?;
         s.has_acted(&storer, &node).await?;
         let withheld = s.record(&node).await?.context("no record")?.more.withheld;
         assert_eq!(withheld.get(TRUST).map(|kept| kept.value.as_str()), Some("secret"), "it is kept");
     }
-    // The first one is back.
-    s.delete(&node).await?;
-    s.create_as(&node, on("m1", json!({}))).await?;
-    s.eventually_labelled(&node, trusted.clone()).await?;
-    s.eventually_stored(&node, trusted).await?;
+    // The first one is back. Then an unknown machine, which counts as the same.
+    for machine in ["m1", ""] {
+        s.delete(&node).await?;
+        s.create_as(&node, on(machine, json!({}))).await?;
+        s.eventually_labelled(&node, trusted.clone()).await?;
+        s.eventually_stored(&node, trusted.clone()).await?;
+    }
     assert!(s.record(&node).await?.context("no record")?.more.withheld.is_empty());
     Ok(())
 }
 
-pub async fn where_the_name_is_enough_another_machine_has_all(s: &Scenario) -> Result<()> {
-    let _daemons = pair(s, &["--rules", "identity: {trustLabels: name}"])?;
+/// Nodes as in a first try, such as from `kubectl create -f -`: nothing is known of their machines.
+pub async fn all_labels_of_a_bare_node_come_back(s: &Scenario) -> Result<()> {
+    let _daemons = pair(s, &[])?;
     let node = s.node("a");
-    s.create_as(&node, on("m1", json!({TRUST: "secret"}))).await?;
-    s.eventually_stored(&node, labels([(TRUST, "secret")])).await?;
+    let all = labels([
+        ("node-role.kubernetes.io/db", ""),
+        ("node-restriction.kubernetes.io/t", "secret"),
+        ("example.kubernetes.io/x", "1"),
+        ("pool", "gold"),
+    ]);
+    s.create(&node, all.clone()).await?;
+    s.eventually_stored(&node, all.clone()).await?;
     s.delete(&node).await?;
-    s.create_as(&node, on("m2", json!({}))).await?;
-    s.eventually_labelled(&node, labels([(TRUST, "secret")])).await
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, all.clone()).await?;
+    s.eventually_stored(&node, all).await
 }
 
-/// A fence keeps a machine out that trust labels alone would let in without them; with an identity of its own there is no need for
-/// either.
-pub async fn fence_trust_and_identity_go_together(s: &Scenario) -> Result<()> {
-    let by_machine = ["--rules", "identity: {by: systemUUID, fence: true}"];
+/// As in a repair on GKE: another VM gets the name and the `providerID`.
+pub async fn another_machine_of_the_same_name_gets_all_labels(s: &Scenario) -> Result<()> {
+    let _daemons = pair(s, &[])?;
+    let node = s.node("a");
+    let all = labels([("pool", "gold"), (TRUST, "secret"), ("node-role.kubernetes.io/db", "")]);
+    let vm = |uuid: &str, labels: &Labels| {
+        json!({
+            "metadata": {"labels": labels},
+            "spec": {"providerID": "gce://project/eu-1a/a"},
+            "status": {"nodeInfo": {"systemUUID": uuid}},
+        })
+    };
+    s.create_as(&node, vm("vm-1", &all)).await?;
+    s.eventually_stored(&node, all.clone()).await?;
+    s.delete(&node).await?;
+    s.create_as(&node, vm("vm-2", &Labels::new())).await?;
+    s.eventually_labelled(&node, all.clone()).await?;
+    s.eventually_stored(&node, all).await
+}
+
+/// With an identity of its own, another machine of the same name is not excluded: it has another record.
+pub async fn another_machine_is_another_identity(s: &Scenario) -> Result<()> {
+    let by_machine = ["--rules", "identity: {by: systemUUID, otherMachine: none}"];
     let (m1, m2) = (format!("m1-{}", s.namespace), format!("m2-{}", s.namespace));
     let _daemons = pair(s, &by_machine)?;
     let (node, other) = (s.node("a"), s.node("other"));

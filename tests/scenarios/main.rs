@@ -164,7 +164,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
         plugin_write:
             what_was_withheld_is_given_where_a_person_says_so
-            a_fence_is_passed_only_where_a_person_says_so
+            an_excluded_machine_is_restored_only_where_a_person_says_so
             a_node_that_is_forgotten_returns_without
             what_is_set_while_a_node_is_away_comes_back
             a_node_that_has_never_been_there_gets_what_is_set_for_it
@@ -196,8 +196,10 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             what_an_annotation_says_is_known_again_under_another_name
             a_node_that_is_nobody_yet_waits_until_it_is_somebody
             two_nodes_that_claim_one_identity_are_reported_and_left_alone
-            a_fence_keeps_another_machine_of_the_same_name_out
-            a_machine_is_not_trusted_with_what_another_had
+            all_labels_of_a_bare_node_come_back
+            another_machine_of_the_same_name_gets_all_labels
+            an_excluded_machine_is_neither_stored_nor_restored
+            trust_labels_are_withheld_from_another_machine
             a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing
             a_trust_label_is_withheld_from_another_name;
         refusing:
@@ -257,8 +259,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         conflicts:
             a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored;
         identity:
-            where_the_name_is_enough_another_machine_has_all
-            fence_trust_and_identity_go_together
+            another_machine_is_another_identity
             a_contested_identity_is_not_said_to_be_gone;
         keeping:
             unless_it_is_chosen_nothing_but_labels_is_kept;
@@ -326,7 +327,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_returning_node_gets_the_labels_that_it_had_at_its_deletion
             a_node_that_has_lost_all_its_labels_returns_without
             a_restorer_that_was_killed_meanwhile_receives_the_deletion_again
-            a_node_behind_a_fence_waits_for_the_final_labels
+            a_node_that_depends_on_its_machine_waits_for_the_final_labels
             a_node_waits_for_final_labels_no_longer_than_the_rules_allow
             two_thousand_nodes_that_were_changed_at_last_return_as_they_were;
         watching:
@@ -441,7 +442,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             work_in_progress_is_looked_at_again
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
-            another_machine_behind_a_fence_is_not_overdue_but_needs_a_person
+            an_excluded_machine_is_not_overdue_but_needs_a_person
             by_unknown_rules_no_node_is_judged
             on_a_terminal_it_is_in_colours
             bad_input_is_one_line;

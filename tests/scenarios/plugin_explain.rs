@@ -80,6 +80,7 @@ pub async fn explain_says_who_does_what_and_why(s: &Scenario) -> Result<()> {
 pub async fn explain_names_the_rules_that_have_a_part_in_it(s: &Scenario) -> Result<()> {
     const RULES: &str = "\
 labels: {exclude: [left-out]}
+identity: {otherMachine: untrusted}
 nodes: {selector: pool}
 conflicts: [{keys: [zone], wins: record}]
 startupTaint: {enabled: true, atMost: 3m}
@@ -135,8 +136,8 @@ retention: forever
     // The storer waits for the restorer before it does even that.
     says(&told, 0, &["The storer replaces configmap", " after 30 s without a change: returned\n"]);
     says(&told, 0, &["departed-at is removed", "storer shard 0 of 1", " has no holder: "]);
-    // A fence comes before all that.
-    let config = rules(s, "identity: {fence: true}\n")?;
+    // An excluded machine gets none of that.
+    let config = rules(s, "identity: {otherMachine: none}\n")?;
     let told = s.plugin(&["--config", &config, "explain", &node])?;
     says(
         &told,

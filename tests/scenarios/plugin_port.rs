@@ -230,10 +230,10 @@ pub async fn nodes_that_are_there_are_left_alone_unless_they_are_included(s: &Sc
 }
 
 pub async fn what_a_node_would_not_be_given_is_not_imported_over_its_record(s: &Scenario) -> Result<()> {
-    let fence = ["--rules", "identity: {fence: true}"];
-    let (_storer, _restorer) = (s.storer(&fence)?, s.restorer(&fence)?);
+    let flags = ["--rules", "identity: {otherMachine: none}"];
+    let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     let rules = s.file("rules.yaml");
-    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    std::fs::write(&rules, "identity: {otherMachine: none}\n")?;
     let node = s.node("a");
     s.create_as(
         &node,

@@ -284,11 +284,11 @@ pub async fn bad_input_is_one_line(s: &Scenario) -> Result<()> {
     Ok(())
 }
 
-pub async fn another_machine_behind_a_fence_is_not_overdue_but_needs_a_person(s: &Scenario) -> Result<()> {
+pub async fn an_excluded_machine_is_not_overdue_but_needs_a_person(s: &Scenario) -> Result<()> {
     let (node, gold) = (s.node("a"), labels([("pool", "gold")]));
     let on = |machine: &str, labels: &Labels| json!({"metadata": {"labels": labels}, "status": {"nodeInfo": {"systemUUID": machine}}});
     let rules = s.file("rules.yaml");
-    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    std::fs::write(&rules, "identity: {otherMachine: none}\n")?;
     let rules = rules.to_str().context("a path")?;
     let storer = s.storer(&["--config", rules])?;
     s.create_as(&node, on("m-1", &gold)).await?;

@@ -98,7 +98,7 @@ pub async fn a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while(s: &
 }
 
 pub async fn another_machine_waits_for_as_long_and_is_not_restored(s: &Scenario) -> Result<()> {
-    let flags = ["--rules", &format!("{BRIEF}\nidentity: {{fence: true}}")];
+    let flags = ["--rules", &format!("{BRIEF}\nidentity: {{otherMachine: none}}")];
     let (_storer, _restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
     let node = s.node("a");
     let machine = |uuid: &str| json!({"nodeInfo": {"systemUUID": uuid}});

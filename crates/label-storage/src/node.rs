@@ -132,12 +132,6 @@ impl Machine {
         differ(&self.provider_id, &other.provider_id) || differ(&self.system_uuid, &other.system_uuid)
     }
 
-    /// True if this is certainly the same machine. The provider ID alone proves nothing: another instance may get it.
-    pub fn is_surely(&self, other: &Self) -> bool {
-        let uuids = self.system_uuid.as_ref().zip(other.system_uuid.as_ref());
-        uuids.is_some_and(|(one, other)| is_proof(one, other)) && !self.differs_from(other)
-    }
-
     /// Drops names that are too long for a record.
     pub(crate) fn checked(self) -> Self {
         let check = |name: Option<String>| name.filter(|name| name.len() <= MAX_IDENTITY);
@@ -168,11 +162,6 @@ pub(crate) fn is_own_uuid(uuid: &str) -> bool {
     let is_one_byte =
         digits.len() == 32 && digits.as_bytes().chunks(2).all(|byte| *byte == digits.as_bytes()[..2]);
     !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
-}
-
-/// True if these UUIDs prove that it is the same machine.
-pub(crate) fn is_proof(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other) && is_own_uuid(one)
 }
 
 /// An answer of the API server that can't be used as a Node.
@@ -349,37 +338,23 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_the_same_or_others_or_nobody_knows() {
+    fn machines_differ_if_both_have_a_name_of_the_same_kind_and_the_names_differ() {
         let machine = |provider_id: &str, system_uuid: &str| {
             let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
             Machine { provider_id: some(provider_id), system_uuid: some(system_uuid) }
         };
-        for (one, other, is_surely, differs) in [
-            (machine("p", "S"), machine("p", "s"), true, false),
-            (machine("", "s"), machine("p", "s"), true, false),
-            (machine("p", "s"), machine("q", "s"), false, true),
-            (machine("p", "s"), machine("p", "t"), false, true),
-            (machine("p", ""), machine("p", "s"), false, false),
-            (machine("", ""), machine("", ""), false, false),
-            // Names that are not unique prove nothing.
-            (machine("p", NOBODYS[1]), machine("p", NOBODYS[1]), false, false),
-            (machine("", &NOBODYS[3].to_lowercase()), machine("", NOBODYS[3]), false, false),
-            (machine("", &"0".repeat(32)), machine("", &"0".repeat(32)), false, false),
-            (
-                machine("", "ffffffff-ffff-ffff-ffff-ffffffffffff"),
-                machine("", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"),
-                false,
-                false,
-            ),
-            (machine("", NOBODYS[0]), machine("", NOBODYS[1]), false, true),
-            (machine("", "0"), machine("", "0"), true, false),
+        for (one, other, differs) in [
+            (machine("p", "S"), machine("p", "s"), false),
+            (machine("", "s"), machine("p", "s"), false),
+            (machine("p", ""), machine("", "s"), false),
+            (machine("p", "s"), machine("q", "s"), true),
+            (machine("p", "s"), machine("p", "t"), true),
+            (machine("p", ""), machine("p", "s"), false),
+            (machine("", ""), machine("", ""), false),
+            (machine("", NOBODYS[0]), machine("", NOBODYS[1]), true),
         ] {
-            assert_eq!(
-                (one.is_surely(&other), one.differs_from(&other)),
-                (is_surely, differs),
-                "{one:?} {other:?}"
-            );
-            assert_eq!((other.is_surely(&one), other.differs_from(&one)), (is_surely, differs));
+            assert_eq!(one.differs_from(&other), differs, "{one:?} {other:?}");
+            assert_eq!(other.differs_from(&one), differs);
         }
     }
 }

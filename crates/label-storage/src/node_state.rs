@@ -34,7 +34,7 @@ pub enum Skip {
     /// Several Nodes have its identity: a person has to fix it.
     #[strum(serialize = "identity-contested")]
     Contested,
-    /// It is another machine than its record's, and the rules have a fence: a person has to decide.
+    /// It is another machine than its record's, which by the rules gets nothing: a person has to decide.
     OtherMachine,
 }
 

@@ -13,7 +13,7 @@ use self::config_map::{DataItem, read_entry};
 pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
 use crate::item::Item;
 use crate::node::{EVERYTHING, Machine};
-use crate::restore::trust_label_reason;
+use crate::restore::reason_of_origin;
 use crate::rules::{Rules, Winner};
 use crate::{Labels, Node, ResourceVersion, Uid};
 
@@ -196,32 +196,17 @@ impl Record {
         next
     }
 
-    /// Sets trust labels aside for the machine that had them before, if this machine is unknown: a deletion may carry the
-    /// Node's metadata alone.
-    pub(crate) fn trusted_as_in(mut self, before: &Self) -> Self {
-        if !self.more.machine.is_unknown() {
-            return self;
-        }
-        for (name, value, origin) in before.all().filter(|(name, _, _)| is_trust(name)) {
-            let is_same = self.labels.get(name).is_some_and(|its| its == value);
-            if is_same && origin.machine.system_uuid.is_some() {
-                self.labels.remove(name);
-                self.more.withheld.insert(name.to_owned(), origin.withheld(value));
-                self.labels_generation = Some(self.generation);
-            }
-        }
-        self
-    }
-
     /// The next generation of this record, with the labels of an unrestored incarnation merged over its own.
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
-        let is_proven = trust_label_reason(self.origin(), node, rules).is_none();
         // As in a restore, the record can win only over a Node that was never restored.
         let is_first = node.restored_from().is_none();
+        let is_for = |item: Item<'_>| reason_of_origin(item, self.origin(), node, rules).is_none();
         let wins = |name: &str| {
-            is_first && rules.conflicts.winner(name) == Winner::Record && (is_proven || !is_trust(name))
+            is_first
+                && rules.conflicts.winner(name) == Winner::Record
+                && Item::parse(name).is_some_and(is_for)
         };
-        // The machine did not have these, whichever it was.
+        // The Node did not have these. They keep their origin.
         let is_lost = |name: &str| is_trust(name) && !node.labels.contains_key(name);
         let (withheld, mut labels): (Labels, Labels) =
             self.labels.clone().into_iter().partition(|(name, _)| is_lost(name));
@@ -244,11 +229,8 @@ impl Record {
         let changed = next.labels != self.labels;
         let labels_generation = if changed { Some(generation) } else { self.labels_generation };
         let mut more = next.more;
-        // One incarnation may move to another machine: a kubelet takes over a Node of its name. So new trust labels of an
-        // unknown machine may not be those of the machine that the record knows.
-        let is_trusted_anew =
-            |(name, value): (&String, &String)| is_trust(name) && self.labels.get(name) != Some(value);
-        if more.machine.is_unknown() && is_of && !next.labels.iter().any(is_trusted_anew) {
+        // Only the metadata of the Node was read.
+        if more.machine.is_unknown() && is_of {
             more.machine = self.more.machine.clone();
         }
         let mut leftovers = self.leftovers.clone();
@@ -257,7 +239,7 @@ impl Record {
         for (name, value) in newly_withheld.iter().filter_map(|name| self.labels.get_key_value(*name)) {
             more.withheld.insert(name.clone(), origin.withheld(value));
         }
-        if next.node != self.node || more.machine.system_uuid != self.more.machine.system_uuid {
+        if next.node != self.node || more.machine.differs_from(origin.machine) {
             // Another Node or machine had the trust labels that were set aside.
             leftovers.data.retain(|data_key, value| match read_entry(data_key, value) {
                 Ok(DataItem::Item(name, value)) if is_trust(&name) => {

@@ -10,9 +10,9 @@ pub use self::startup_taints::StartupTaints;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::item::{Item, MAX_ANNOTATIONS};
-use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint, is_proof};
+use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint};
 use crate::record::Origin;
-use crate::rules::{Trust, Winner, builtin_exclusions};
+use crate::rules::{OtherMachine, Winner, builtin_exclusions};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
@@ -71,11 +71,9 @@ pub struct Withheld {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Why {
-    /// Workloads trust a machine because of it, and this is another machine.
+    /// It was read from another machine, which by the rules gets no such item.
     OtherMachine,
-    /// Workloads trust a machine because of it, and this machine is unknown.
-    MachineUnknown,
-    /// Workloads trust a machine because of it, the Node has another name, and a kubelet can claim any identity of this kind.
+    /// It is a trust label, the Node has another name, and a kubelet can claim any identity of this kind.
     OtherName,
     /// It describes the state of the machine, or belongs to kubelet, network or storage.
     Never,
@@ -113,7 +111,7 @@ pub enum Reason {
     ReturnedWhole,
     /// The Node has the ignore annotation.
     Ignored,
-    /// The Node is on another machine than that of the record, and the rules have a fence.
+    /// The Node is on another machine than that of the record, and by the rules gets nothing.
     OtherMachine,
     /// The Node lacks the identity that the rules require, perhaps only for now.
     NoIdentity,
@@ -188,15 +186,14 @@ pub fn plan_retry(node: &Node, record: &Record, rules: &Rules) -> Option<Plan> {
 
 /// `withheld`: entries of the marker, reason and name, beside those of this record.
 fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withheld: &[(&str, &str)]) -> Plan {
-    let needs_whole = |(name, _, _)| {
-        // Annotations that the rules do not need were not read.
-        Item::parse(name).is_some_and(|kept| !matches!(kept, Item::Label(_)) || needs_proof(kept, rules))
-    };
-    let needs_whole = rules.is_fenced() || rules.startup_taint.is_some() || record.all().any(needs_whole);
+    // Annotations that the rules do not need were not read.
+    let is_label = |(name, _, _)| matches!(Item::parse(name), Some(Item::Label(_)));
+    let needs_whole =
+        rules.depends_on_machine() || rules.startup_taint.is_some() || !record.all().all(is_label);
     if !node.extras.is_whole && needs_whole {
         return Plan { patch: None, reason: Reason::SeenInPart };
     }
-    if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) {
+    if rules.excludes(node, record) {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::OtherMachine };
     }
     let mut patch = Patch::empty(node);
@@ -279,11 +276,6 @@ impl Room {
     }
 }
 
-/// True if an item is restored only to the same machine.
-fn needs_proof(kept: Item<'_>, rules: &Rules) -> bool {
-    kept.is_trust() && rules.trust == Trust::SameMachine
-}
-
 fn reason_to_withhold(kept: Item<'_>, origin: Origin<'_>, node: &Node, rules: &Rules) -> Option<Why> {
     if is_never_kept(kept) {
         return Some(Why::Never);
@@ -291,22 +283,25 @@ fn reason_to_withhold(kept: Item<'_>, origin: Origin<'_>, node: &Node, rules: &R
     if node.extras.refused.contains_key(&kept.to_string()) {
         return Some(Why::Refused);
     }
-    if needs_proof(kept, rules) { trust_label_reason(origin, node, rules) } else { None }
+    reason_of_origin(kept, origin, node, rules)
 }
 
-/// The reason to withhold a trust label of this origin from a Node.
-pub(crate) fn trust_label_reason(origin: Origin<'_>, node: &Node, rules: &Rules) -> Option<Why> {
-    if rules.trust == Trust::Name {
-        return None;
-    }
-    if rules.identity.is_forgeable() && origin.node != Some(&node.name) {
+/// The reason to withhold an item of this origin from a Node of another name or machine.
+pub(crate) fn reason_of_origin(
+    kept: Item<'_>,
+    origin: Origin<'_>,
+    node: &Node,
+    rules: &Rules,
+) -> Option<Why> {
+    if kept.is_trust() && rules.identity.is_forgeable() && origin.node != Some(&node.name) {
         return Some(Why::OtherName);
     }
-    match (&origin.machine.system_uuid, &node.extras.machine.system_uuid) {
-        (Some(origin), Some(own)) if is_proof(origin, own) => None,
-        (Some(origin), Some(own)) if !origin.eq_ignore_ascii_case(own) => Some(Why::OtherMachine),
-        _ => Some(Why::MachineUnknown),
-    }
+    let is_withheld = match rules.other_machine {
+        OtherMachine::All => false,
+        OtherMachine::Untrusted => kept.is_trust(),
+        OtherMachine::None => true,
+    };
+    (is_withheld && node.extras.machine.differs_from(origin.machine)).then_some(Why::OtherMachine)
 }
 
 /// True if an item is never restored. A record may still have it, because people write records, too.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use self::conflicts::{Conflicts, Winner};
 pub use self::file::Refused;
-pub use self::identity::{IdentityBy, Trust};
+pub use self::identity::{IdentityBy, OtherMachine};
 pub use self::patterns::{Patterns, Selection};
 pub use self::selector::Selector;
 pub use self::units::Percentage;
@@ -46,10 +46,8 @@ pub struct Rules {
     pub conflicts: Conflicts,
     /// The property by which a returning Node is recognised.
     pub identity: IdentityBy,
-    /// True if nothing is restored to another machine than the one that it was read from.
-    pub fence: bool,
-    /// The condition on which a returning machine gets its security labels back.
-    pub trust: Trust,
+    /// The items that another machine than the record's gets.
+    pub other_machine: OtherMachine,
     /// The longest time that the startup taint stays on a Node; `None` if the restorer does not remove it.
     pub startup_taint: Option<Duration>,
     /// The longest time for which a returning Node waits for final labels that are not stored yet.
@@ -92,8 +90,7 @@ impl Default for Rules {
             opt_in: false,
             conflicts: Conflicts::default(),
             identity: IdentityBy::default(),
-            fence: false,
-            trust: Trust::default(),
+            other_machine: OtherMachine::default(),
             startup_taint: None,
             patience: Duration::from_secs(2 * 60),
             retention: Duration::from_secs(30 * 24 * 60 * 60),

@@ -2,7 +2,7 @@
 
 use crate::item::Item;
 use crate::node::{KEEP, MAX_IDENTITY, is_own_uuid};
-use crate::rules::{IdentityBy, Patterns, builtin_exclusions};
+use crate::rules::{IdentityBy, OtherMachine, Patterns, builtin_exclusions};
 use crate::{Node, Record, Rules, key, label};
 
 impl Rules {
@@ -25,13 +25,22 @@ impl Rules {
     /// True if these rules depend on more than a Node's metadata.
     pub fn needs_whole_nodes(&self) -> bool {
         let is_by_machine = matches!(self.identity, IdentityBy::ProviderId | IdentityBy::SystemUuid);
-        // A fence also keeps the final labels of a Node out of the record of another machine.
-        self.cordon || is_by_machine || self.is_fenced() || !self.taints.selects_none()
+        self.cordon || is_by_machine || self.depends_on_machine() || !self.taints.selects_none()
     }
 
-    /// True if nothing is restored to another machine of the same name. Any other identity needs no fence.
-    pub fn is_fenced(&self) -> bool {
-        self.fence && self.identity == IdentityBy::Name
+    /// True if a decision depends on the machine. Then final labels have to name it, too.
+    pub fn depends_on_machine(&self) -> bool {
+        self.other_machine != OtherMachine::All
+    }
+
+    /// True if a trust label may be withheld from a Node.
+    pub fn may_withhold_trust(&self) -> bool {
+        self.depends_on_machine() || self.identity.is_forgeable()
+    }
+
+    /// True if a Node is neither stored nor restored because it is another machine than that of its record.
+    pub fn excludes(&self, node: &Node, record: &Record) -> bool {
+        self.other_machine == OtherMachine::None && node.extras.machine.differs_from(&record.more.machine)
     }
 }
 

@@ -166,7 +166,7 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
     let reason = match (decide(node.map(Node::summary), stored.map(Record::summary), at), node, stored) {
         // The labels of two machines are not merged.
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record))
-            if rules.is_fenced() && node.extras.machine.differs_from(&record.more.machine) =>
+            if rules.excludes(node, record) =>
         {
             Reason::OtherMachine
         }
@@ -185,10 +185,10 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
             Action::Create(departed(Record::of(node, at.now)))
         }
         (Reason::FinalLabels, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.retaken(node, at.now, rules).trusted_as_in(record)))
+            Action::Replace(departed(record.retaken(node, at.now, rules)))
         }
         (Reason::LeftUnrestored, Sighting::Deleted(node), Stored::Record(record)) => {
-            Action::Replace(departed(record.merged(node, at.now, rules).trusted_as_in(record)))
+            Action::Replace(departed(record.merged(node, at.now, rules)))
         }
         (Reason::Departed, _, Stored::Record(record)) => Action::Replace(Record {
             node_version: record.node_version.max(accounted_for(&record.summary(), at)),

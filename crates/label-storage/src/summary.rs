@@ -8,7 +8,6 @@ use std::num::{NonZeroU32, NonZeroU64};
 use jiff::Timestamp;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::item::Item;
 use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.
@@ -143,7 +142,7 @@ pub struct RecordSummary {
     pub labels: LabelsDigest,
     /// True if it has nothing to restore.
     pub is_empty: bool,
-    /// True if it has more than ordinary labels, so that a whole Node has to be read to restore it.
+    /// True if it has more than labels, so that a whole Node has to be read to restore it.
     pub needs_whole: bool,
 }
 
@@ -230,7 +229,7 @@ impl Record {
             labels: digest(&self.labels),
             // A Node that gets none of its labels back has to be marked, too: the record still has them.
             is_empty: self.is_empty() && !self.more.is_anticipated,
-            needs_whole: self.all().any(|(name, _, _)| name.contains(':') || Item::Label(name).is_trust()),
+            needs_whole: self.all().any(|(name, _, _)| name.contains(':')),
         }
     }
 }

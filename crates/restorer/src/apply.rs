@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
-use label_storage::item::Item;
 use label_storage::restore::{self, Plan, Reason, plan_retry};
 use label_storage::rules::Winner;
 use label_storage::store::{PLAN_LIFETIME, Stored};
@@ -24,8 +23,8 @@ use tokio::time::Instant;
 use crate::metrics::{LIFTS, RestorerMetrics};
 
 const FIELD_MANAGER: &str = "label-storage-restorer";
-/// The outcome if the Node is another machine.
-pub(crate) const FENCED: &str = "fenced";
+/// The outcome if the Node is another machine, which by the rules gets nothing.
+pub(crate) const OTHER_MACHINE: &str = "other-machine";
 /// After this many failures in a row a Node probably changes all the time, and a patch of one version always comes too late.
 const CHANGING: u32 = 3;
 /// The API server's message for a failed test of a JSON patch. Admission and validation have other messages.
@@ -215,7 +214,7 @@ impl Apply {
                 Err(error) => return Err(error),
             },
         };
-        let outcome = if reason == Reason::OtherMachine { Some(FENCED) } else { done.outcome };
+        let outcome = if reason == Reason::OtherMachine { Some(OTHER_MACHINE) } else { done.outcome };
         Ok(Step::Done(Done { outcome, record, ..done }))
     }
 
@@ -262,7 +261,7 @@ impl Apply {
 
     /// Sends a patch, and returns the Node as it is after that.
     async fn send(&self, node: &Node, patch: &restore::Patch, tries: u32) -> Result<Node, Error> {
-        let is_tested = tries >= CHANGING && may_be_tested(node, patch, &self.replica.rules);
+        let is_tested = tries >= CHANGING && may_be_tested(node, &self.replica.rules);
         let body = if !is_tested {
             // Has the effect of a merge patch, for less of the server's time: it need not make JSON of the whole Node first.
             Patch::Strategic(merge_patch(patch))
@@ -330,10 +329,9 @@ fn params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-/// True if the patch can test everything that it depends on. It can't test the machine, nor an identity.
-fn may_be_tested(node: &Node, patch: &restore::Patch, rules: &Rules) -> bool {
-    let is_trust = |name: &String| Item::parse(name).is_some_and(Item::is_trust);
-    node.extras.identity.is_none() && !rules.is_fenced() && !patch.restored.keys().any(is_trust)
+/// True if a patch can test everything that it depends on. It can't test the machine, nor an identity.
+fn may_be_tested(node: &Node, rules: &Rules) -> bool {
+    node.extras.identity.is_none() && !rules.depends_on_machine()
 }
 
 fn log_patch(node: &Node, patch: &restore::Patch, reason: &str) {

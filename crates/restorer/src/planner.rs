@@ -16,7 +16,7 @@ use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 
-use crate::apply::{Decided, FENCED, RestoreTask, is_young};
+use crate::apply::{Decided, OTHER_MACHINE, RestoreTask, is_young};
 
 /// The most Nodes that are kept as they were seen, which saves a read for each. The others are read when their turn comes.
 const MOST_VIEWS: usize = 8192;
@@ -37,8 +37,8 @@ pub(crate) struct RestorePlanner {
     views: HashMap<RecordKey, (Node, tokio::time::Instant)>,
     /// Keys whose records may have changed unseen, until they are read.
     unsure: HashSet<RecordKey>,
-    /// Nodes that are other machines than their records', and are not restored.
-    fenced: HashMap<RecordKey, Decided>,
+    /// Nodes that are other machines than their records', and by the rules get nothing.
+    other_machines: HashMap<RecordKey, Decided>,
     taints: StartupTaints,
     /// When to try again what the cluster refused to put on a Node. The Node's marker names it.
     retries: HashMap<RecordKey, Instant>,
@@ -52,7 +52,7 @@ impl RestorePlanner {
             rules,
             views: HashMap::new(),
             unsure: HashSet::new(),
-            fenced: HashMap::new(),
+            other_machines: HashMap::new(),
             retries: HashMap::new(),
         }
     }
@@ -126,7 +126,7 @@ impl RestorePlanner {
     /// True if the labels that the storer will store follow from the record and final labels alone. The storer may read the machine or the
     /// identity of a Node in another way than this watch has reported it, so then the record counts.
     fn can_anticipate(&self) -> bool {
-        self.rules.identity == IdentityBy::Name && !self.rules.is_fenced()
+        self.rules.identity == IdentityBy::Name && !self.rules.depends_on_machine()
     }
 }
 
@@ -147,7 +147,10 @@ impl Planner for RestorePlanner {
             node: entry.node(),
             stored: entry.stored(),
             is_unsure: self.unsure.contains(key),
-            is_fenced: self.fenced.get(key).is_some_and(|decided| Some(*decided) == Decided::of(entry)),
+            is_other_machine: self
+                .other_machines
+                .get(key)
+                .is_some_and(|decided| Some(*decided) == Decided::of(entry)),
             taint_left: self.taint_left(entry),
             until_retry: self.until_retry(entry),
         };
@@ -172,7 +175,7 @@ impl Planner for RestorePlanner {
         let (uid, entry) = (last.uid.digest(), cache.get(key));
         let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
         // No storer stores the final labels of a Node that was another machine than its record's.
-        let was_fenced = self.fenced.get(key).is_some_and(|decided| {
+        let was_other_machine = self.other_machines.get(key).is_some_and(|decided| {
             let version = entry.map(|entry| entry.record_version());
             (decided.uid, Some(decided.record_version)) == (uid, version)
         });
@@ -180,7 +183,7 @@ impl Planner for RestorePlanner {
         let live = last.summary();
         retire_final_labels(cache, |other| other == key, Some(live));
         let has_earlier = cache.final_labels.contains(key);
-        let is_kept = keeps_final_labels(live, has_earlier, None, stored) && !was_fenced;
+        let is_kept = keeps_final_labels(live, has_earlier, None, stored) && !was_other_machine;
         tracing::debug!(node = &**key, is_kept, "deleted");
         if is_kept && let Some(given_up) = cache.final_labels.push(key, last, Instant::now()) {
             tracing::debug!(
@@ -235,8 +238,8 @@ impl Planner for RestorePlanner {
             self.taints.lifted(&task.node, uid);
         }
         match (done.outcome, task.decided) {
-            (Some(FENCED), Some(decided)) => _ = self.fenced.insert(key.clone(), decided),
-            (Some(_), _) => _ = self.fenced.remove(key),
+            (Some(OTHER_MACHINE), Some(decided)) => _ = self.other_machines.insert(key.clone(), decided),
+            (Some(_), _) => _ = self.other_machines.remove(key),
             (None, _) => (),
         }
     }
@@ -245,7 +248,7 @@ impl Planner for RestorePlanner {
         let is_there = |key: &str| cache.get(key).is_some_and(|entry| entry.node().is_some());
         self.unsure.retain(|key| is_there(key));
         self.watch_lag.retain(is_there);
-        self.fenced.retain(|key, _| is_there(key));
+        self.other_machines.retain(|key, _| is_there(key));
         self.retries.retain(|key, _| is_there(key));
         self.taints.forget_old(Instant::now());
         cache.final_labels.expire(Instant::now());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use label_storage::Rules;
 use label_storage::item::Item;
 use label_storage::rules::patterns::KeyKind;
-use label_storage::rules::{Conflicts, IdentityBy, InvalidRule, Patterns, Selection, Trust, Winner};
+use label_storage::rules::{Conflicts, IdentityBy, InvalidRule, Patterns, Selection, Winner};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -127,8 +127,7 @@ pub fn judgeable(rules: &Rules) -> anyhow::Result<()> {
         ("an identity that people change", is_changed),
         ("nodes.selector", rules.selector != default.selector),
         ("nodes.optIn", rules.opt_in),
-        ("identity.fence", rules.fence),
-        ("identity.trustLabels", rules.trust != Trust::default()),
+        ("identity.otherMachine", rules.depends_on_machine()),
         ("a retention below 1d", rules.retention < LONG),
     ];
     match unjudged.into_iter().find(|(_, is_there)| *is_there) {
@@ -205,8 +204,8 @@ mod tests {
             "nodes: {optIn: true}",
             "identity: {by: 'label:pool'}",
             "identity: {by: 'annotation:note'}",
-            "identity: {fence: true}",
-            "identity: {trustLabels: name}",
+            "identity: {otherMachine: untrusted}",
+            "identity: {otherMachine: none}",
             "retention: 1h",
         ] {
             judgeable(&Rules::from_yaml(text).expect("rules")).expect_err(text);

@@ -1,5 +1,5 @@
-//! The documented table of identity, fence and trust labels, row by row: another machine of the same name, and
-//! the same machine under another.
+//! The documented table of what a returning node gets, cell by cell: from the same machine, an unknown one, another one, and under another
+//! name.
 
 use super::life::{Content, Example, example};
 
@@ -9,107 +9,112 @@ const TRUST: &str = "node-restriction.kubernetes.io/tier";
 /// The stored items of the machine m1.
 const ALL: Content = &[("pool", "gold"), (TRUST, "secret")];
 
-/// And without what a machine has to be trusted with.
 const UNTRUSTED: Content = &[("pool", "gold")];
 
-/// Each row, its rules, and what they are to come to.
+/// The slot by which machines are identified where names differ.
+const SLOT: (&str, &str) = ("annotation:example.com/slot", "7");
+
+const ALL_IN_SLOT: Content = &[SLOT, ("pool", "gold"), (TRUST, "secret")];
+
+const UNTRUSTED_IN_SLOT: Content = &[SLOT, ("pool", "gold")];
+
+/// Each row with rules and an example of its cells.
 pub fn rows() -> Vec<(&'static str, &'static str, Example)> {
+    let all = "| `all` | all | all | all but trust labels |";
+    let untrusted = "| `untrusted` | all | all but trust labels | all but trust labels |";
+    let none = "| `none` | all | nothing | all but trust labels |";
     vec![
+        (all, "", other_machine(same_machine("table-all", "{}")).has(ALL)),
         (
-            "| `by: name` | all but trust labels | nothing: no record of that name |",
-            "identity: {by: name}",
-            by_name("table-name", "{}").registers("a", &[("machine:", "m2")]).has(UNTRUSTED),
-        ),
-        (
-            "| `by: name`, `trustLabels: name` | all | nothing |",
-            "identity: {by: name, trustLabels: name}",
-            by_name("table-name-trust", "{identity: {trustLabels: name}}")
-                .registers("a", &[("machine:", "m2")])
-                .has(ALL),
-        ),
-        (
-            "| `by: name`, `fence: true` | nothing | nothing |",
-            "identity: {by: name, fence: true}",
-            by_name("table-name-fence", "{identity: {fence: true}}")
-                .registers("a", &[("machine:", "m2")])
-                .told("restorer", "OtherMachine", "another machine")
-                .left_alone(),
-        ),
-        (
-            "| `by: name`, `fence: true`, `trustLabels: name` | nothing: the fence comes first | nothing |",
-            "identity: {by: name, fence: true, trustLabels: name}",
-            by_name("table-name-fence-trust", "{identity: {fence: true, trustLabels: name}}")
-                .registers("a", &[("machine:", "m2")])
-                .told("restorer", "OtherMachine", "another machine")
-                .left_alone(),
-        ),
-        (
-            "| `by: systemUUID` | nothing: no record of that machine | all but trust labels |",
-            "identity: {by: systemUUID}",
-            example("table-machine", "{identity: {by: systemUUID}}")
-                .registers("a", &[("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")])
-                .known_by("systemUUID=m1")
-                .stored(ALL)
-                .leaves("a")
-                .registers("a", &[("machine:", "m2")])
-                .known_by("systemUUID=m2")
-                .left_alone()
-                .registers("b", &[("machine:", "m1")])
-                .has(UNTRUSTED),
-        ),
-        (
-            "| `by: providerID` | nothing: no record of that instance | all but trust labels |",
-            "identity: {by: providerID}",
-            example("table-instance", "{identity: {by: providerID}}")
-                .registers(
-                    "a",
-                    &[("pool", "gold"), (TRUST, "secret"), ("instance:", "i1"), ("machine:", "m1")],
-                )
-                .known_by("providerID=i1")
-                .stored(ALL)
-                .leaves("a")
-                .registers("a", &[("instance:", "i2"), ("machine:", "m2")])
-                .known_by("providerID=i2")
-                .left_alone()
-                .registers("b", &[("instance:", "i1"), ("machine:", "m1")])
+            untrusted,
+            "identity: {otherMachine: untrusted}",
+            other_machine(same_machine("table-untrusted", "{identity: {otherMachine: untrusted}}"))
                 .has(UNTRUSTED)
-                .leaves("b")
-                .registers("c", &[("instance:", "i1"), ("machine:", "m3")])
+                .stored(ALL)
+                // The providerID names the machine, too.
+                .registers("d", &[("pool", "gold"), (TRUST, "secret"), ("instance:", "i1")])
+                .stored(ALL)
+                .leaves("d")
+                .registers("d", &[("instance:", "i2"), ("machine:", "m1")])
                 .has(UNTRUSTED),
         ),
         (
-            "| `by: label:…` or `annotation:…` | by what it says; trust labels only if the machine is the same | all but trust labels, unless the key is one itself |",
+            none,
+            "identity: {otherMachine: none}",
+            other_machine(same_machine("table-none", "{identity: {otherMachine: none}}"))
+                .told("restorer", "OtherMachine", "another machine")
+                .left_alone(),
+        ),
+        (
+            all,
             "identity: {by: 'annotation:example.com/slot'}",
-            example("table-slot", "{identity: {by: 'annotation:example.com/slot'}}")
-                .registers(
-                    "a",
-                    &[
-                        ("annotation:example.com/slot", "7"),
-                        ("pool", "gold"),
-                        (TRUST, "secret"),
-                        ("machine:", "m1"),
-                    ],
-                )
-                .known_by("annotation:example.com/slot=7")
-                .stored(ALL)
-                .leaves("a")
-                .registers("b", &[("annotation:example.com/slot", "7"), ("machine:", "m1")])
-                .known_by("annotation:example.com/slot=7")
-                .has(&[("annotation:example.com/slot", "7"), ("pool", "gold")])
-                .stored(ALL)
-                .leaves("b")
-                .registers("a", &[("annotation:example.com/slot", "7"), ("machine:", "m2")])
-                .has(&[("annotation:example.com/slot", "7"), ("pool", "gold")]),
+            other_name("table-all-slot", "{identity: {by: 'annotation:example.com/slot'}}")
+                .has(UNTRUSTED_IN_SLOT),
+        ),
+        (
+            untrusted,
+            "identity: {by: 'annotation:example.com/slot', otherMachine: untrusted}",
+            other_name(
+                "table-untrusted-slot",
+                "{identity: {by: 'annotation:example.com/slot', otherMachine: untrusted}}",
+            )
+            .has(UNTRUSTED_IN_SLOT),
+        ),
+        (
+            none,
+            "identity: {by: 'annotation:example.com/slot', otherMachine: none}",
+            other_name(
+                "table-none-slot",
+                "{identity: {by: 'annotation:example.com/slot', otherMachine: none}}",
+            )
+            .told("restorer", "OtherMachine", "another machine")
+            .left_alone(),
         ),
     ]
 }
 
-/// A machine that has left the name a, and under another has nothing of what it had.
-fn by_name(name: &'static str, rules: &'static str) -> Example {
+/// The first column: a returns on its own machine, b on an unknown one, and c was on an unknown one.
+fn same_machine(name: &'static str, rules: &'static str) -> Example {
+    let on_m1: Content = &[("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")];
+    [("a", on_m1, &[("machine:", "m1")][..]), ("b", on_m1, &[]), ("c", ALL, &[("machine:", "m1")])]
+        .into_iter()
+        .fold(example(name, rules), |example, (node, before, after)| {
+            example.registers(node, before).stored(ALL).leaves(node).registers(node, after).has(ALL)
+        })
+}
+
+/// The second column: the machine m2 has the name of m1.
+fn other_machine(example: Example) -> Example {
+    example
+        .registers("m", &[("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")])
+        .stored(ALL)
+        .leaves("m")
+        .registers("m", &[("machine:", "m2")])
+}
+
+/// The third column: m1 registers under another name, more than once, and then under its own. At last, another machine registers under
+/// another name, so that two columns apply.
+fn other_name(name: &'static str, rules: &'static str) -> Example {
     example(name, rules)
-        .registers("a", &[("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")])
+        .registers("a", &[SLOT, ("pool", "gold"), (TRUST, "secret"), ("machine:", "m1")])
+        .known_by("annotation:example.com/slot=7")
         .stored(ALL)
         .leaves("a")
-        .registers("b", &[("machine:", "m1")])
-        .left_alone()
+        .registers("b", &[SLOT, ("machine:", "m1")])
+        .known_by("annotation:example.com/slot=7")
+        .has(UNTRUSTED_IN_SLOT)
+        .stored(ALL)
+        .leaves("b")
+        .registers("b", &[SLOT, ("machine:", "m1")])
+        .known_by("annotation:example.com/slot=7")
+        .has(UNTRUSTED_IN_SLOT)
+        .stored(ALL)
+        .leaves("b")
+        .registers("a", &[SLOT, ("machine:", "m1")])
+        .known_by("annotation:example.com/slot=7")
+        .has(ALL_IN_SLOT)
+        .stored(ALL)
+        .leaves("a")
+        .registers("c", &[SLOT, ("machine:", "m2")])
+        .known_by("annotation:example.com/slot=7")
 }

@@ -13,7 +13,7 @@ pub fn machines() -> Vec<Example> {
         example(
             "bare-metal",
             "{labels: {exclude: [machine-facts, controller-labels]}, taints: {include: ['*']}, cordon: true, \
-             identity: {fence: true}, retention: 90d}",
+             identity: {otherMachine: none}, retention: 90d}",
         )
         .registers(
             "a",
@@ -88,7 +88,7 @@ pub fn machines() -> Vec<Example> {
                 ],
             )
             .stored(&[("pool", "gold"), (TRUST, "secret")])
-            // A repair: the name and the instance's name are the same, and it is another VM. What it is not trusted with waits.
+            // A repair: the name and the instance's name are the same, and it is another VM.
             .leaves("a")
             .registers(
                 "a",
@@ -98,8 +98,7 @@ pub fn machines() -> Vec<Example> {
                     ("machine:", "vm-2"),
                 ],
             )
-            .has(&[("pool", "gold"), ("cloud.google.com/gke-nodepool", "two")])
-            .told("restorer", "LabelsWithheld", TRUST)
+            .has(&[("pool", "gold"), (TRUST, "secret"), ("cloud.google.com/gke-nodepool", "two")])
             .stored(&[("pool", "gold"), (TRUST, "secret")]),
         example(
             "gke-by-instance",
@@ -194,7 +193,7 @@ pub fn instances() -> Vec<Example> {
         .told("restorer", "LabelsWithheld", TRUST),
         example(
             "aks",
-            "{labels: {exclude: [machine-facts, controller-labels]}, identity: {fence: true}, retention: 3d}",
+            "{labels: {exclude: [machine-facts, controller-labels]}, identity: {otherMachine: none}, retention: 3d}",
         )
         .registers(
             "vmss000001",

@@ -256,7 +256,7 @@ pub fn whose() -> Vec<Example> {
     ]
 }
 
-/// Identity, fence, trust labels.
+/// Identity, and other machines.
 pub fn who() -> Vec<Example> {
     vec![
         example("identity-provider-id", "{identity: {by: providerID}}")
@@ -293,7 +293,7 @@ pub fn who() -> Vec<Example> {
             .known_by("label:example.com/slot=8")
             .stored(&[("example.com/slot", "8")])
             .left_alone(),
-        example("fence", "{identity: {fence: true}}")
+        example("other-machine-none", "{identity: {otherMachine: none}}")
             .registers("a", &[("pool", "gold"), ("machine:", "m1")])
             .stored(&[("pool", "gold")])
             .leaves("a")
@@ -310,11 +310,17 @@ pub fn who() -> Vec<Example> {
             .leaves("a")
             .registers("a", &[])
             .has(&[("pool", "gold")]),
-        example("trust-labels", "{identity: {trustLabels: name}}")
+        example("other-machine-untrusted", "{identity: {otherMachine: untrusted}}")
             .registers("a", &[(TRUST, "secret"), ("pool", "gold"), ("machine:", "m1")])
             .stored(&[(TRUST, "secret"), ("pool", "gold")])
             .leaves("a")
             .registers("a", &[("machine:", "m2")])
+            .has(&[("pool", "gold")])
+            .told("restorer", "LabelsWithheld", TRUST)
+            // They stay in the record until their machine returns.
+            .stored(&[(TRUST, "secret"), ("pool", "gold")])
+            .leaves("a")
+            .registers("a", &[("machine:", "m1")])
             .has(&[(TRUST, "secret"), ("pool", "gold")]),
     ]
 }
@@ -333,7 +339,7 @@ pub fn when() -> Vec<Example> {
             .registers("a", &[("taint:NoSchedule:label-storage/restoring", "")])
             .has(&[("pool", "gold")]),
         // `absent_storer` tests the wait.
-        example("patience", "{identity: {fence: true}, patience: 10m}")
+        example("patience", "{identity: {otherMachine: none}, patience: 10m}")
             .registers("a", &[("pool", "gold")])
             .stored(&[("pool", "gold")])
             .leaves("a")

@@ -44,7 +44,16 @@ fn bad() -> Vec<Value> {
         with("nodes.optIn", &[json!("maybe")]),
         with("nodes", &[json!({"select": "a"})]),
         with("retention", &[json!(30), json!(["30d"]), json!({"days": 30})]),
-        with("identity", &[json!({"by": {"a": "b"}}), json!({"key": "a"}), json!({"fence": "perhaps"})]),
+        with(
+            "identity",
+            &[
+                json!({"by": {"a": "b"}}),
+                json!({"key": "a"}),
+                json!({"fence": true}),
+                json!({"trustLabels": "name"}),
+                json!({"otherMachine": true}),
+            ],
+        ),
         with("startupTaint", &[json!(true), json!({"enabled": "soon"}), json!({"atmost": "2m"})]),
         with("history", &[json!(21), json!(-1), json!("many"), json!(3.5)]),
         with(
@@ -97,7 +106,7 @@ fn bad() -> Vec<Value> {
             ["", "uid", "providerid", "label:", "label:Example.com/serial", "annotation:a b"],
         ),
         texts("identity.by", ["label:*", "serial", "annotation:"]),
-        texts("identity.trustLabels", ["", "never", "machine"]),
+        texts("identity.otherMachine", ["", "never", "trusted"]),
         texts(
             "retention",
             ["", "7x", "59s", "0", "never", "30", "soon", "-5d", "1y", "1 month", "0d", "0h0m0s"],
@@ -183,7 +192,7 @@ fn good() -> Vec<Value> {
             "identity.by",
             ["name", "providerID", "systemUUID", "label:example.com/serial", "annotation:Example.com/A"],
         ),
-        texts("identity.trustLabels", ["same-machine", "name"]),
+        texts("identity.otherMachine", ["all", "untrusted", "none"]),
         texts(
             "retention",
             ["1m", "forever", "30d", "7d", "36h", "1m30s", "1h 30m", "60s", "90s", "2w", "1d12h"],

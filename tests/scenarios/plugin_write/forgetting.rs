@@ -122,7 +122,7 @@ pub async fn without_rights_nothing_is_changed_and_the_right_is_named(s: &Scenar
     }
     // The same for rules that can't be read.
     let rules =
-        json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "fence: perhaps"}});
+        json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "cordon: perhaps"}});
     s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;
     let told = s.plugin(&["forget", &node, "--yes"])?;
     assert!(

@@ -46,7 +46,11 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
 }
 
 pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> Result<()> {
-    let (storer, restorer) = s.pair()?;
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {otherMachine: untrusted}\n")?;
+    let config = ["--config", rules.to_str().expect("a path")];
+    let (storer, restorer) = (s.storer(&config)?, s.restorer(&config)?);
+    let restore = |node: &str, flags: &[&str]| does(s, &[&["restore", node], &config[..], flags].concat());
     let (node, m1, m2) =
         (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31", "4c4c4544-0002-4410-8058-b4c04f564c32");
     let all = labels([("pool", "gold"), (TRUST, "1")]);
@@ -56,10 +60,10 @@ pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> 
     s.create_as(&node, on(m2, json!({}))).await?;
     s.eventually_stored(&node, labels([("pool", "gold")])).await?;
 
-    let said = does(s, &["restore", &node, "--dry-run"])?;
+    let said = restore(&node, &["--dry-run"])?;
     has_lines(&said, &[&format!("  ! {TRUST}=1 is withheld (other-machine): give --trust to restore it")])?;
     assert_eq!(s.labels(&node).await?, labels([("pool", "gold")]));
-    does(s, &["restore", &node, "--trust", "--yes"])?;
+    restore(&node, &["--trust", "--yes"])?;
     assert_eq!(s.labels(&node).await?, all);
     s.eventually_stored(&node, all.clone()).await?;
     // From now on it is this machine's, to keep and to lose.
@@ -97,23 +101,28 @@ pub async fn what_can_not_be_restored_is_refused_with_advice(s: &Scenario) -> Re
     Ok(())
 }
 
-pub async fn a_fence_is_passed_only_where_a_person_says_so(s: &Scenario) -> Result<()> {
+pub async fn an_excluded_machine_is_restored_only_where_a_person_says_so(s: &Scenario) -> Result<()> {
     let rules = s.file("rules.yaml");
-    std::fs::write(&rules, "identity: {fence: true}\n")?;
+    std::fs::write(&rules, "identity: {otherMachine: none}\n")?;
     let rules = rules.to_str().expect("a path");
     let (_storer, restorer) = (s.storer(&["--config", rules])?, s.restorer(&["--config", rules])?);
     let (node, m1, m2) =
         (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31", "4c4c4544-0002-4410-8058-b4c04f564c32");
-    s.create_as(&node, on(m1, json!({"pool": "gold"}))).await?;
-    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    let all = labels([("pool", "gold"), (TRUST, "1")]);
+    s.create_as(&node, on(m1, json!(all))).await?;
+    s.eventually_stored(&node, all.clone()).await?;
     s.delete(&node).await?;
     s.create_as(&node, on(m2, json!({}))).await?;
     s.has_acted(&restorer, &node).await?;
     let args = ["restore", node.as_str(), "--yes", "--config", rules];
     refuses(s, &args, &["another machine", "--other-machine"])?;
     assert_eq!(s.labels(&node).await?, Labels::new());
-    does(s, &[&args[..], &["--other-machine"]].concat())?;
-    s.eventually_stored(&node, labels([("pool", "gold")])).await
+    refuses(s, &[&args[..], &["--trust"]].concat(), &["another machine", "--other-machine"])?;
+    let said = does(s, &[&args[..], &["--other-machine"]].concat())?;
+    has_lines(&said, &[&format!("  ! {TRUST}=1 is withheld (other-machine): give --trust to restore it")])?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    does(s, &[&args[..], &["--other-machine", "--trust"]].concat())?;
+    s.eventually_stored(&node, all).await
 }
 
 pub async fn all_that_is_stored_can_be_given_over_what_a_node_has(s: &Scenario) -> Result<()> {

@@ -39,7 +39,10 @@ pub async fn a_node_that_is_there_gets_an_earlier_version_back(s: &Scenario) -> 
 }
 
 pub async fn a_node_that_is_away_comes_back_with_an_earlier_version(s: &Scenario) -> Result<()> {
-    let (_storer, _restorer) = s.pair()?;
+    let rules = s.file("rules.yaml");
+    std::fs::write(&rules, "identity: {otherMachine: untrusted}\n")?;
+    let config = ["--config", rules.to_str().context("a path")?];
+    let (_storer, _restorer) = (s.storer(&config)?, s.restorer(&config)?);
     let (node, m1) = (s.node("a"), "4c4c4544-0001-4410-8058-b4c04f564c31");
     let m2 = "4c4c4544-0002-4410-8058-b4c04f564c32";
     let first = labels([("pool", "gold"), (TRUST, "1")]);
@@ -51,7 +54,7 @@ pub async fn a_node_that_is_away_comes_back_with_an_earlier_version(s: &Scenario
     s.eventually_departed(&node).await?;
     let generation = generation_of(s, &node, &first).await?;
     refuses(s, &["rollback", &node, "--to", "99", "--yes"], &["choose from", &generation])?;
-    let said = does(s, &["rollback", &node, "--to", &generation, "--yes"])?;
+    let said = does(s, &[&["rollback", &node, "--to", &generation, "--yes"], &config[..]].concat())?;
     has_lines(&said, &["  -pool=silver", "  +pool=gold"])?;
     has_lines(&said, &[&format!("  ! {TRUST} is not changed: give --trust to include it on any machine")])?;
     let record = s.record(&node).await?.context("a record")?;

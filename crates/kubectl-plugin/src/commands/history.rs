@@ -9,7 +9,7 @@ use label_storage::node::{KEEP, Taint};
 use label_storage::restore::{Reason, is_never_kept};
 use label_storage::rules::patterns::{KeyKind, Patterns, SETS};
 use label_storage::{Labels, Node, Record, ResourceVersion, Rules};
-use label_storage::{item::Item, record::Version, rules::Trust};
+use label_storage::{item::Item, record::Version};
 use label_storage_runtime::patch::taints_as_json;
 use serde_json::{Value, json};
 
@@ -172,7 +172,7 @@ fn edits(args: &RollbackArgs, preview: &mut Preview, rules: &Rules, found: &Foun
             Some(node) => node.value_of(item),
             None => record.labels.get(name).map(String::as_str),
         };
-        let is_distrusted = item.is_trust() && rules.trust == Trust::SameMachine && !args.trust;
+        let is_distrusted = item.is_trust() && rules.may_withhold_trust() && !args.trust;
         // A version has the items that the rules kept at that time. The rules themselves are not stored.
         let left_alone = match (after, item) {
             _ if before == after => continue,

@@ -134,10 +134,9 @@ fn preview(args: &Args, found: &Found, target: &Found, rules: &Rules) -> Preview
         preview.note(NOT_DEPARTED);
     }
     let Some(node) = &target.node else { return preview };
-    let is_other = |record: &Record| node.extras.machine.differs_from(&record.more.machine);
     preview.note(&if node.is_ignored() {
         format!("node {new} has the annotation {IGNORE}: it is not restored until that is removed")
-    } else if rules.is_fenced() && found.record().is_some_and(is_other) {
+    } else if found.record().is_some_and(|record| rules.excludes(node, record)) {
         format!("node {new} is another machine: use `restore --other-machine`")
     } else {
         format!("node {new} exists: the restorer adds the labels that it lacks")

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use label_storage::node::{IGNORE, STARTUP_TAINT};
 use label_storage::restore::{self, Reason, Why};
-use label_storage::rules::{Conflicts, Trust, Winner};
+use label_storage::rules::{Conflicts, IdentityBy, OtherMachine, Winner};
 use label_storage::{Node, Record, Rules, item::Item, plan_restore, store::Stored};
 use label_storage_runtime::patch::merge_patch;
 
@@ -21,10 +21,10 @@ pub struct Args {
     /// Replace values on the node that differ from the stored ones
     #[arg(long)]
     overwrite: bool,
-    /// Restore labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if they were on another machine
+    /// Restore labels that a kubelet may not set, such as node-restriction.kubernetes.io/*, even if they were on another machine or node
     #[arg(long)]
     trust: bool,
-    /// Restore a node that the fence excludes because it is on another machine
+    /// Restore a node that the rules exclude because it is on another machine (identity.otherMachine: none)
     #[arg(long)]
     other_machine: bool,
     #[command(flatten)]
@@ -33,13 +33,19 @@ pub struct Args {
 
 pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let mut rules = Rules::clone(&cluster.rules);
-    rules.fence &= !args.other_machine;
+    if args.other_machine && rules.other_machine == OtherMachine::None {
+        rules.other_machine = OtherMachine::Untrusted;
+    }
     if args.overwrite {
         rules.conflicts = Conflicts::default();
         rules.conflicts.add("*", Winner::Record)?;
     }
     if args.trust {
-        rules.trust = Trust::Name;
+        // With this identity, no label needs the same name.
+        rules.identity = IdentityBy::Name;
+        if rules.other_machine == OtherMachine::Untrusted {
+            rules.other_machine = OtherMachine::All;
+        }
     }
     let names = args.which.names(cluster).await?;
     let propose = async |name: &String, _: Option<&Preview>| propose(cluster, &args, &rules, name).await;
@@ -70,7 +76,7 @@ async fn propose(cluster: &Cluster, args: &Args, rules: &Rules, argument: &str) 
     };
     let has_effect = !patch.restored.is_empty() || patch.lifts_startup_taint || !is_again;
     let writes = if has_effect { vec![Write::patch(node, merge_patch(&patch))] } else { Vec::new() };
-    let preview = preview(node, record, &patch, has_effect);
+    let preview = preview(node, record, &patch, rules, has_effect);
     Ok(Proposal { preview, writes, done: format!("node/{name} restored") })
 }
 
@@ -86,7 +92,7 @@ fn plan(node: &Node, record: &Record, rules: &Rules, overwrite: bool) -> (restor
     (plan_restore(&node, Stored::Record(&record), rules, false), is_again)
 }
 
-fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: bool) -> Preview {
+fn preview(node: &Node, record: &Record, patch: &restore::Patch, rules: &Rules, has_effect: bool) -> Preview {
     let heading = if has_effect { "is restored:" } else { "has everything that can be restored" };
     let mut preview = Preview::new(&format!("node {} {heading}", node.name));
     let own = |name: &str| Item::parse(name).and_then(|item| node.value_of(item));
@@ -108,8 +114,13 @@ fn preview(node: &Node, record: &Record, patch: &restore::Patch, has_effect: boo
         ));
     }
     for restore::Withheld { name, why } in &patch.withheld {
-        let is_trust = !matches!(why, Why::Never | Why::TooLarge | Why::Refused);
-        let hint = if is_trust { ": give --trust to restore it" } else { "" };
+        let hint = match why {
+            Why::OtherMachine if rules.other_machine == OtherMachine::None => {
+                ": give --other-machine to restore it"
+            }
+            Why::OtherMachine | Why::OtherName => ": give --trust to restore it",
+            Why::Never | Why::TooLarge | Why::Refused => "",
+        };
         preview.note(&format!("{name}={} is withheld ({}){hint}", stored(name), why.as_str()));
     }
     preview

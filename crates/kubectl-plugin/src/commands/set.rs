@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use label_storage::restore::{Reason, is_never_kept};
-use label_storage::rules::{IdentityBy, Trust, units::DisplayDuration};
+use label_storage::rules::{IdentityBy, units::DisplayDuration};
 use label_storage::{Record, item::Item};
 
 use crate::commands::history::edit;
@@ -116,8 +116,8 @@ async fn plan(cluster: &Cluster, args: &Args) -> Result<Proposal> {
         preview.note(NOT_DEPARTED);
     }
     for (name, _) in edits.iter().filter(|(_, value)| value.is_some()) {
-        if Item::parse(name).is_some_and(Item::is_trust) && rules.trust == Trust::SameMachine {
-            preview.note(&format!("{name} is restored only to the same machine, or with `restore --trust`"));
+        if Item::parse(name).is_some_and(Item::is_trust) && rules.may_withhold_trust() {
+            preview.note(&format!("{name} may be withheld by the rules: `restore --trust` restores it then"));
         }
         if !rules.keeps(name, None) {
             preview.note(&format!("{name} is restored, but not stored again: the rules do not keep it"));

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use label_storage::node::Machine;
 use label_storage::node_state::{NodeState, Skip};
 use label_storage::restore;
+use label_storage::rules::OtherMachine;
 use label_storage::store::{self, Circumstances, Sighting, Stored};
 use label_storage::summary::NodeSummary;
 use label_storage::{Node, Record, Rules};
@@ -25,7 +26,7 @@ pub(crate) enum State {
     Changed,
     /// Several nodes have the identity of the record.
     Contested,
-    /// The node is on another machine, and the rules have a fence.
+    /// The node is on another machine, which the rules exclude.
     OtherMachine,
     /// The record can't be read.
     Unreadable,
@@ -88,7 +89,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) summary: NodeSummary,
-    /// `None` if the rules have no fence.
+    /// `None` if the rules exclude no machine.
     pub(crate) machine: Option<Box<Machine>>,
     pub(crate) is_contested: bool,
 }
@@ -96,7 +97,8 @@ pub(crate) struct Subject {
 impl Subject {
     /// A node as the storer sees it.
     pub(crate) fn new(node: &Node, rules: &Rules) -> Self {
-        let machine = rules.is_fenced().then(|| Box::new(node.extras.machine.clone()));
+        let excludes = rules.other_machine == OtherMachine::None;
+        let machine = excludes.then(|| Box::new(node.extras.machine.clone()));
         Self { summary: node.summary(), machine, is_contested: false }
     }
 }
@@ -144,7 +146,7 @@ mod tests {
         let mut nobody = node("u2", 9, &gold);
         nobody.extras.is_unidentified = true;
         let (none, some) = (None, Some(&found));
-        let fence = Rules { fence: true, ..Rules::default() };
+        let excluding = Rules { other_machine: OtherMachine::None, ..Rules::default() };
         for (node, found, state) in [
             (node("u1", 5, &gold), some, State::UpToDate),
             (node("u1", 9, &gold), some, State::UpToDate),
@@ -165,9 +167,9 @@ mod tests {
             assert_eq!(State::of(Some(&subject), found, now), state, "{node:?}");
             let contested = Subject { is_contested: true, ..subject };
             assert_eq!(State::of(Some(&contested), found, now), State::Contested);
-            let fenced = Subject::new(&on("m-2", node.clone()), &fence);
+            let excluded = Subject::new(&on("m-2", node.clone()), &excluding);
             let other = if state == State::Pending { State::OtherMachine } else { state };
-            assert_eq!(State::of(Some(&fenced), found, now), other, "{node:?}");
+            assert_eq!(State::of(Some(&excluded), found, now), other, "{node:?}");
         }
         let departed = Record { departed_at: Some(now), ..record };
         departed.encode_into(&mut config_map).expect("a record");

@@ -109,12 +109,9 @@ impl Record {
         record.departed_at = annotations.optional(DEPARTED_AT, parsed);
         let origins: Option<BTreeMap<String, OriginText>> =
             annotations.optional(WITHHELD, |text| serde_json::from_str(text).ok());
-        // If the machines of the items are unknown, all of them may be of another machine.
-        if origins.is_some() || annotations.get(WITHHELD).is_none() {
-            let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-            record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
-        }
         let mut origins = origins.unwrap_or_default();
+        let text = |name| annotations.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        record.more.machine = Machine { provider_id: text(PROVIDER_ID), system_uuid: text(SYSTEM_UUID) };
 
         let mut damage = annotations.damage;
         for (data_key, data_value) in config_map.data.iter().flatten() {

@@ -21,8 +21,8 @@ pub struct View {
     pub stored: Stored<RecordSummary>,
     /// True if the record may have changed unseen.
     pub is_unsure: bool,
-    /// True if this Node was found to be another machine than its record's, and the rules have a fence.
-    pub is_fenced: bool,
+    /// True if this Node was found to be another machine than its record's, which by the rules gets nothing.
+    pub is_other_machine: bool,
     /// The time for which the Node may still have the start-up taint; `None` if it has none.
     pub taint_left: Option<Duration>,
     /// The time until the items that the cluster refused to put on the Node are tried again; `None` if there are none.
@@ -35,7 +35,7 @@ impl View {
         let Some(node) = self.node else { return Decision::nothing("no-node") };
         let reason = decide(&node, self.stored);
         let state = match reason.state() {
-            NodeState::Due if self.is_fenced => NodeState::Skipped(Skip::OtherMachine),
+            NodeState::Due if self.is_other_machine => NodeState::Skipped(Skip::OtherMachine),
             state => state,
         };
         let when = match self.taint_left {

@@ -15,8 +15,7 @@ impl fmt::Display for Rules {
         ];
         let identity = [
             part("by", quoted(&self.identity), quoted(&default.identity)),
-            part("fence", self.fence, default.fence),
-            part("trustLabels", self.trust, default.trust),
+            part("otherMachine", self.other_machine, default.other_machine),
         ];
         let at_most = self.startup_taint.unwrap_or(Self::STARTUP_TAINT);
         let startup_taint = [

@@ -56,8 +56,7 @@ struct Conflict {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Identity {
     by: Option<Text>,
-    fence: Option<bool>,
-    trust_labels: Option<Text>,
+    other_machine: Option<Text>,
 }
 
 #[derive(Default, PartialEq, Deserialize)]
@@ -96,8 +95,12 @@ impl Rules {
             opt_in: nodes.opt_in.unwrap_or(default.opt_in),
             conflicts: file.conflicts.map(conflicts).transpose()?.unwrap_or(default.conflicts),
             identity: read("identity.by", identity.by, str::parse, default.identity)?,
-            fence: identity.fence.unwrap_or(default.fence),
-            trust: read("identity.trustLabels", identity.trust_labels, str::parse, default.trust)?,
+            other_machine: read(
+                "identity.otherMachine",
+                identity.other_machine,
+                str::parse,
+                default.other_machine,
+            )?,
             startup_taint: taint.enabled.unwrap_or_default().then_some(at_most),
             patience: read("patience", file.patience, units::wait, default.patience)?,
             retention: read("retention", file.retention, units::retention, default.retention)?,

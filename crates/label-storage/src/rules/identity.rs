@@ -1,4 +1,4 @@
-//! The identity of a returning Node, and the trust in its machine.
+//! The identity of a returning Node, and the rule for another machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,14 +23,16 @@ pub enum IdentityBy {
     Annotation(String),
 }
 
-/// The condition on which a returning machine gets its security labels back.
+/// The items that a Node gets if it is another machine than that of the record (see [`Machine::differs_from`](crate::node::Machine)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Trust {
-    /// It is the machine that the labels were read from.
+pub enum OtherMachine {
+    /// All items.
     #[default]
-    SameMachine,
-    /// It has the identity that the record is filed under.
-    Name,
+    All,
+    /// All items but trust labels (see [`Item::is_trust`]).
+    Untrusted,
+    /// No items. The Node is not stored either.
+    None,
 }
 
 impl IdentityBy {
@@ -79,20 +81,23 @@ impl fmt::Display for IdentityBy {
     }
 }
 
-impl FromStr for Trust {
+impl FromStr for OtherMachine {
     type Err = InvalidRule;
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let found = [Self::SameMachine, Self::Name].into_iter().find(|it| it.to_string() == text);
-        found.ok_or_else(|| InvalidRule(format!("{text:?} is not a valid value: write same-machine or name")))
+        let found = [Self::All, Self::Untrusted, Self::None].into_iter().find(|it| it.to_string() == text);
+        found.ok_or_else(|| {
+            InvalidRule(format!("{text:?} is not a valid value: write all, untrusted or none"))
+        })
     }
 }
 
-impl fmt::Display for Trust {
+impl fmt::Display for OtherMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SameMachine => "same-machine",
-            Self::Name => "name",
+            Self::All => "all",
+            Self::Untrusted => "untrusted",
+            Self::None => "none",
         })
     }
 }
@@ -113,9 +118,11 @@ mod tests {
             assert_eq!(identity.to_string(), text);
             assert_eq!(text.parse(), Ok(identity));
         }
-        for (text, trust) in [("same-machine", Trust::SameMachine), ("name", Trust::Name)] {
-            assert_eq!(trust.to_string(), text);
-            assert_eq!(text.parse(), Ok(trust));
+        for (text, rule) in
+            [("all", OtherMachine::All), ("untrusted", OtherMachine::Untrusted), ("none", OtherMachine::None)]
+        {
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(text.parse(), Ok(rule));
         }
     }
 
@@ -132,7 +139,7 @@ mod tests {
             let refused = text.parse::<IdentityBy>().expect_err(text).to_string();
             assert!(refused.contains(advice), "{text}: {refused}");
         }
-        let refused = "machine".parse::<Trust>().expect_err("no trust").to_string();
-        assert_eq!(refused, "\"machine\" is not a valid value: write same-machine or name");
+        let refused = "trusted".parse::<OtherMachine>().expect_err("no rule").to_string();
+        assert_eq!(refused, "\"trusted\" is not a valid value: write all, untrusted or none");
     }
 }

@@ -225,7 +225,7 @@ proptest! {
             let _ = text.parse::<Selector>();
             let _ = text.parse::<Conflicts>();
             let _ = text.parse::<IdentityBy>();
-            let _ = text.parse::<Trust>();
+            let _ = text.parse::<OtherMachine>();
             let _ = text.parse::<Percentage>();
             let _ = (units::time(text), units::retention(text), units::history(text));
         }

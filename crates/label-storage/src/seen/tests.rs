@@ -170,8 +170,8 @@ fn a_trust_label_that_was_excluded_meanwhile_comes_back_to_no_other_machine() {
         Node { extras: crate::node::Extras { machine, is_whole: true, ..node.extras }, ..node }
     };
     let given = |node: &Node, record: &Record| {
-        let plan = plan_restore(node, Stored::Record(record), &Rules::default(), false);
-        plan.patch.expect("a patch")
+        let rules = Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() };
+        plan_restore(node, Stored::Record(record), &rules, false).patch.expect("a patch")
     };
     let had = on(node("a").label("pool", "gold").label(TIER, "pci"), "one");
     let stored = written(&Record::of(&had, second(900)));

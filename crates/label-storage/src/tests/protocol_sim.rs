@@ -18,8 +18,8 @@ mod trust;
 /// The next event.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The Node is created, on a machine of this name. `is_known`: it says so.
-    Create { machine: &'static str, is_known: bool },
+    /// The Node is created, on a machine of this name.
+    Create { machine: &'static str },
     /// Another machine takes the Node over as it is: a reinstalled kubelet adopts a Node that was never deleted.
     Adopt { machine: &'static str },
     /// A person sets something, by its name.
@@ -73,10 +73,9 @@ impl World {
         self.version += 1;
         let version = ResourceVersion(self.version);
         match (step, &mut self.node) {
-            (&Step::Create { machine, is_known }, None) => {
+            (&Step::Create { machine }, None) => {
                 self.incarnations += 1;
-                let machine_of = is_known.then(|| machine.to_owned());
-                let machine_of = Machine { provider_id: None, system_uuid: machine_of };
+                let machine_of = Machine { provider_id: None, system_uuid: Some(machine.to_owned()) };
                 let extras = Extras { machine: machine_of, is_whole: true, ..Extras::default() };
                 let incarnation = format!("u{}", self.incarnations);
                 self.node = Some(Node { version, extras, ..node("a").incarnation(&incarnation) });

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use label_storage::node::Machine;
 use label_storage::record::WithheldValue;
+use label_storage::rules::OtherMachine;
 use label_storage::{Labels, Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Cache;
 use label_storage_runtime::fixtures::{self, Calls, Reply};
@@ -179,7 +181,7 @@ async fn what_is_refused_once_is_not_withheld() {
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_is_restored_once_it_is_accepted() {
     let mut record = Record::of(&node("u2", 15, Some("gold")), Timestamp::UNIX_EPOCH);
-    let rack = WithheldValue { value: "7".to_owned(), system_uuid: None };
+    let rack = WithheldValue { value: "7".to_owned(), node: None, machine: Machine::default() };
     record.more.withheld.insert("rack".to_owned(), rack);
     let mut view = node("u2", 20, Some("gold"));
     assert_eq!(refusing(record.clone(), view.clone(), &[]).await, (None, 0), "nothing was refused");
@@ -191,23 +193,11 @@ async fn what_was_refused_is_restored_once_it_is_accepted() {
 #[test]
 fn a_patch_that_rests_on_more_than_it_tests_is_not_sent_without_a_version() {
     let (returned, rules) = (node("u2", 20, None), Rules::default());
-    let record = |key: &str| {
-        let mut record = Record::of(&node("u1", 5, None), Timestamp::UNIX_EPOCH);
-        record.labels.insert(key.to_owned(), "x".to_owned());
-        record
-    };
-    let patch = |record: &Record, rules: &Rules| {
-        let mut whole = returned.clone();
-        whole.extras.is_whole = true;
-        plan_restore(&whole, Stored::Record(record), rules, false).patch.expect("a patch")
-    };
-    let plain = patch(&record("pool"), &rules);
-    assert!(may_be_tested(&returned, &plain, &rules));
-    let trusting = Rules { trust: label_storage::rules::Trust::Name, ..Rules::default() };
-    let trust = patch(&record("node-restriction.kubernetes.io/tier"), &trusting);
-    assert!(!may_be_tested(&returned, &trust, &rules));
-    assert!(!may_be_tested(&returned, &plain, &Rules { fence: true, ..Rules::default() }));
-    let mut filed = returned.clone();
+    assert!(may_be_tested(&returned, &rules));
+    for other_machine in [OtherMachine::Untrusted, OtherMachine::None] {
+        assert!(!may_be_tested(&returned, &Rules { other_machine, ..Rules::default() }));
+    }
+    let mut filed = returned;
     filed.extras.identity = Some("label:serial=1".to_owned());
-    assert!(!may_be_tested(&filed, &plain, &rules));
+    assert!(!may_be_tested(&filed, &rules));
 }

@@ -1,7 +1,7 @@
 //! The restorer's decisions, from the cache.
 
 use label_storage::node::{IGNORE, STARTUP_TAINT, Taint};
-use label_storage::rules::Selection;
+use label_storage::rules::{OtherMachine, Selection};
 use label_storage::{Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Reading;
 
@@ -35,7 +35,7 @@ fn turn(planner: &mut RestorePlanner, cache: &Cache, heard: Option<u64>) -> Opti
 
 /// Rules by which final labels have to be stored before they are restored.
 fn waiting() -> Rules {
-    Rules { fence: true, ..Rules::default() }
+    Rules { other_machine: OtherMachine::None, ..Rules::default() }
 }
 
 fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds: bool) -> Option<Node> {
@@ -92,7 +92,7 @@ fn a_new_incarnation_is_restored_as_it_was_last_seen() {
 fn a_part_of_a_node_is_not_kept_if_its_record_needs_all_of_it() {
     for (name, needs_whole) in [
         ("pool", false),
-        ("node-role.kubernetes.io/database", true),
+        ("node-role.kubernetes.io/database", false),
         ("annotation:example.com/owner", true),
         ("cordon:", true),
     ] {
@@ -263,7 +263,7 @@ fn final_labels_of_another_machine_are_not_waited_for() {
         let entry = cache.get("a").expect("an entry");
         let look = Look { entry: &entry, view: None, is_event: false, is_unsure: false, heard: None };
         let (name, task) = (entry.key().clone(), planner.begin(look).expect("its turn"));
-        let done = Done { outcome: Some(FENCED), node: Reading::None, record: Reading::None };
+        let done = Done { outcome: Some(OTHER_MACHINE), node: Reading::None, record: Reading::None };
         planner.done(&mut cache, &name, task, &done);
         if is_rewritten {
             cache.see_record(None, "a", ResourceVersion(7), Stored::Record(record));

@@ -65,7 +65,7 @@ pub(super) fn rules(case: &Case<'_>) -> Vec<String> {
             rules.identity, found.filed_under
         ));
     }
-    lines.extend(fence(case));
+    lines.extend(other_machine(case));
     for (name, kept) in found.record().into_iter().flat_map(|record| &record.more.withheld) {
         let node = kept.node.as_deref().unwrap_or("unknown");
         let machine = kept.machine.system_uuid.as_deref().unwrap_or("unknown");
@@ -124,21 +124,18 @@ fn startup_taint(case: &Case<'_>, node: &Node) -> Option<String> {
     })
 }
 
-fn fence(case: &Case<'_>) -> Option<String> {
-    let (node, record) = (case.found.node.as_ref()?, case.found.record()?);
+fn other_machine(case: &Case<'_>) -> Option<String> {
+    let (rules, node, record) = (&case.cluster.rules, case.found.node.as_ref()?, case.found.record()?);
     let (own, stored) = (&node.extras.machine, &record.more.machine);
     let name = |machine: &Machine| {
         let names = [&machine.provider_id, &machine.system_uuid];
         names.into_iter().flatten().cloned().collect::<Vec<_>>().join(", ")
     };
-    let sentence = match () {
-        () if own.differs_from(stored) => {
-            format!("this machine ({}) is another than that of the record ({})", name(own), name(stored))
-        }
-        () if own.is_surely(stored) => "this is the machine of the record".to_owned(),
-        () => "the machine is unknown, so it counts as the machine of the record".to_owned(),
+    let sentence = match own.differs_from(stored) {
+        true => format!("this machine ({}) is another than that of the record ({})", name(own), name(stored)),
+        false => "this counts as the machine of the record".to_owned(),
     };
-    case.cluster.rules.is_fenced().then(|| format!("identity.fence: {sentence}."))
+    rules.depends_on_machine().then(|| format!("identity.otherMachine: {}: {sentence}.", rules.other_machine))
 }
 
 fn retention(case: &Case<'_>) -> Option<String> {

@@ -173,7 +173,7 @@ const fn why_restore(reason: restore::Reason) -> (&'static str, &'static str) {
         ),
         Ignored => ("rules", "The node has the annotation label-storage/ignore."),
         OtherMachine => {
-            ("rules", "The node is on another machine than that of the record, and identity.fence is set.")
+            ("rules", "The node is on another machine than that of the record (identity.otherMachine: none).")
         }
         NoIdentity => ("rules", "The node lacks the identity that the rules require."),
         SeenInPart => ("rules", "The whole node has to be read, not only its metadata."),
@@ -195,8 +195,7 @@ fn node_changes(case: &Case<'_>, patch: &restore::Patch) -> Vec<String> {
     }
     for restore::Withheld { name, why } in &patch.withheld {
         let because = match why {
-            Why::OtherMachine => "it is only restored to the same machine, and this is another machine",
-            Why::MachineUnknown => "it is only restored to the same machine, and this machine is unknown",
+            Why::OtherMachine => "it was read from another machine (identity.otherMachine)",
             Why::OtherName => {
                 "it is only restored to a node of the same name, and this node has another name"
             }
@@ -244,7 +243,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
         restore::Reason::OtherMachine => all.extend([
             hint("to restore the labels to this machine anyway", plugin("restore", " --other-machine")),
             hint("to delete the record, so that this machine is stored", plugin("forget", "")),
-            hint("to disable the fence (identity.fence)", edit_rules(case)),
+            hint("to restore other machines, too (identity.otherMachine)", edit_rules(case)),
         ]),
         restore::Reason::SameIncarnation | restore::Reason::AlreadyRestored
             if has(|record| !record.more.history.is_empty()) =>
@@ -254,7 +253,7 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
         _ => {}
     }
     let mut withheld = plan.patch.iter().flat_map(|patch| &patch.withheld);
-    let is_withheld = withheld.any(|it| !matches!(it.why, Why::Never | Why::TooLarge | Why::Refused));
+    let is_withheld = withheld.any(|it| matches!(it.why, Why::OtherMachine | Why::OtherName));
     let was_withheld = has(|record| !record.more.withheld.is_empty());
     if is_withheld || was_withheld && plan.reason != restore::Reason::Ignored {
         all.push(hint("to restore the withheld labels, too", plugin("restore", " --trust")));

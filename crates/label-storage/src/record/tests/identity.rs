@@ -108,13 +108,13 @@ fn the_origin_of_a_withheld_item_may_be_a_system_uuid_alone() {
 }
 
 #[test]
-fn where_it_can_not_be_read_what_was_withheld_nobody_knows_whose_anything_is() {
+fn without_a_readable_origin_a_withheld_item_is_one_of_the_nodes_own() {
     for garbage in ["", "{", "[]", r#"{"k":1}"#, r#"{"k":null}"#] {
         let mut config_map = encode(&good().machine("B").withheld("k", "v", Some("A")));
         annotate(&mut config_map, WITHHELD, garbage);
         let decoded = decode(&config_map);
         assert_eq!(decoded.damage, [Damage::Annotation(WITHHELD)]);
-        assert_eq!(decoded.record, good().label("k", "v"), "{garbage}");
+        assert_eq!(decoded.record, good().machine("B").label("k", "v"), "{garbage}");
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::fixtures::{node, written};
-use crate::rules::{Selection, Trust};
+use crate::rules::{OtherMachine, Selection};
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
-const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";
 
 /// The items that can be restored, and the machine that had them.
 fn all(record: &Record) -> Vec<(&str, &str, Option<&str>)> {
@@ -21,19 +20,6 @@ fn a_record_says_which_machine_it_was_read_from() {
     assert_eq!(all(&written(&last)), [("k", "w", Some("A"))]);
     let next = first.retaken(&node("a").label("k", "w").incarnation("u2"), second(2), &Rules::default());
     assert_eq!(all(&written(&next)), [("k", "w", None)]);
-}
-
-#[test]
-fn what_a_machine_is_newly_trusted_with_is_not_taken_for_that_of_another() {
-    let first = Record::of(&node("a").label(TIER, "x").machine("A"), second(1));
-    let retaken = |node: Node| first.retaken(&node, second(2), &Rules::default()).more.machine.system_uuid;
-    let known = Some("A".to_owned());
-    assert_eq!(retaken(node("a").label(TIER, "x")), known);
-    assert_eq!(retaken(node("a").label("pool", "x")), known);
-    // Meanwhile another machine may have taken over the Node as it was.
-    assert_eq!(retaken(node("a").label(TIER, "y")), None);
-    assert_eq!(retaken(node("a").label(TIER, "x").label(FIPS, "x")), None);
-    assert_eq!(retaken(node("a").label(TIER, "y").machine("B")), Some("B".to_owned()));
 }
 
 #[test]
@@ -64,10 +50,11 @@ fn what_is_set_aside_stays_with_the_machine_that_had_it() {
         all.sort_unstable();
         assert_eq!(all, [(TIER, "x", origin), ("pool", "gold", Some(machine))]);
     }
+    // Unknown is not different.
     let unknown = Record { more: More::default(), ..first };
     let node = node("a").incarnation("u2").machine("B").marked("u2/4");
     let next = unknown.seen_through(&narrow, Some(&node)).retaken(&node, second(2), &narrow);
-    assert_eq!(all(&written(&next)), [(TIER, "x", None)], "nobody knows, and nobody comes to know");
+    assert_eq!(all(&written(&next)), [(TIER, "x", Some("B"))]);
 }
 
 #[test]
@@ -79,13 +66,14 @@ fn an_incarnation_that_was_never_restored_does_not_make_trust_its_own() {
         all(&merged(next.clone(), &Rules::default())),
         [("pool", "gold", Some("B")), (TIER, "x", Some("A"))]
     );
-    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
+    let untrusted = Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() };
+    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..untrusted };
     let labelled = next.label(TIER, "y").label("pool", "default");
     for (rules, node, tier, pool) in [
         (Rules::default(), labelled.clone(), "y", "default"),
         (record_wins.clone(), labelled.clone(), "y", "gold"),
         (record_wins.clone(), labelled.clone().machine("A"), "x", "gold"),
-        (Rules { trust: Trust::Name, ..record_wins }, labelled, "x", "gold"),
+        (Rules { other_machine: OtherMachine::All, ..record_wins }, labelled, "x", "gold"),
     ] {
         let machine = node.extras.machine.system_uuid.clone();
         let next = merged(node, &rules);
@@ -115,32 +103,9 @@ fn what_was_given_back_and_removed_does_not_wait_any_more() {
     assert_eq!(all(&next(&given, &Rules::default())), [("pool", "gold", Some("A"))]);
     // Unless it was withheld once more, with or without a name for it, or is none of this storer's business.
     let both = [("pool", "gold", Some("A")), (TIER, "x", Some("A"))];
-    for marker in [format!("u2/4/machine-unknown:{TIER}"), "u2/4/many:*".to_owned()] {
+    for marker in [format!("u2/4/other-machine:{TIER}"), "u2/4/many:*".to_owned()] {
         assert_eq!(all(&next(&given.clone().marked(&marker), &Rules::default())), both, "{marker}");
     }
     let narrow = Selection { include: "pool".parse().expect("patterns"), ..Selection::all() };
     assert_eq!(all(&next(&given, &Rules { labels: narrow, ..Rules::default() })), both);
-}
-
-#[test]
-fn what_is_trusted_is_not_forgotten_with_the_machine_of_a_deletion() {
-    let trusted = |record: Record| record.label("pool", "gold").machine("A");
-    let last = |labels: &[(&str, &str)]| {
-        labels
-            .iter()
-            .fold(node("a").incarnation("u2").marked("u2/4"), |node, (key, value)| node.label(key, value))
-    };
-    let parted = |before: &Record, last: &Node| {
-        written(&before.retaken(last, second(2), &Rules::default()).trusted_as_in(before))
-    };
-    let had = trusted(record("a", "u1").label(TIER, "x"));
-    let next = parted(&had, &last(&[(TIER, "x"), ("pool", "gold")]));
-    assert_eq!(all(&next), [("pool", "gold", None), (TIER, "x", Some("A"))]);
-    assert_eq!(next.labels_generation, Some(next.generation), "markers of before do not hold");
-    let waited = trusted(record("a", "u1").withheld(TIER, "x", Some("C")));
-    assert_eq!(all(&parted(&waited, &last(&[(TIER, "x")]))), [(TIER, "x", Some("C"))]);
-    // The machine of its other items is unknown.
-    assert_eq!(all(&parted(&had, &last(&[(TIER, "y")]))), [(TIER, "y", None)]);
-    let known = last(&[(TIER, "x")]).machine("B");
-    assert_eq!(all(&parted(&had, &known)), [(TIER, "x", Some("B"))]);
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fixtures::{decode, encode, some_choice};
 use crate::node::Extras;
-use crate::rules::Trust;
+use crate::rules::OtherMachine;
 use crate::{key, label, record};
 
 const NAMES: [&str; 22] = [
@@ -114,11 +114,12 @@ fn some_node() -> impl Strategy<Value = Node> {
 fn some_rules() -> impl Strategy<Value = Rules> {
     let winner = || proptest::sample::select(vec!["node", "record", "report"]);
     let pattern = proptest::sample::select(vec!["pool", "annotation:*", "taint:*:gpu", "*gpu", "cordon:"]);
-    (some_choice(), pattern, winner(), winner(), any::<[bool; 3]>()).prop_map(
-        |(choice, pattern, one, other, [fence, startup, trusting])| Rules {
+    let other_machine =
+        proptest::sample::select(vec![OtherMachine::All, OtherMachine::Untrusted, OtherMachine::None]);
+    (some_choice(), pattern, winner(), winner(), any::<bool>(), other_machine).prop_map(
+        |(choice, pattern, one, other, startup, other_machine)| Rules {
             conflicts: format!("{pattern}={one},*={other}").parse().expect("conflicts"),
-            fence,
-            trust: if trusting { Trust::Name } else { Trust::SameMachine },
+            other_machine,
             startup_taint: startup.then_some(Rules::STARTUP_TAINT),
             ..choice
         },
@@ -216,7 +217,7 @@ proptest! {
         let Some(patch) = plan.patch else { return Ok(()) };
         // The restorer ignores keep lists.
         let conflicts = rules.conflicts.clone();
-        let plain = Rules { conflicts, fence: rules.fence, trust: rules.trust, startup_taint: rules.startup_taint, ..Rules::default() };
+        let plain = Rules { conflicts, other_machine: rules.other_machine, startup_taint: rules.startup_taint, ..Rules::default() };
         let unchosen = plan_restore(&node, Stored::Record(&record), &plain, is_overdue);
         prop_assert_eq!(unchosen.patch.as_ref(), Some(&patch));
         let after = patched(&node, &patch);
@@ -232,8 +233,8 @@ proptest! {
     }
 
     #[test]
-    fn without_proof_no_trust_is_given(stored in some_stored(), node in some_node(), rules in some_rules()) {
-        let rules = Rules { trust: Trust::SameMachine, ..rules };
+    fn no_trust_label_of_another_machine_is_restored(stored in some_stored(), node in some_node(), rules in some_rules()) {
+        let rules = Rules { other_machine: OtherMachine::Untrusted, ..rules };
         let record = decode(&stored).record;
         let patch = plan_restore(&node, Stored::Record(&record), &rules, false).patch;
         for (name, value) in patch.iter().flat_map(|patch| &patch.restored) {
@@ -241,8 +242,7 @@ proptest! {
                 continue;
             }
             let origin = record.all().find(|(other, its, _)| other == name && its == value);
-            let origin = origin.and_then(|(_, _, origin)| origin.machine.system_uuid.as_deref());
-            prop_assert!(origin.is_some() && origin == node.extras.machine.system_uuid.as_deref());
+            prop_assert!(origin.is_some_and(|(_, _, origin)| !origin.machine.differs_from(&node.extras.machine)));
         }
     }
 }

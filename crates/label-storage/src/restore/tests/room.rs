@@ -1,6 +1,7 @@
 //! Annotations, to the byte: the API server takes 256 KiB of them.
 
 use super::*;
+use crate::rules::OtherMachine;
 
 /// The room that is left for the marker while annotations are restored.
 const FOR_THE_MARKER: usize = 16 << 10;
@@ -8,11 +9,12 @@ const FOR_THE_MARKER: usize = 16 << 10;
 /// A Node whose own annotations leave this many bytes free.
 fn with_free(bytes: usize) -> Node {
     let size = MAX_ANNOTATIONS - bytes;
-    node("a").incarnation("u2").whole().annotated("own", &"x".repeat(size - "own".len()))
+    node("a").incarnation("u2").machine("B").annotated("own", &"x".repeat(size - "own".len()))
 }
 
 fn plan(node: &Node, record: &Record, conflicts: &str) -> Plan {
-    let rules = Rules { conflicts: conflicts.parse().expect("conflicts"), ..Rules::default() };
+    let conflicts = conflicts.parse().expect("conflicts");
+    let rules = Rules { conflicts, other_machine: OtherMachine::Untrusted, ..Rules::default() };
     plan_restore(node, Stored::Record(record), &rules, false)
 }
 
@@ -64,7 +66,7 @@ fn an_annotation_that_is_replaced_takes_what_is_longer_of_it() {
 #[test]
 fn a_node_that_just_has_room_for_the_marker_is_restored_and_one_with_less_is_not() {
     let record = record("a", "u1").label("pool", "gold").label("annotation:owner", "me");
-    let trusted = record.clone().label("node-restriction.kubernetes.io/tier", "x");
+    let trusted = record.clone().label("node-restriction.kubernetes.io/tier", "x").machine("A");
     for (record, name) in [(&record, "annotation:owner"), (&trusted, "node-restriction.kubernetes.io/tier")] {
         let needed = |node: &Node| {
             let marker = plan(node, record, "").patch.expect("a patch").marker.expect("a marker");
@@ -92,11 +94,12 @@ fn the_old_marker_makes_room_for_the_new_one() {
 
 #[test]
 fn a_marker_names_what_was_withheld_up_to_its_limit() {
-    let node = node("a").incarnation("u2").whole();
+    let node = node("a").incarnation("u2").machine("B");
     // The marker where many labels are withheld, and one more whose name can be longer.
     let marker = |many: usize, digits: usize| {
         let name = |at: usize, digits: usize| format!("node-restriction.kubernetes.io/{at:0digits$}");
-        let record = (0..many).fold(record("a", "u1"), |record, at| record.label(&name(at, 10), "x"));
+        let record =
+            (0..many).fold(record("a", "u1").machine("A"), |record, at| record.label(&name(at, 10), "x"));
         let record = record.label(&name(many, digits), "x");
         plan(&node, &record, "").patch.expect("a patch").marker.expect("a marker")
     };

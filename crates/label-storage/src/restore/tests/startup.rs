@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::fixtures::taint;
-use crate::rules::Trust;
+use crate::rules::OtherMachine;
 
 fn rules() -> Rules {
     Rules { startup_taint: Some(Duration::from_secs(60)), ..Rules::default() }
@@ -54,8 +54,8 @@ fn it_comes_off_where_there_is_nothing_to_wait_for() {
 #[test]
 fn it_stays_for_a_while_where_a_person_has_to_look_and_then_comes_off() {
     let record = record("a", "u1").label("k", "v").machine("A");
-    let fenced = Rules { fence: true, ..rules() };
-    for (stored, rules) in [(Stored::Unreadable, &rules()), (Stored::Record(&record), &fenced)] {
+    let none = Rules { other_machine: OtherMachine::None, ..rules() };
+    for (stored, rules) in [(Stored::Unreadable, &rules()), (Stored::Record(&record), &none)] {
         assert!(!lifts(&registered(), stored, rules, false));
         let plan = plan_restore(&registered(), stored, rules, true);
         let patch = plan.patch.expect("a patch");
@@ -89,11 +89,8 @@ fn a_node_that_may_have_it_is_looked_at_before_it_is_restored() {
     for (rules, reason) in [
         (rules(), Reason::SeenInPart),
         (Rules { startup_taint: None, ..rules() }, Reason::Returned),
-        (Rules { fence: true, ..Rules::default() }, Reason::SeenInPart),
-        (
-            Rules { fence: true, identity: crate::rules::IdentityBy::SystemUuid, ..Rules::default() },
-            Reason::Returned,
-        ),
+        (Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() }, Reason::SeenInPart),
+        (Rules { other_machine: OtherMachine::None, ..Rules::default() }, Reason::SeenInPart),
     ] {
         assert_eq!(plan_restore(&metadata, Stored::Record(&stored), &rules, false).reason, reason);
     }
@@ -102,7 +99,7 @@ fn a_node_that_may_have_it_is_looked_at_before_it_is_restored() {
         ("annotation:label-storage/keep", Reason::SeenInPart),
         ("taint:NoSchedule:gpu", Reason::SeenInPart),
         ("cordon:", Reason::SeenInPart),
-        ("node-restriction.kubernetes.io/tier", Reason::SeenInPart),
+        ("node-restriction.kubernetes.io/tier", Reason::Returned),
         ("pool", Reason::Returned),
     ] {
         let stored = record("a", "u1").label(name, "true");
@@ -112,7 +109,4 @@ fn a_node_that_may_have_it_is_looked_at_before_it_is_restored() {
         let plan = plan_restore(&metadata, Stored::Record(&withheld), &Rules::default(), false);
         assert_eq!(plan.reason, reason, "{name}");
     }
-    let trusting = Rules { trust: Trust::Name, ..Rules::default() };
-    let stored = record("a", "u1").label("node-restriction.kubernetes.io/tier", "x");
-    assert_eq!(plan_restore(&metadata, Stored::Record(&stored), &trusting, false).reason, Reason::Returned);
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::decision::{Urgency, When};
-use crate::rules::Trust;
+use crate::node::Machine;
+use crate::rules::OtherMachine;
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 
@@ -15,34 +16,74 @@ fn withheld(node: &Node, record: &Record, rules: &Rules) -> (Vec<(String, Why)>,
     (withheld, patch.marker.expect("a marker"))
 }
 
+/// A machine, from `providerID/systemUUID`, either of which may be empty.
+fn machine(text: &str) -> Machine {
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (provider_id, system_uuid) = text.split_once('/').expect("two names");
+    Machine { provider_id: known(provider_id), system_uuid: known(system_uuid) }
+}
+
+/// The restored items, and the withheld ones with their reasons; `None` if the Node is not even marked.
+fn restored_to(node: &Node, record: &Record, rules: &Rules) -> Option<[Vec<String>; 2]> {
+    let plan = plan_restore(node, Stored::Record(record), rules, false);
+    assert_eq!(plan.patch.is_none(), plan.reason == Reason::OtherMachine);
+    let patch = plan.patch?;
+    let withheld = patch.withheld.iter().map(|it| format!("{}:{}", it.why.as_str(), it.name)).collect();
+    Some([patch.restored.into_keys().collect(), withheld])
+}
+
+/// The documented table, for each way in which machines can be the same, unknown or different.
 #[test]
-fn trust_comes_back_to_the_very_machine_alone() {
-    let nobodys = "03000200-0400-0500-0006-000700080009";
-    for (had, has, why) in [
-        (Some("A"), Some("A"), None),
-        (Some("ab-CD"), Some("AB-cd"), None),
-        (Some("A"), Some("B"), Some(Why::OtherMachine)),
-        (Some("A"), None, Some(Why::MachineUnknown)),
-        (None, Some("A"), Some(Why::MachineUnknown)),
-        (None, None, Some(Why::MachineUnknown)),
-        (Some(nobodys), Some(nobodys), Some(Why::MachineUnknown)),
+fn another_machine_gets_what_the_rules_say() {
+    let placeholder = "/03000200-0400-0500-0006-000700080009";
+    let all = || Some([vec![TIER.to_owned(), "pool".to_owned()], vec![]]);
+    let untrusted = || Some([vec!["pool".to_owned()], vec![format!("other-machine:{TIER}")]]);
+    for (had, has, is_other) in [
+        ("p/A", "p/A", false),
+        ("/ab-CD", "/AB-cd", false),
+        ("/", "/", false),
+        ("/A", "/", false),
+        ("/", "/A", false),
+        ("p/", "/A", false),
+        ("/A", "p/", false),
+        (placeholder, placeholder, false),
+        ("/A", "/B", true),
+        ("p/A", "p/B", true),
+        ("p/A", "q/A", true),
+        ("p/A", "/B", true),
+        ("p/", "q/B", true),
     ] {
         let mut node = node("a").incarnation("u2").whole();
-        node.extras.machine.system_uuid = has.map(str::to_owned);
-        let mut own = record("a", "u1").label(TIER, "x");
-        own.more.machine.system_uuid = had.map(str::to_owned);
-        let earlier = record("a", "u1").withheld(TIER, "x", had).machine("other");
-        for record in [own, earlier] {
-            let expected: Vec<_> = why.map(|why| (TIER.to_owned(), why)).into_iter().collect();
-            let (names, marker) = withheld(&node, &record, &Rules::default());
-            assert_eq!(names, expected, "{had:?} {has:?}");
-            let named = why.map_or(String::new(), |why| format!("/{}:{TIER}", why.as_str()));
-            assert_eq!(marker, format!("u2/4{named}"));
-            // Unless the operator says that the name is enough.
-            let trusting = Rules { trust: Trust::Name, ..Rules::default() };
-            assert_eq!(withheld(&node, &record, &trusting).0, []);
+        node.extras.machine = machine(has);
+        let mut record = record("a", "u1").label("pool", "gold").label(TIER, "x");
+        record.more.machine = machine(had);
+        for (rule, other) in
+            [(OtherMachine::All, all()), (OtherMachine::Untrusted, untrusted()), (OtherMachine::None, None)]
+        {
+            let rules = Rules { other_machine: rule, ..Rules::default() };
+            let expected = if is_other { other } else { all() };
+            assert_eq!(restored_to(&node, &record, &rules), expected, "{rule}: {had} {has}");
         }
     }
+}
+
+/// The record was made from one machine, and has withheld items of another.
+#[test]
+fn a_withheld_item_is_restored_as_its_own_origin_allows() {
+    let mut record =
+        record("a", "u1").withheld(TIER, "x", Some("A")).withheld("pool", "gold", Some("A")).machine("B");
+    record.more.machine.provider_id = Some("p".to_owned());
+    let restored = |machine: &str, other_machine| {
+        let rules = Rules { other_machine, ..Rules::default() };
+        restored_to(&node("a").incarnation("u2").machine(machine), &record, &rules)
+            .map(|[restored, _]| restored)
+    };
+    let (all, pool) = (Some(vec![TIER.to_owned(), "pool".to_owned()]), Some(vec!["pool".to_owned()]));
+    assert_eq!(restored("B", OtherMachine::All), all);
+    assert_eq!(restored("B", OtherMachine::Untrusted), pool);
+    assert_eq!(restored("B", OtherMachine::None), Some(vec![]));
+    assert_eq!(restored("A", OtherMachine::Untrusted), all);
+    assert_eq!(restored("A", OtherMachine::None), None);
 }
 
 #[test]
@@ -58,12 +99,14 @@ fn trust_does_not_come_back_by_an_identity_that_a_kubelet_can_claim() {
         (Label("node-restriction.kubernetes.io/slot".to_owned()), false),
     ] {
         let record = record("a", "u1").label(TIER, "x").label("pool", "gold").machine("A");
-        for (name, is_withheld) in [("a", false), ("b", is_claimed)] {
-            let node = node(name).incarnation("u2").machine("A");
-            let rules = Rules { identity: identity.clone(), ..Rules::default() };
-            let expected: Vec<_> =
-                is_withheld.then(|| (TIER.to_owned(), Why::OtherName)).into_iter().collect();
-            assert_eq!(withheld(&node, &record, &rules).0, expected, "{identity} {name}");
+        for other_machine in [OtherMachine::All, OtherMachine::Untrusted, OtherMachine::None] {
+            for (name, is_withheld) in [("a", false), ("b", is_claimed)] {
+                let node = node(name).incarnation("u2").machine("A");
+                let rules = Rules { identity: identity.clone(), other_machine, ..Rules::default() };
+                let expected: Vec<_> =
+                    is_withheld.then(|| (TIER.to_owned(), Why::OtherName)).into_iter().collect();
+                assert_eq!(withheld(&node, &record, &rules).0, expected, "{identity} {other_machine} {name}");
+            }
         }
     }
 }
@@ -92,9 +135,9 @@ fn trust_stays_withheld_from_a_name_that_has_taken_over_the_record() {
 fn trust_that_the_machine_has_by_now_is_not_overruled_by_another_machines() {
     let node = node("a").incarnation("u2").machine("B").label(TIER, "mine");
     let record = record("a", "u1").label(TIER, "x").machine("A");
-    let record_wins = Rules { conflicts: "*=record".parse().expect("conflicts"), ..Rules::default() };
-    let plan = plan_restore(&node, Stored::Record(&record), &record_wins, false);
-    let patch = plan.patch.expect("a patch");
+    let conflicts = "*=record".parse().expect("conflicts");
+    let rules = Rules { conflicts, other_machine: OtherMachine::Untrusted, ..Rules::default() };
+    let patch = plan_restore(&node, Stored::Record(&record), &rules, false).patch.expect("a patch");
     assert!(patch.restored.is_empty() && patch.withheld.is_empty() && patch.conflicts.is_empty());
 }
 
@@ -167,10 +210,13 @@ fn a_record_that_can_not_win_for_lack_of_room_does_not() {
 fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
     let name = |i: usize| format!("{}.node-restriction.kubernetes.io/{i:04}", "x".repeat(60));
     let stored = |count| (0..count).fold(record("a", "u1"), |record, i| record.label(&name(i), "x"));
+    // Read from machine A.
+    let stored = |count| stored(count).machine("A");
     let node = node("a").incarnation("u2").machine("B");
+    let untrusted = Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() };
     for (count, named) in [(1, 1), (100, 100), (200, 1)] {
         let record = stored(count);
-        let (names, marker) = withheld(&node, &record, &Rules::default());
+        let (names, marker) = withheld(&node, &record, &untrusted);
         assert_eq!(names.len(), count);
         assert!(marker.len() <= 16 << 10);
         let marked = node.clone().marked(&marker);
@@ -181,34 +227,6 @@ fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
         let kept = record.retaken(&marked, now, &Rules::default());
         assert_eq!(kept.more.withheld.len(), count);
         assert_eq!(kept.labels, Labels::new());
-    }
-}
-
-#[test]
-fn behind_a_fence_nothing_comes_back_to_another_machine() {
-    let machine = |provider_id: &str, system_uuid: &str| {
-        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        crate::node::Machine { provider_id: some(provider_id), system_uuid: some(system_uuid) }
-    };
-    let fence = Rules { fence: true, ..Rules::default() };
-    let by_machine = Rules { identity: crate::rules::IdentityBy::SystemUuid, ..fence.clone() };
-    for (had, has, is_other) in [
-        (machine("p", "A"), machine("p", "A"), false),
-        (machine("p", "A"), machine("q", "A"), true),
-        (machine("p", "A"), machine("p", "B"), true),
-        (machine("p", "A"), machine("", "B"), true),
-        (machine("", "A"), machine("p", ""), false),
-        (machine("", ""), machine("p", "B"), false),
-    ] {
-        let mut node = node("a").incarnation("u2").whole();
-        node.extras.machine = has;
-        let mut record = record("a", "u1").label("pool", "gold");
-        record.more.machine = had;
-        for (rules, is_refused) in [(&fence, is_other), (&by_machine, false), (&Rules::default(), false)] {
-            let plan = plan_restore(&node, Stored::Record(&record), rules, false);
-            assert_eq!(plan.reason == Reason::OtherMachine, is_refused, "{node:?}");
-            assert_eq!(plan.patch.is_none(), is_refused, "not even a marker");
-        }
     }
 }
 
@@ -264,7 +282,7 @@ fn a_retry_waits_for_its_time() {
             node: Some(of.summary()),
             stored: Stored::Record(record),
             is_unsure: false,
-            is_fenced: false,
+            is_other_machine: false,
             taint_left: None,
             until_retry: left.map(Duration::from_secs),
         };

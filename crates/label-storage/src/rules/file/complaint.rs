@@ -25,6 +25,9 @@ impl Refused {
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         let reason = match error.without_snippet() {
+            Error::SerdeUnknownField { field, .. } if ["fence", "trustLabels"].contains(&field.as_str()) => {
+                REPLACED.to_owned()
+            }
             Error::SerdeUnknownField { field, expected, .. } => match nearest(field, expected) {
                 Some(key) => format!("unknown key {field:?}: did you mean {key:?}?"),
                 None => format!("unknown key {field:?}: write one of {}", expected.join(", ")),
@@ -61,6 +64,8 @@ impl From<Error> for Refused {
     }
 }
 
+const REPLACED: &str = "identity.fence and identity.trustLabels are now identity.otherMachine: \
+     write none for fence: true, untrusted for trustLabels: same-machine, all for trustLabels: name";
 const STAR: &str = "put a value that begins with * into quotes, such as '*.example.com/*'";
 const MARK: &str = "put a value that begins with ! into quotes, such as '!example.com/gpu'";
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::{IdentityBy, Percentage, Trust};
+use crate::rules::{IdentityBy, OtherMachine, Percentage};
 
 /// All that a file can say, with its defaults.
 const DEFAULTS: &str = r#"
@@ -13,7 +13,7 @@ taints:      {include: [],    exclude: []}
 cordon: false
 nodes: {selector: "", optIn: false}
 conflicts: []
-identity: {by: name, fence: false, trustLabels: same-machine}
+identity: {by: name, otherMachine: all}
 startupTaint: {enabled: false, atMost: 2m}
 retention: 30d
 cleanupShare: 10%
@@ -73,7 +73,7 @@ conflicts:
   - {keys: [pool, "taint:*:dedicated"], wins: record}
   - keys: ['*']
     wins: report
-identity: {by: "label:example.com/serial", fence: true, trustLabels: name}
+identity: {by: "label:example.com/serial", otherMachine: untrusted}
 startupTaint: {enabled: true, atMost: 90s}
 patience: 30s
 retention: forever
@@ -92,8 +92,7 @@ history: 20
         opt_in: true,
         conflicts: "pool=record,taint:*:dedicated=record,*=report".parse().expect("conflicts"),
         identity: IdentityBy::Label("example.com/serial".to_owned()),
-        fence: true,
-        trust: Trust::Name,
+        other_machine: OtherMachine::Untrusted,
         startup_taint: Some(Duration::from_secs(90)),
         patience: Duration::from_secs(30),
         retention: Duration::MAX,
@@ -205,8 +204,8 @@ fn what_is_wrong_is_said_with_its_line() {
                 .to_owned(),
         ),
         (
-            "identity:\n  trustLabels: never\n",
-            "line 2: identity.trustLabels: \"never\" is not a valid value: write same-machine or name".to_owned(),
+            "identity:\n  otherMachine: never\n",
+            "line 2: identity.otherMachine: \"never\" is not a valid value: write all, untrusted or none".to_owned(),
         ),
         ("startupTaint:\n  atMost: 2h\n", "line 2: startupTaint.atMost: \"2h\" can't be used: give a time from 1s to 1h, such as 2m".to_owned()),
         ("\nretention: 30\n", "line 2: retention: \"30\" can't be used: give a time of at least 1m, such as 30d, or forever".to_owned()),
@@ -219,6 +218,23 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
     ] {
         assert_eq!(Rules::from_yaml(text).map_err(|refused| refused.to_string()), Err(refused), "{text}");
+    }
+}
+
+#[test]
+fn the_keys_that_other_machine_replaces_are_refused_with_the_new_one() {
+    let reason = "identity.fence and identity.trustLabels are now identity.otherMachine: write none for fence: true, \
+                  untrusted for trustLabels: same-machine, all for trustLabels: name";
+    for text in [
+        "identity:\n  fence: true\n",
+        "identity:\n  trustLabels: name\n",
+        "identity:\n  fence: x\n  by: name\n",
+    ] {
+        assert_eq!(
+            Rules::from_yaml(text),
+            Err(Refused { line: Some(2), reason: reason.to_owned() }),
+            "{text}"
+        );
     }
 }
 
@@ -257,8 +273,8 @@ fn rules_are_told_in_a_line_of_what_is_not_the_default() {
             "{conflicts: [{keys: [pool, 'taint:*:x'], wins: record}, {keys: ['*'], wins: report}]}",
         ),
         (
-            "identity: {by: label:a, fence: true}\nstartupTaint: {enabled: true}",
-            "{identity: {by: 'label:a', fence: true}, startupTaint: {enabled: true}}",
+            "identity: {by: label:a, otherMachine: none}\nstartupTaint: {enabled: true}",
+            "{identity: {by: 'label:a', otherMachine: none}, startupTaint: {enabled: true}}",
         ),
         (
             "retention: forever\ncleanupShare: 2.50%\nhistory: 0\nstartupTaint: {enabled: true, atMost: 90s}",
@@ -307,11 +323,11 @@ prop_compose! {
         labels in some_selection(KeyKind::Label),
         annotations in some_selection(KeyKind::Annotation),
         taints in some_selection(KeyKind::Taint),
-        (cordon, opt_in, fence) in any::<(bool, bool, bool)>(),
+        (cordon, opt_in) in any::<(bool, bool)>(),
         selector in "|a|!a|a=b|a!=b,c|a in \\(,b\\),null|a notin \\(b,c\\)",
         conflicts in some_conflicts(),
         identity in "name|providerID|systemUUID|label:null|annotation:Example\\.com/A",
-        trust in "name|same-machine",
+        other_machine in "all|untrusted|none",
         startup_taint in proptest::option::of(1_000u64..=3_600_000),
         patience in (1_000u64..=3_600_000).prop_map(Duration::from_millis),
         retention in prop_oneof![Just(Duration::MAX), (60u64..1 << 32).prop_map(Duration::from_secs)],
@@ -320,10 +336,10 @@ prop_compose! {
     ) -> Rules {
         let cleanup_share: Percentage = format!("{}.{:02}%", hundredths / 100, hundredths % 100).parse().expect("a share");
         Rules {
-            labels, annotations, taints, cordon, opt_in, fence, conflicts, patience, retention, cleanup_share, history,
+            labels, annotations, taints, cordon, opt_in, conflicts, patience, retention, cleanup_share, history,
             selector: selector.parse().expect("a selector"),
             identity: identity.parse().expect("an identity"),
-            trust: trust.parse().expect("a trust"),
+            other_machine: other_machine.parse().expect("a rule"),
             startup_taint: startup_taint.map(Duration::from_millis),
         }
     }

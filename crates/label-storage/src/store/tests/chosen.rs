@@ -1,6 +1,7 @@
 //! Which Nodes the storer looks after.
 
 use super::*;
+use crate::rules::OtherMachine;
 
 const SIGHTINGS: [fn(&Node) -> Sighting<&Node>; 2] =
     [|node| Sighting::Live(node), |node| Sighting::Deleted(node)];
@@ -109,22 +110,22 @@ fn without_an_identity_there_is_no_record_to_look_for() {
 }
 
 #[test]
-fn behind_a_fence_a_record_keeps_out_what_another_machine_left() {
-    let fence = Rules { fence: true, ..without_history() };
-    let by_machine = Rules { identity: crate::rules::IdentityBy::SystemUuid, ..fence.clone() };
+fn the_final_labels_of_an_excluded_machine_are_not_stored() {
+    let rule = |other_machine| Rules { other_machine, ..without_history() };
+    let (none, untrusted) = (rule(OtherMachine::None), rule(OtherMachine::Untrusted));
     let stored = record("a", "u1").label("k", "v").machine("A");
     let left = node("a").incarnation("u2").label("k", "w").at(20);
     let (same, other, unknown) = (left.clone().machine("A"), left.clone().machine("B"), left);
     for (node, rules, reason) in [
-        (&other, &fence, Reason::OtherMachine),
-        (&same, &fence, Reason::LeftUnrestored),
-        (&unknown, &fence, Reason::LeftUnrestored),
-        (&other, &by_machine, Reason::LeftUnrestored),
+        (&other, &none, Reason::OtherMachine),
+        (&same, &none, Reason::LeftUnrestored),
+        (&unknown, &none, Reason::LeftUnrestored),
+        (&other, &untrusted, Reason::LeftUnrestored),
         (&other, &without_history(), Reason::LeftUnrestored),
     ] {
         let plan = plan_store(Sighting::Deleted(node), Stored::Record(&stored), at(), rules);
         assert_eq!(plan.reason, reason, "{node:?}");
         assert_eq!(plan.action == Action::Nothing, reason == Reason::OtherMachine);
     }
-    assert!(fence.needs_whole_nodes() && !Rules::default().needs_whole_nodes(), "or it would be unknown");
+    assert!(none.needs_whole_nodes() && untrusted.needs_whole_nodes(), "or it would be unknown");
 }

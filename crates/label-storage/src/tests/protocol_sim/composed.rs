@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fixtures::some_choice;
-use crate::rules::{Patterns, Selection, Trust};
+use crate::rules::{OtherMachine, Patterns, Selection};
 
 const KEPT: &str = "annotation:label-storage/keep";
 const NAMES: [&str; 9] = [
@@ -25,23 +25,17 @@ const NAMES: [&str; 9] = [
 fn some_rules() -> impl Strategy<Value = Vec<Rules>> {
     let conflicts = proptest::sample::select(vec!["", "*=record", "pool=report,annotation:*=record"]);
     let rules =
-        (some_choice(), conflicts, any::<[bool; 2]>()).prop_map(|(choice, conflicts, [fence, startup])| {
+        (some_choice(), conflicts, any::<[bool; 2]>()).prop_map(|(choice, conflicts, [none, startup])| {
             Rules {
                 conflicts: conflicts.parse().expect("conflicts"),
-                fence,
+                other_machine: if none { OtherMachine::None } else { OtherMachine::All },
                 startup_taint: startup.then_some(Rules::STARTUP_TAINT),
-                trust: Trust::Name,
                 ..choice
             }
         });
     // Those that store everything among them: otherwise little happens.
-    let everything = Rules {
-        annotations: Selection::all(),
-        taints: Selection::all(),
-        cordon: true,
-        trust: Trust::Name,
-        ..Rules::default()
-    };
+    let everything =
+        Rules { annotations: Selection::all(), taints: Selection::all(), cordon: true, ..Rules::default() };
     proptest::collection::vec(rules, 4).prop_map(move |mut rules| {
         rules.push(everything.clone());
         rules
@@ -83,7 +77,7 @@ fn some_life() -> impl Strategy<Value = Vec<Step>> {
     let after = ruled().prop_map(|rules| Step::Store { rules, is_whole: true });
     (proptest::collection::vec(step, 0..8), delete, proptest::collection::vec(after, 0..3)).prop_map(
         |(life, delete, after)| {
-            let create = Step::Create { machine: "A", is_known: true };
+            let create = Step::Create { machine: "A" };
             [vec![create], life, vec![delete], after].concat()
         },
     )

@@ -1,34 +1,31 @@
-//! Trust labels of a machine are never restored to another machine.
+//! Trust labels of a machine are never restored to another machine, unless the rules allow it.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::node::EVERYTHING;
-use crate::rules::Selection;
+use crate::rules::{OtherMachine, Selection};
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";
 const MACHINES: [&str; 3] = ["A", "B", "C"];
 
-/// Rules that were in force at one time or another: in none of them is a name enough.
+/// Rules that were in force at one time or another: none of them gives trust labels to another machine.
 fn rules() -> Vec<Rules> {
     let patterns = |text: &str| text.parse().expect("patterns");
+    let untrusted = || Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() };
     vec![
-        Rules::default(),
-        Rules {
-            labels: Selection::all_but(patterns("*node-restriction.kubernetes.io/*")),
-            ..Rules::default()
-        },
-        Rules { conflicts: "*=record".parse().expect("conflicts"), history: 0, ..Rules::default() },
-        Rules { fence: true, taints: Selection::all(), ..Rules::default() },
+        untrusted(),
+        Rules { labels: Selection::all_but(patterns("*node-restriction.kubernetes.io/*")), ..untrusted() },
+        Rules { conflicts: "*=record".parse().expect("conflicts"), history: 0, ..untrusted() },
+        Rules { other_machine: OtherMachine::None, taints: Selection::all(), ..Rules::default() },
     ]
 }
 
 /// One incarnation: created, and then this and that until it is deleted, or it stays.
 fn some_life() -> impl Strategy<Value = Vec<Step>> {
     let machine = || proptest::sample::select(&MACHINES[..]);
-    let create = (machine(), prop::bool::weighted(0.8))
-        .prop_map(|(machine, is_known)| Step::Create { machine, is_known });
+    let create = machine().prop_map(|machine| Step::Create { machine });
     let label = || proptest::sample::select(vec![TIER, FIPS, "pool"]);
     let value = || proptest::sample::select(vec!["x", "y"]);
     let keep = proptest::sample::select(vec!["", "pool", "*"]);
@@ -40,9 +37,8 @@ fn some_life() -> impl Strategy<Value = Vec<Step>> {
         "UID/99/many:*",
         "u1/99",
     ]);
-    let store = || {
-        (0..4usize, prop::bool::weighted(0.9)).prop_map(|(rules, is_whole)| Step::Store { rules, is_whole })
-    };
+    // With these rules, lists and watches have whole Nodes.
+    let store = || (0..4usize).prop_map(|rules| Step::Store { rules, is_whole: true });
     let step = prop_oneof![
         4 => (label(), value()).prop_map(|(label, value)| Step::Set(label, value)),
         1 => label().prop_map(Step::Remove),
@@ -53,8 +49,7 @@ fn some_life() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Unmark),
         1 => keep.prop_map(|list| Step::Set("annotation:label-storage/keep", list)),
     ];
-    let delete = (prop::bool::weighted(0.8), any::<bool>())
-        .prop_map(|(is_heard, is_whole)| Step::Delete { is_heard, is_whole });
+    let delete = prop::bool::weighted(0.8).prop_map(|is_heard| Step::Delete { is_heard, is_whole: true });
     let after = proptest::collection::vec(store(), 0..3);
     (create, proptest::collection::vec(step, 0..7), delete, after)
         .prop_map(|(create, life, delete, after)| [vec![create], life, vec![delete], after].concat())
