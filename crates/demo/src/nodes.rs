@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeStatus, NodeSystemInfo};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use label_storage::name::record_name;
@@ -37,10 +37,7 @@ impl Machine {
             labels: Some(labels.into_iter().collect()),
             ..ObjectMeta::default()
         };
-        // A label such as node-role.kubernetes.io/database is restored only to the same machine, which its systemUUID identifies.
-        let machine = NodeSystemInfo { system_uuid: self.name.clone(), ..NodeSystemInfo::default() };
-        let status = NodeStatus { node_info: Some(machine), ..NodeStatus::default() };
-        Node { metadata, status: Some(status), ..Node::default() }
+        Node { metadata, ..Node::default() }
     }
 
     /// Adds a line for each label that `found` lacks, or has with another value.
