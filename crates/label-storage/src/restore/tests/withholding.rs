@@ -237,7 +237,7 @@ fn what_the_cluster_has_refused_is_tried_again() {
     let marked = |list: &str| node("a").incarnation("u2").machine("B").marked(&format!("u2/3{list}"));
     let retry = |node: &Node| {
         assert!(node.summary().traits.has_refused, "{node:?}");
-        plan_retry(node, &stored, &Rules::default())
+        plan_retry(node, &stored, &Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() })
     };
     let expect = |node: &Node, restored: &[&str], marker: &str| {
         let plan = retry(node).expect("a plan");
