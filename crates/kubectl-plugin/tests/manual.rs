@@ -42,7 +42,7 @@ fn the_page_has_what_only_stands_below_the_help_and_no_empty_default() {
     let in_one_line = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in [
         "Exit codes: 0 healthy, 1 error, 3 problems found.",
-        "other-machine (the fence keeps it from being restored)",
+        "other-machine (the rules exclude it)",
         "\n    kubectl label-storage get --departed -l pool=gold --sort-by .departedAt\n",
         "The whole file is checked first",
     ] {

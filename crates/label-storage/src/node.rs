@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::restore::Why;
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::summary::{RecordId, RestoredFrom};
 use crate::{Labels, Record};
 
@@ -162,6 +163,32 @@ pub(crate) fn is_own_uuid(uuid: &str) -> bool {
     let is_one_byte =
         digits.len() == 32 && digits.as_bytes().chunks(2).all(|byte| *byte == digits.as_bytes()[..2]);
     !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
+}
+
+/// The reason why an item of the record is not restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Why {
+    /// It was read from another machine, which by the rules gets no such item.
+    OtherMachine,
+    /// It is a trust label, the Node has another name, and a kubelet can claim any identity of this kind.
+    OtherName,
+    /// It describes the state of the machine, or belongs to kubelet, network or storage.
+    Never,
+    /// The Node's annotations would exceed the limit of the API server.
+    TooLarge,
+    /// The cluster refused it: an admission policy, a webhook or the API server.
+    Refused,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// The name in markers, logs and metrics. Users rely on it, so it does not change.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// An answer of the API server that can't be used as a Node.

@@ -85,7 +85,7 @@ pub struct More {
     pub withheld: BTreeMap<String, WithheldValue>,
     /// Earlier versions of the labels, the latest last.
     pub history: Vec<Version>,
-    /// True if the labels are final labels that are not stored yet (see [`anticipate`](crate::restore::anticipate)).
+    /// True if the labels are final labels that are not stored yet (see `anticipate`).
     pub is_anticipated: bool,
 }
 

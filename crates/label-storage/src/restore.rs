@@ -7,7 +7,8 @@ mod startup_taints;
 pub use self::anticipation::{anticipate, keeps_final_labels};
 pub use self::schedule::{View, decide_contested};
 pub use self::startup_taints::StartupTaints;
-use strum::{IntoStaticStr, VariantArray};
+pub use crate::node::Why;
+use strum::IntoStaticStr;
 
 use crate::item::{Item, MAX_ANNOTATIONS};
 use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint};
@@ -65,32 +66,6 @@ pub struct Withheld {
     pub name: String,
     /// The reason.
     pub why: Why,
-}
-
-/// The reason why an item of the record is not restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Why {
-    /// It was read from another machine, which by the rules gets no such item.
-    OtherMachine,
-    /// It is a trust label, the Node has another name, and a kubelet can claim any identity of this kind.
-    OtherName,
-    /// It describes the state of the machine, or belongs to kubelet, network or storage.
-    Never,
-    /// The Node's annotations would exceed the limit of the API server.
-    TooLarge,
-    /// The cluster refused it: an admission policy, a webhook or the API server.
-    Refused,
-}
-
-impl Why {
-    /// All of them.
-    pub const ALL: &[Self] = Self::VARIANTS;
-
-    /// The name in markers, logs and metrics. Users rely on it, so it does not change.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The reason for a decision of the restorer.

@@ -25,7 +25,7 @@ pub(crate) const FINAL_LABELS_LIFETIME: Duration = Duration::from_secs(3600);
 /// The pause before a key that waits for final labels is looked at again, if its record does not change before.
 const LOOK_FOR_FINAL_LABELS: Duration = Duration::from_secs(1);
 
-/// What the cluster refuses is tried again after this time, or less.
+/// Refused items are tried again after this time, or less.
 const RETRY: Duration = Duration::from_secs(6 * 3600);
 
 /// The restorer's own state: what can't be listed.

@@ -9,7 +9,7 @@ use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
 
 const SOON: When = When::Now(Urgency::Soon);
-/// What is tried again later than this is decided upon again with the next list.
+/// A retry that is later than this is decided upon again with the next list.
 const LATER: Duration = Duration::from_secs(600);
 
 /// Everything that the cache has of one key.

@@ -38,7 +38,10 @@ impl Fate {
         self.unstored = open;
         for unstored in closed {
             let are_kept = uid == unstored.uid && version == unstored.deleted_at || has_all(&unstored);
-            if are_kept && !unstored.is_excused {
+            // The next incarnation was restored with them.
+            let are_given =
+                !are_kept && !unstored.is_overtaken && self.has_what_is_right(&unstored, Some(&seen));
+            if (are_kept || are_given) && !unstored.is_excused {
                 ledger.final_labels_kept += 1;
             }
             let is_last = self.versions.back().is_some_and(|last| last.revision == unstored.deleted_at);
@@ -50,7 +53,7 @@ impl Fate {
                         self.expected.insert(key.clone(), [value].into());
                     }
                 }
-            } else if !are_kept && !unstored.is_excused {
+            } else if !are_kept && !are_given && !unstored.is_excused {
                 // A storer stored the next incarnation first.
                 let widened = unstored.widen(&mut self.expected);
                 if (widened > 0 || unstored.is_overtaken) && is_past(&self.name, unstored.deleted_at) {

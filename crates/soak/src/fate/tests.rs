@@ -392,6 +392,21 @@ fn a_last_change_that_was_skipped_is_not_overtaken_but_lost() {
 }
 
 #[test]
+fn a_last_change_that_the_next_incarnation_was_given_is_kept() {
+    for (value, kept, overtaken) in [("2", 1, 0), ("1", 0, 1)] {
+        let mut world = World::stored();
+        world.node("u1", &[("k", "2")], None);
+        world.delete(true);
+        world.node("u2", &[], None);
+        let version = world.node("u2", &[("k", value)], Some(1));
+        world.record("u2", version, &[("k", value)], false);
+        let undetermined = &world.ledger.undetermined;
+        assert_eq!((world.wrongs(), world.ledger.final_labels_kept), (vec![], kept), "{value}");
+        assert_eq!(undetermined.overtaken_at_once.min(1), overtaken, "{value}");
+    }
+}
+
+#[test]
 fn a_node_restored_from_a_record_of_long_ago_is_an_error_in_fair_weather() {
     for (seconds, wrongs) in [(0, vec![]), (10, vec![Kind::Lost])] {
         let mut world = World::stored();

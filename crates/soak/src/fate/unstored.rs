@@ -7,7 +7,7 @@ use label_storage::Labels;
 
 use super::{Fate, Life, Values, absent, short};
 use crate::ledger::{Kind, Ledger};
-use crate::object::SeenNode;
+use crate::object::{SeenNode, SeenRecord};
 use crate::storers::Passage;
 
 /// An incarnation that was deleted before its last change was stored.
@@ -121,7 +121,7 @@ impl Fate {
             match passage(&self.name, deletion) {
                 _ if unstored.is_excused => {}
                 Passage::Ahead => {}
-                _ if self.has_what_is_right(&unstored) => continue,
+                _ if self.has_what_is_right(&unstored, self.record.as_ref()) => continue,
                 Passage::Forgotten => unstored.excuse(&mut self.expected, ledger),
                 Passage::Skipped(storer) => {
                     let what = format!(
@@ -139,10 +139,9 @@ impl Fate {
         }
     }
 
-    /// True if the record has the last change, so that nothing is left to be stored.
-    fn has_what_is_right(&self, unstored: &Unstored) -> bool {
-        let stored =
-            |key: &String| self.record.as_ref().and_then(|seen| seen.record.labels.get(key).cloned());
+    /// True if this record has the last change, so that nothing is left to be stored.
+    pub(super) fn has_what_is_right(&self, unstored: &Unstored, record: Option<&SeenRecord>) -> bool {
+        let stored = |key: &String| record.and_then(|seen| seen.record.labels.get(key).cloned());
         let is_right = |key: &String| match self.expected.get(key) {
             Some(expected) => expected.contains(&stored(key)),
             None => stored(key).is_none(),
