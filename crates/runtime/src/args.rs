@@ -15,6 +15,9 @@ use tracing::level_filters::LevelFilter;
 
 use crate::record_key::Filed;
 
+/// The same limit as in the chart. A replica adopts every shard without a holder, so a mistaken number must not be followed.
+pub(crate) const MAX_REPLICAS: u32 = 100;
+
 /// Flags of both daemons. Each but `--replicas` can be given in the environment too; the flag wins.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Common {
@@ -22,9 +25,9 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_REPLICA_INDEX", value_name = "INDEX")]
     pub replica_index: Option<u32>,
 
-    /// Number of shards, for use outside a StatefulSet [default: spec.replicas of the pod's StatefulSet, followed while running; outside
-    /// a StatefulSet 1]
-    #[arg(long, value_name = "N")]
+    /// Number of shards, from 1 to 100, for use outside a StatefulSet [default: spec.replicas of the pod's StatefulSet, followed while
+    /// running; outside a StatefulSet 1]
+    #[arg(long, value_name = "N", value_parser = replicas)]
     pub replicas: Option<NonZeroU32>,
 
     /// Namespace of the ConfigMaps [default: the pod's, or that of the current kubeconfig context]
@@ -193,6 +196,16 @@ impl Common {
     }
 }
 
+/// A number of shards, if there may be so many.
+pub(crate) fn shards(number: u32) -> Option<NonZeroU32> {
+    NonZeroU32::new(number).filter(|number| number.get() <= MAX_REPLICAS)
+}
+
+fn replicas(text: &str) -> Result<NonZeroU32, String> {
+    let number = text.parse().ok().and_then(shards);
+    number.ok_or_else(|| format!("give a number from 1 to {MAX_REPLICAS}"))
+}
+
 pub fn glob(text: &str) -> Result<GlobMatcher, String> {
     Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
@@ -285,6 +298,7 @@ mod tests {
         for args in [
             ["--replicas", "0"],
             ["--replicas", "-1"],
+            ["--replicas", "101"],
             ["--replicas", "many"],
             ["--replica-index", "-1"],
             ["--interval", "0"],

@@ -7,12 +7,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
+use crate::args::{MAX_REPLICAS, shards};
 use crate::{backoff, call, preflight};
 
 const READ_EVERY: Duration = Duration::from_secs(20);
-
-/// The same limit as in the chart. A replica adopts every shard without a holder, so a mistaken number must not be followed.
-const MAX_REPLICAS: i32 = 1000;
 
 pub(crate) struct OwnSet {
     api: Api<StatefulSet>,
@@ -67,11 +65,13 @@ impl OwnSet {
     async fn read(&self) -> Result<Option<NonZeroU32>, call::Error> {
         const WHAT: &str = "read the StatefulSet";
         let set = call::one(WHAT, self.api.get(&self.name)).await?;
-        match set.spec.and_then(|spec| spec.replicas).unwrap_or(1) {
-            many if many > MAX_REPLICAS => {
-                Err(call::Error::refused(WHAT, format!("{many} replicas are more than {MAX_REPLICAS}")))
+        let replicas = set.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+        let number = u32::try_from(replicas).unwrap_or_default();
+        match shards(number) {
+            None if number > 0 => {
+                Err(call::Error::refused(WHAT, format!("{number} replicas are more than {MAX_REPLICAS}")))
             }
-            replicas => Ok(u32::try_from(replicas).ok().and_then(NonZeroU32::new)),
+            shards => Ok(shards),
         }
     }
 }
@@ -118,13 +118,20 @@ mod tests {
         for (answer, expected) in [(of(json!(3)), 3), (of(json!(null)), 1), (of(json!(0)), 1)] {
             assert_eq!(set([answer]).replicas().await.expect("a number").get(), expected);
         }
-        let error = set([of(json!(1001))]).replicas().await.expect_err("too many").to_string();
-        assert!(error.contains("1001 replicas are more than 1000: correct that"), "{error}");
+        let error = set([of(json!(101))]).replicas().await.expect_err("too many").to_string();
+        assert!(error.contains("101 replicas are more than 100: correct that"), "{error}");
         for (code, advice) in [(403, "to get statefulsets there"), (404, "in a StatefulSet of that name")] {
             let error = set([refusal(code)]).replicas().await.expect_err("refused").to_string();
             assert!(error.starts_with("can't read statefulset storer in namespace ns: no"), "{error}");
             assert!(error.contains(advice) && error.ends_with("or give --replicas"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_chart_has_the_same_limit() {
+        let schema = include_str!("../../../deploy/chart/values.schema.json");
+        let schema: Value = serde_json::from_str(schema).expect("JSON");
+        assert_eq!(schema["definitions"]["replicas"]["maximum"], MAX_REPLICAS);
     }
 
     #[tokio::test(start_paused = true)]
