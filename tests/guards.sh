@@ -59,6 +59,8 @@ guards=(
     'a watch that goes on is waited for|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if heard > wait\.heard/if false/'
     'a node is waited for at the version that was seen first|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/heard < wait\.version/heard < version/'
     'another incarnation is waited for again|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if wait\.uid != uid/if false/'
+    'a watch that goes on is waited for|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if heard > waiting\.0/if false/'
+    'a lease that is refused again is an error|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/error\.kind == FailureKind::Moved && !is_repeated/error.kind == FailureKind::Moved/'
     'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/tracker.rs|s/has_changed: false/has_changed: true/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'

@@ -39,6 +39,7 @@ mod identity;
 mod interference;
 mod keeping;
 mod kubelet;
+mod leases;
 mod lies;
 mod many;
 mod monitoring;
@@ -304,6 +305,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             during_an_outage_leases_are_asked_for_ever_more_rarely
             idle_replicas_make_few_requests_beside_renewals
             many_large_leases_do_not_fill_the_memory;
+        leases:
+            a_replica_whose_lease_is_refused_again_and_again_is_not_ready
+            a_replica_whose_namespace_is_deleted_is_not_ready;
         seeing:
             a_daemon_is_ready_when_it_has_listed_all_and_keeps_its_lease
             what_happens_is_counted

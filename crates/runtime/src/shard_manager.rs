@@ -9,7 +9,7 @@
 //!
 //! Both run in one task: a process whose engines are stuck does not renew its leases either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ struct ShardManager {
     /// The earliest and the latest time of the next list.
     list_at: [Instant; 2],
     events: mpsc::UnboundedReceiver<LeaseEvent>,
+    /// The shards whose lease is to be written, and whose last write failed.
+    refused: BTreeSet<Shard>,
     /// Since when lists or writes have failed.
     failing_since: Option<Instant>,
     /// True if another process was started for the same shard and holds its lease.
@@ -75,26 +77,12 @@ pub(crate) async fn run(
     shards: watch::Receiver<NonZeroU32>,
     work: impl AsyncFn(ShardContext),
 ) {
-    let (starter, started) = mpsc::unbounded();
-    let Share { index, replicas, .. } = context.share;
     let client = context.nodes.clone().into_client();
-    let api = Leases::new(client, context.records.namespace().unwrap_or_default(), daemon, &context.share);
-    let (stop, (reporter, events)) = (context.shutdown.stop.clone(), mpsc::unbounded());
-    let watching = watch_leases(api.clone(), reporter);
-    let manager = ShardManager {
-        api,
-        events,
-        context,
-        me: Me { identity, home: Shard { index, replicas } },
-        shards,
-        starter,
-        leases: All::new(),
-        tracker: LeaseTracker::default(),
-        held: BTreeMap::new(),
-        list_at: [Instant::now(); 2],
-        failing_since: None,
-        is_doubled: false,
-    };
+    let namespace = context.records.namespace().unwrap_or_default();
+    let api = Leases::new(client, namespace, daemon, &context.share);
+    let ((starter, started), (reporter, events)) = (mpsc::unbounded(), mpsc::unbounded());
+    let (stop, watching) = (context.shutdown.stop.clone(), watch_leases(api.clone(), reporter));
+    let manager = ShardManager::new(context, api, identity, shards, starter, events);
     let engines = started.for_each_concurrent(None, |context| work(context));
     tokio::join!(manager.keep_leases(), engines, stop.run_until_cancelled(watching));
 }
@@ -125,6 +113,32 @@ async fn first_position(held: &BTreeMap<Shard, Held>, leases: &All) -> Option<Sh
 }
 
 impl ShardManager {
+    fn new(
+        context: ShardContext,
+        api: Leases,
+        identity: String,
+        shards: watch::Receiver<NonZeroU32>,
+        starter: mpsc::UnboundedSender<ShardContext>,
+        events: mpsc::UnboundedReceiver<LeaseEvent>,
+    ) -> Self {
+        let Share { index, replicas, .. } = context.share;
+        Self {
+            context,
+            me: Me { identity, home: Shard { index, replicas } },
+            shards,
+            starter,
+            api,
+            leases: All::new(),
+            tracker: LeaseTracker::default(),
+            held: BTreeMap::new(),
+            list_at: [Instant::now(); 2],
+            events,
+            refused: BTreeSet::new(),
+            failing_since: None,
+            is_doubled: false,
+        }
+    }
+
     async fn keep_leases(mut self) {
         let shutdown = self.context.shutdown.clone();
         let pulse = self.context.health.pulse("the renewal of leases");
@@ -169,6 +183,9 @@ impl ShardManager {
                 LeaseAction::Renew | LeaseAction::Take => due.push(shard),
                 LeaseAction::Leave => self.hand_over(shard),
             }
+        }
+        if has_listed {
+            self.refused.retain(|shard| due.contains(shard));
         }
         // With leases to renew or to take, only a write shows that they can be kept.
         if has_listed && due.is_empty() && self.held.is_empty() {
@@ -278,7 +295,8 @@ impl ShardManager {
     }
 
     fn refused(&mut self, shard: Shard, error: &Error) {
-        if error.kind == FailureKind::Moved {
+        let is_repeated = !self.refused.insert(shard);
+        if error.kind == FailureKind::Moved && !is_repeated {
             tracing::debug!(%error, shard = shard.index, "another writer changed the lease");
         } else {
             self.failed(error);
@@ -294,7 +312,6 @@ impl ShardManager {
 
     /// Notes that a call that began at `began` has renewed or taken a lease.
     fn claimed(&mut self, shard: Shard, began: Instant, seen: SeenLease) {
-        self.recovered();
         let renew_at = began + backoff::around(RENEWAL);
         match self.held.get_mut(&shard) {
             Some(held) => {
@@ -305,6 +322,10 @@ impl ShardManager {
             None => self.start(shard, began, renew_at),
         }
         self.leases.insert(shard, seen);
+        self.refused.remove(&shard);
+        if self.refused.is_empty() {
+            self.recovered();
+        }
     }
 
     fn start(&mut self, shard: Shard, began: Instant, renew_at: Instant) {
@@ -445,13 +466,45 @@ mod tests {
     use futures::FutureExt;
     use k8s_openapi::api::coordination::v1::Lease;
     use label_storage::{Position, ResourceVersion};
+    use serde_json::json;
 
     use super::*;
-    use crate::fixtures::replica;
+    use crate::fixtures::{Reply, replica};
+
+    const HOME: Shard = Shard { index: 0, replicas: NonZeroU32::MIN };
+
+    /// A manager with a server that answers each call with this.
+    fn manager<F: Future<Output = Reply> + Send + 'static>(
+        answer: impl Fn(String) -> F + Send + Sync + 'static,
+    ) -> ShardManager {
+        let (context, _) = replica(answer).expect("a replica");
+        let api = Leases::new(context.nodes.clone().into_client(), "default", "storer", &context.share);
+        let (_, shards) = watch::channel(HOME.replicas);
+        let ((starter, _), (_, events)) = (mpsc::unbounded(), mpsc::unbounded());
+        ShardManager::new(context, api, "storer-0".to_owned(), shards, starter, events)
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_refused_again_and_again_is_not_kept() {
+        for code in [404, 409] {
+            let mut manager = manager(move |call| async move {
+                let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
+                if call.starts_with("GET") { Reply::Json(200, list) } else { Reply::Refusal(code, "no") }
+            });
+            let mut errors = async || {
+                manager.list_at = [Instant::now(); 2];
+                manager.turn().await;
+                manager.context.metrics.lease_errors.get()
+            };
+            assert_eq!(errors().await, 0, "{code}: another replica may have been quicker");
+            assert_eq!(errors().await, 1, "{code}");
+            assert!(manager.failing_since.is_some());
+        }
+    }
 
     #[tokio::test]
     async fn the_first_position_of_an_engine_is_not_kept_until_the_next_renewal() {
-        let shard = Shard { index: 0, replicas: NonZeroU32::MIN };
+        let shard = HOME;
         let (context, _) = replica(|_| std::future::pending()).expect("a replica");
         let held = |is_in_doubt| {
             let held = Held { context: context.clone(), renew_at: Instant::now(), is_in_doubt };
