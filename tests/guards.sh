@@ -61,6 +61,7 @@ guards=(
     'another incarnation is waited for again|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if wait\.uid != uid/if false/'
     'a watch that goes on is waited for|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if heard > waiting\.0/if false/'
     'a lease that is refused again is an error|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/error\.kind == FailureKind::Moved && !is_repeated/error.kind == FailureKind::Moved/'
+    'a lease that a long list lacks is read by its name|label-storage-runtime|lease::|crates/runtime/src/lease.rs|s/\(!is_complete \|\| doubtful\.contains\(shard\)\)/doubtful.contains(shard)/'
     'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/tracker.rs|s/has_changed: false/has_changed: true/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'

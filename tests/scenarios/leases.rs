@@ -1,18 +1,35 @@
-//! Leases that are impossible to write.
+//! Leases that are hidden, or impossible to write.
 
-use anyhow::{Result, ensure};
+use std::num::NonZeroU32;
+
+use anyhow::{Context, Result, ensure};
 use faults::{Fault, Request};
 use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use sandbox::process::Signal;
 use serde_json::json;
 
 use crate::daemon::Daemon;
-use crate::scenario::Scenario;
+use crate::ownership::pool;
+use crate::scenario::{NO_LISTS, Scenario};
 
 const ADMIN: [&str; 2] = ["--admin-address", "127.0.0.1:0"];
+
+async fn all(s: &Scenario) -> Result<Vec<Lease>> {
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    Ok(leases.list(&ListParams::default()).await?.items)
+}
+
+/// The name of a node in this shard.
+fn in_shard(s: &Scenario, shard: u32, replicas: u32) -> Result<String> {
+    let of = NonZeroU32::new(replicas).context("no replicas")?;
+    let mut names = (0..).map(|number| s.node(&number.to_string()));
+    names.find(|name| label_storage::shard(name, of) == shard).context("no name")
+}
 
 /// Waits until the storer is not ready because of its leases, and a metric shows that, too.
 async fn eventually_not_ready(s: &Scenario, storer: &Daemon) -> Result<()> {
@@ -23,6 +40,75 @@ async fn eventually_not_ready(s: &Scenario, storer: &Daemon) -> Result<()> {
     .await?;
     ensure!(storer.metric("lease_errors_total", &[]).await? > 0.0, "no lease error is counted");
     storer.eventually_counted(s, "shards_held", &[], 0.0).await
+}
+
+/// As many replicas as there may be, after a scale-down from even more.
+pub async fn leftover_leases_hide_no_shard(s: &Scenario) -> Result<()> {
+    const REPLICAS: u32 = 100;
+    const LEFTOVER: usize = 300;
+    let flags = ["--replicas", "100", "--replica-index", "99"];
+    let flags = [&flags[..], &NO_LISTS, &ADMIN, &["--log-level", "info"]].concat();
+    let first = s.daemon("storer", &flags)?;
+    let count = async || Ok(all(s).await?.len());
+    s.eventually("each shard has a lease", REPLICAS as usize, count).await?;
+    let nodes = [in_shard(s, 0, REPLICAS)?, in_shard(s, REPLICAS - 1, REPLICAS)?];
+    for node in &nodes {
+        s.create(node, pool("gold")).await?;
+        s.eventually_stored(node, pool("gold")).await?;
+    }
+    first.process.signal(Signal::KILL)?;
+    first.exit().await?;
+
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let lease = all(s).await?.pop().context("no lease")?;
+    let name = lease.metadata.name.context("no name")?;
+    let (_, scope) = name.split_once("-of-100").context("no scope")?;
+    let create = async |index: usize| -> Result<()> {
+        let leftover = json!({"metadata": {
+            "name": format!("label-storage.storer.{index}-of-{LEFTOVER}{scope}"),
+            "labels": lease.metadata.labels,
+        }});
+        leases.create(&PostParams::default(), &serde_json::from_value(leftover)?).await?;
+        Ok(())
+    };
+    stream::iter(0..LEFTOVER).map(create).buffer_unordered(8).try_collect::<()>().await?;
+
+    let second = s.daemon("storer", &flags)?;
+    for node in &nodes {
+        s.label(node, [("pool", Some("silver"))]).await?;
+        s.eventually_stored(node, pool("silver")).await?;
+    }
+    second.eventually_counted(s, "shards_held", &[], f64::from(REPLICAS)).await?;
+    second.process.signal(Signal::KILL)?;
+    second.exit().await?;
+
+    let _third = s.daemon("storer", &[&flags[..], &["--lease-retirement", "1s"]].concat())?;
+    s.eventually_after("the leftovers are deleted", REPLICAS as usize, count).await
+}
+
+pub async fn a_lease_without_its_labels_is_found_by_its_name(s: &Scenario) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(s.client.clone(), &s.namespace);
+    let flags = [&NO_LISTS[..], &ADMIN].concat();
+    let storer = s.storer(&flags)?;
+    let node = s.node("a");
+    s.create(&node, pool("gold")).await?;
+    s.eventually_stored(&node, pool("gold")).await?;
+    let name = all(s).await?.pop().and_then(|lease| lease.metadata.name).context("no lease")?;
+    let bare = Patch::Merge(json!({"metadata": {"labels": null}}));
+    let holder = |lease: Lease| lease.spec.and_then(|spec| spec.holder_identity);
+    let before = leases.patch(&name, &PatchParams::default(), &bare).await?;
+    let labels = async || Ok(leases.get(&name).await?.metadata.labels.unwrap_or_default().len());
+    s.eventually("the labels are back", 2, labels).await?;
+    // The same while the storer restarts.
+    storer.process.signal(Signal::KILL)?;
+    storer.exit().await?;
+    leases.patch(&name, &PatchParams::default(), &bare).await?;
+    let storer = s.storer(&flags)?;
+    s.eventually("the labels are back after a restart", 2, labels).await?;
+    let ok = (200, "ok\n".to_owned());
+    s.eventually("ready", ok, async || storer.get("/readyz").await).await?;
+    ensure!(holder(leases.get(&name).await?) == holder(before), "the lease has another holder");
+    Ok(())
 }
 
 pub async fn a_replica_whose_lease_is_refused_again_and_again_is_not_ready(s: &Scenario) -> Result<()> {

@@ -306,6 +306,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             idle_replicas_make_few_requests_beside_renewals
             many_large_leases_do_not_fill_the_memory;
         leases:
+            leftover_leases_hide_no_shard
+            a_lease_without_its_labels_is_found_by_its_name
             a_replica_whose_lease_is_refused_again_and_again_is_not_ready
             a_replica_whose_namespace_is_deleted_is_not_ready;
         seeing:

@@ -17,7 +17,7 @@ use std::num::NonZeroU32;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use globset::GlobMatcher;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -26,6 +26,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, WatchEvent,
 use kube::{Api, Client};
 use label_storage::record::MANAGED_BY;
 use label_storage::{Position, ResourceVersion};
+use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args::Share;
@@ -45,10 +46,11 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// A watch without any renewal for this long is broken.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The number of leases in a page, and the most that are read. There is one for each replica, and a few of earlier numbers of replicas.
-const PAGE: u32 = 16;
+/// The number of leases in a page, and of calls at the same time.
+pub(crate) const PAGE: u32 = 16;
+/// The most leases in a list: one for each replica, and those of an earlier number of replicas.
 const MOST: usize = 256;
-/// The most bytes of annotations. A position with all of its pending deletions has less.
+/// The most bytes of a lease that are kept. A position with all of its pending deletions has less.
 const LARGEST: usize = 64 << 10;
 
 const DAEMON: &str = "app.kubernetes.io/name";
@@ -80,12 +82,23 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeenLease {
     pub claim: Claim,
-    /// As the API server sent it: a write keeps the fields that it does not know.
+    /// As the API server sent it, unless it is too large: a write keeps the fields that it does not know.
     lease: Lease,
 }
 
+fn size(part: &impl Serialize) -> usize {
+    serde_json::to_vec(part).map_or(usize::MAX, |bytes| bytes.len())
+}
+
 impl SeenLease {
-    pub fn new(lease: Lease) -> Self {
+    pub fn new(mut lease: Lease) -> Self {
+        // The API server keeps them when a write leaves them out.
+        lease.metadata.managed_fields = None;
+        if size(&lease) > LARGEST {
+            let ObjectMeta { name, uid, resource_version, .. } = lease.metadata;
+            lease.metadata = ObjectMeta { name, uid, resource_version, ..ObjectMeta::default() };
+            lease.spec = lease.spec.filter(|spec| size(spec) <= LARGEST);
+        }
         let annotation = |key| lease.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let position = annotation(POSITION).and_then(|version| {
             // Without a readable list of pending deletions, no deletion is known to be stored.
@@ -153,46 +166,57 @@ impl Leases {
         let mut events = pin!(call::limited(LIMIT, WHAT, self.api.watch(&params, "0")).await?);
         let mut holders = BTreeMap::new();
         while let Some(event) = call::limited(SILENCE, WHAT, events.try_next()).await? {
-            let (lease, is_there) = match event {
-                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, true),
-                WatchEvent::Deleted(lease) => (lease, false),
+            let (lease, is_deleted) = match event {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
+                WatchEvent::Deleted(lease) => (lease, true),
                 WatchEvent::Bookmark(_) => continue,
                 WatchEvent::Error(status) => {
                     return Err(Error::answered(WHAT, status.code, &status.message, None));
                 }
             };
-            let ObjectMeta { name, resource_version, .. } = lease.metadata;
-            let Some(shard) = name.and_then(|name| self.shard(&name)) else { continue };
-            let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|_| is_there);
+            let name = lease.metadata.name.as_deref();
+            let Some(shard) = name.and_then(|name| self.shard(name)) else { continue };
+            let seen = SeenLease::new(lease);
+            let holder = seen.claim.holder.clone().filter(|_| !is_deleted);
             let has_room = holders.len() < MOST || holders.contains_key(&shard);
             let has_new_holder = has_room && holders.insert(shard, holder.clone()) != Some(holder);
-            let version = resource_version.and_then(|version| version.parse().ok());
-            report(LeaseEvent { shard, version, has_new_holder });
+            report(LeaseEvent { shard, version: seen.version(), has_new_holder });
         }
         Ok(())
     }
 
-    /// Lists them in small pages, and not more than [`MOST`]: otherwise an account that may create leases could fill the memory.
-    pub(crate) async fn list(&self) -> Result<All, Error> {
+    /// Lists them in small pages, and not more than [`MOST`]: otherwise an account that may create leases could fill the memory. Those of `wanted`
+    /// that a longer list lacks are read by name, and so are the `doubtful` ones: they may have lost the labels that lists select by.
+    pub(crate) async fn list(
+        &self,
+        wanted: impl Iterator<Item = Shard>,
+        doubtful: &BTreeSet<Shard>,
+    ) -> Result<All, Error> {
         let mut params = ListParams::default().labels(&self.selector()).limit(PAGE);
-        let size = |lease: &Lease| {
-            let annotations = lease.metadata.annotations.iter().flatten();
-            annotations.map(|(key, value)| key.len() + value.len()).sum::<usize>()
-        };
-        let of_shard = |lease: Lease| {
-            let shard = self.shard(lease.metadata.name.as_deref()?).filter(|_| size(&lease) <= LARGEST)?;
-            Some((shard, SeenLease::new(lease)))
-        };
-        let (mut all, mut seen) = (All::new(), 0);
-        loop {
+        let of_shard =
+            |lease: Lease| Some((self.shard(lease.metadata.name.as_deref()?)?, SeenLease::new(lease)));
+        let (mut all, mut seen, mut is_complete) = (All::new(), 0, false);
+        while !is_complete && seen < MOST {
             let page = call::limited(LIMIT, "list leases", self.api.list(&params)).await?;
             seen += page.items.len();
             all.extend(page.items.into_iter().filter_map(of_shard));
-            match page.metadata.continue_.filter(|token| !token.is_empty() && seen < MOST) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
-            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            is_complete = params.continue_token.is_none();
         }
+        let is_lacking =
+            |shard: &Shard| !all.contains_key(shard) && (!is_complete || doubtful.contains(shard));
+        let lacking: Vec<_> = wanted.filter(is_lacking).collect();
+        let read = stream::iter(lacking).map(|shard| self.read(shard)).buffer_unordered(PAGE as usize);
+        let found: Vec<_> = read.try_collect().await?;
+        all.extend(found.into_iter().flatten());
+        Ok(all)
+    }
+
+    /// Reads one by its name. This needs the permission to list alone.
+    async fn read(&self, shard: Shard) -> Result<Option<(Shard, SeenLease)>, Error> {
+        let params = ListParams::default().fields(&format!("metadata.name={}", self.name(shard)));
+        let found = call::limited(LIMIT, "read a lease", self.api.list(&params)).await?;
+        Ok(found.items.into_iter().next().map(|lease| (shard, SeenLease::new(lease))))
     }
 
     /// Replaces a lease if it is still as it was read, or creates it if there was none.

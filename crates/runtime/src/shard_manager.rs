@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::join_all;
-use futures::stream::FuturesUnordered;
+use futures::stream::{self, FuturesUnordered};
 use tokio::sync::watch;
 
 use crate::args::Share;
@@ -25,7 +25,7 @@ use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
-use crate::lease::{self, All, Claim, LIFETIME, LeaseEvent, Leases, RENEWAL, SeenLease, Shard};
+use crate::lease::{self, All, Claim, LIFETIME, LeaseEvent, Leases, PAGE, RENEWAL, SeenLease, Shard};
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
@@ -35,6 +35,9 @@ const LIST_EVERY: Duration = Duration::from_secs(30);
 /// without the watch, an adoption takes 25 s at most.
 const LIST_EVERY_UNWATCHED: Duration = Duration::from_secs(7);
 const LIST_EVERY_UNSETTLED: Duration = Duration::from_secs(1);
+
+/// The time to delete old leases after a list. Renewals wait for it.
+const RETIREMENT_LIMIT: Duration = Duration::from_secs(1);
 
 /// At shutdown, the engines go on until others have adopted their shards, but no longer than this.
 const LINGER: Duration = Duration::from_secs(5);
@@ -227,7 +230,7 @@ impl ShardManager {
 
     /// Lists the leases. Returns false if that fails.
     async fn list(&mut self) -> bool {
-        let mut leases = match self.api.list().await {
+        let mut leases = match self.api.list(self.shards(), &self.refused).await {
             Ok(leases) => leases,
             Err(error) => {
                 self.failed(&error);
@@ -271,12 +274,17 @@ impl ShardManager {
         let is_over =
             |shard| self.tracker.unchanged_for(shard, now) >= limit && !self.held.contains_key(&shard);
         let former = self.leases.iter().filter(|(shard, _)| shard.replicas != self.me.home.replicas);
-        for (shard, seen) in former.filter(|(shard, _)| is_over(**shard)) {
-            match self.api.delete(*shard, seen).await {
+        let old = former.filter(|(shard, _)| is_over(**shard));
+        let delete = async |(shard, seen): (&Shard, &SeenLease)| {
+            let deleted = self.api.delete(*shard, seen).await;
+            match deleted {
                 Ok(()) => tracing::info!(shard = shard.index, of = shard.replicas, "deleted an old lease"),
                 Err(error) => tracing::debug!(%error, "an old lease can't be deleted"),
             }
-        }
+        };
+        let deletions = stream::iter(old).for_each_concurrent(PAGE as usize, delete);
+        // Those that are left are deleted after the next list.
+        let _ = tokio::time::timeout(RETIREMENT_LIMIT, deletions).await;
     }
 
     /// Writes a lease that this process holds or takes, or releases if `holder` is `None`.
@@ -387,7 +395,7 @@ impl ShardManager {
         self.release(self.held.keys()).await;
         while has_others && began.elapsed() < LINGER {
             let is_taken = |all: &All, shard| all.get(shard).is_some_and(|seen| self.me.is_anothers(seen));
-            match self.api.list().await {
+            match self.api.list(self.held.keys().copied(), &BTreeSet::new()).await {
                 Ok(all) if self.held.keys().all(|shard| is_taken(&all, shard)) => break,
                 Ok(_) => tokio::time::sleep(LIST_EVERY_LINGERING).await,
                 Err(error) => {

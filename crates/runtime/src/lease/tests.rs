@@ -1,5 +1,7 @@
 use std::time::Instant;
 
+use serde_json::json;
+
 use super::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
 use super::*;
 
@@ -111,15 +113,52 @@ fn a_holder_counts_as_alive_only_if_it_was_seen_to_renew() {
     assert_eq!(look(&[(0, 17), (1, 1), (2, 1)], 17), [true, false, false]);
 }
 
-fn leases() -> Leases {
-    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
-        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+/// The leases of a server that answers each query with these.
+fn leases_of(answer: impl Fn(&str) -> Vec<Lease> + Send + 'static) -> Leases {
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let items = answer(request.uri().query().unwrap_or_default());
+        // There is always more.
+        let list = json!({"metadata": {"continue": "more"}, "items": items});
+        let body = kube::client::Body::from(list.to_string().into_bytes());
+        std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
     });
     Leases {
-        api: Api::namespaced(Client::new(silent, "default"), "default"),
+        api: Api::namespaced(Client::new(server, "default"), "default"),
         daemon: "storer".to_owned(),
         scope: ".0badcafe".to_owned(),
     }
+}
+
+fn leases() -> Leases {
+    leases_of(|_| Vec::new())
+}
+
+#[tokio::test]
+async fn a_lease_that_the_list_does_not_come_to_is_read_by_its_name() {
+    let named = |name: &str| {
+        let mut lease = held_by(Some("storer-1"), 1, 7).lease;
+        lease.metadata.name = Some(name.to_owned());
+        lease
+    };
+    let leases = leases_of(move |query| match query.split_once("fieldSelector=metadata.name%3D") {
+        Some((_, name)) => vec![named(name.trim_end_matches('&'))],
+        None => (0..PAGE).map(|number| named(&format!("other-{number}"))).collect(),
+    });
+    let wanted = || [shard(0, 2), shard(1, 2)].into_iter();
+    let all = leases.list(wanted(), &BTreeSet::new()).await.expect("a list");
+    assert_eq!(all.into_keys().collect::<Vec<_>>(), wanted().collect::<Vec<_>>());
+}
+
+#[test]
+fn of_a_lease_that_is_too_large_the_holder_is_kept() {
+    let large = || "x".repeat(LARGEST);
+    let mut lease = held_by(Some("storer-1"), 1, 7).lease;
+    lease.metadata.annotations.get_or_insert_default().insert("filler".to_owned(), large());
+    let seen = SeenLease::new(lease.clone());
+    assert_eq!(seen.claim.holder.as_deref(), Some("storer-1"));
+    assert_eq!((seen.version(), size(&seen.lease) < 200), (Some(ResourceVersion(7)), true));
+    lease.spec.get_or_insert_default().holder_identity = Some(large());
+    assert!(size(&SeenLease::new(lease).lease) < 200);
 }
 
 #[tokio::test]
