@@ -1,15 +1,18 @@
-//! Leases that are hidden, or impossible to write.
+//! Leases that are hidden, slow to write, or impossible to write.
 
 use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use faults::{Fault, Request};
+use anyhow::{Context, Error, Result, ensure};
+use faults::{Fault, Request, Verb};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use label_storage_runtime::{args, lease};
 use sandbox::process::Signal;
 use serde_json::json;
 
@@ -108,6 +111,52 @@ pub async fn a_lease_without_its_labels_is_found_by_its_name(s: &Scenario) -> Re
     let ok = (200, "ok\n".to_owned());
     s.eventually("ready", ok, async || storer.get("/readyz").await).await?;
     ensure!(holder(leases.get(&name).await?) == holder(before), "the lease has another holder");
+    Ok(())
+}
+
+/// A write is carried out, but nobody waits for its answer; or it is abandoned if nobody does.
+pub async fn slow_lease_writes_leave_no_shard_uncovered(s: &Scenario) -> Result<()> {
+    const COVERED_WITHIN: Duration = Duration::from_secs(30);
+    const LIFETIME: SignedDuration = SignedDuration::from_secs(15);
+    let slow = async |number: usize, fault: Fault| -> Result<()> {
+        let node = s.node(&format!("n{number}"));
+        let flags = [&NO_LISTS[..], &ADMIN, &["--nodes", &node]].concat();
+        s.create(&node, pool("gold")).await?;
+        let slow = move |request: &Request| {
+            let is_write =
+                matches!(request.verb, Verb::Create | Verb::Update) && request.resource == "leases";
+            if is_write { fault } else { Fault::None }
+        };
+        // From the first write on.
+        let proxy = s.proxy(slow).await?;
+        let storer = s.daemon_through(&proxy, "storer", &flags)?;
+        s.eventually_stored(&node, pool("gold")).await?;
+        // For longer than a lease lasts.
+        let scope = lease::scope(&args::glob(&node).map_err(Error::msg)?);
+        let began = Timestamp::now();
+        s.eventually("later renewals", true, async || {
+            let own = all(s)
+                .await?
+                .into_iter()
+                .find(|lease| lease.metadata.name.as_ref().is_some_and(|name| name.ends_with(&scope)));
+            let renewed_at = own.and_then(|lease| lease.spec?.renew_time).context("no lease")?;
+            Ok(renewed_at.0.duration_since(began) > LIFETIME)
+        })
+        .await?;
+        let began = Instant::now();
+        s.label(&node, [("pool", Some("silver"))]).await?;
+        s.eventually_stored(&node, pool("silver")).await?;
+        let took = began.elapsed();
+        ensure!(took < COVERED_WITHIN, "stored after {took:?}");
+        ensure!(storer.get("/readyz").await?.0 == 200, "not ready");
+        Ok(())
+    };
+    let delays = [2050, 4000, 6000, 9000].map(Duration::from_millis);
+    let faults = delays.into_iter().flat_map(|delay| [Fault::Late(delay), Fault::Latency(delay)]);
+    let each = faults
+        .enumerate()
+        .map(async |(number, fault)| slow(number, fault).await.with_context(|| format!("{fault:?}")));
+    try_join_all(each).await?;
     Ok(())
 }
 

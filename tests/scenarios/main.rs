@@ -308,6 +308,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         leases:
             leftover_leases_hide_no_shard
             a_lease_without_its_labels_is_found_by_its_name
+            slow_lease_writes_leave_no_shard_uncovered
             a_replica_whose_lease_is_refused_again_and_again_is_not_ready
             a_replica_whose_namespace_is_deleted_is_not_ready;
         seeing:

@@ -13,6 +13,7 @@ pub(crate) mod deadline;
 pub(crate) mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::time::Duration;
@@ -35,12 +36,12 @@ use crate::call::{self, Error};
 /// A lease that was not renewed for this long may be adopted.
 pub const LIFETIME: Duration = Duration::from_secs(15);
 
-/// A holder stops writing this long after its last renewal began, well before its lease can be adopted.
+/// A holder stops writing this long after its last renewal was sent, well before its lease can be adopted.
 pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(12);
 
 pub(crate) const RENEWAL: Duration = Duration::from_secs(6);
 
-/// The limit for one call: several fit into a deadline.
+/// The time to wait for an answer: several calls fit into a deadline.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// A watch without any renewal for this long is broken.
@@ -124,7 +125,8 @@ impl SeenLease {
 /// A change that the watch reports.
 pub(crate) struct LeaseEvent {
     pub(crate) shard: Shard,
-    pub(crate) version: Option<ResourceVersion>,
+    pub(crate) seen: SeenLease,
+    pub(crate) is_deleted: bool,
     /// True if the lease was created or deleted, too. False if it was renewed.
     pub(crate) has_new_holder: bool,
 }
@@ -180,7 +182,7 @@ impl Leases {
             let holder = seen.claim.holder.clone().filter(|_| !is_deleted);
             let has_room = holders.len() < MOST || holders.contains_key(&shard);
             let has_new_holder = has_room && holders.insert(shard, holder.clone()) != Some(holder);
-            report(LeaseEvent { shard, version: seen.version(), has_new_holder });
+            report(LeaseEvent { shard, seen, is_deleted, has_new_holder });
         }
         Ok(())
     }
@@ -219,7 +221,8 @@ impl Leases {
         Ok(found.items.into_iter().next().map(|lease| (shard, SeenLease::new(lease))))
     }
 
-    /// Replaces a lease if it is still as it was read, or creates it if there was none.
+    /// Replaces a lease if it is still as it was read, or creates it if there was none. A request that is not answered in time goes on: it may be
+    /// carried out, and a list or the watch then shows it.
     pub(crate) async fn write(
         &self,
         shard: Shard,
@@ -230,12 +233,23 @@ impl Leases {
         self.fill(&mut lease, shard, claim);
         let field_manager = Some(format!("label-storage-{}", self.daemon));
         let params = PostParams { field_manager, ..PostParams::default() };
-        let (api, name) = (&self.api, self.name(shard));
-        let written = match over {
-            Some(_) => call::limited(LIMIT, "renew the lease", api.replace(&name, &params, &lease)).await?,
-            None => call::limited(LIMIT, "create the lease", api.create(&params, &lease)).await?,
+        let (api, name, is_there) = (self.api.clone(), self.name(shard), over.is_some());
+        let request = async move {
+            if is_there {
+                api.replace(&name, &params, &lease).await
+            } else {
+                api.create(&params, &lease).await
+            }
         };
-        Ok(SeenLease::new(written))
+        let request = tokio::spawn(tokio::time::timeout(RENEW_DEADLINE, request));
+        let answer = async {
+            match request.await {
+                Ok(Ok(answer)) => answer,
+                _ => pending().await,
+            }
+        };
+        let what = if is_there { "renew the lease" } else { "create the lease" };
+        call::limited(LIMIT, what, answer).await.map(SeenLease::new)
     }
 
     fn fill(&self, lease: &mut Lease, shard: Shard, claim: Claim) {

@@ -17,6 +17,7 @@ use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered};
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::args::Share;
@@ -25,7 +26,9 @@ use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
 use crate::lease::tracker::{ABSENCE, LeaseAction, LeaseTracker, Me, decide};
-use crate::lease::{self, All, Claim, LIFETIME, LeaseEvent, Leases, PAGE, RENEWAL, SeenLease, Shard};
+use crate::lease::{
+    self, All, Claim, LIFETIME, LeaseEvent, Leases, PAGE, RENEW_DEADLINE, RENEWAL, SeenLease, Shard,
+};
 use crate::shard_context::ShardContext;
 use crate::shutdown::Shutdown;
 
@@ -57,12 +60,19 @@ struct ShardManager {
     /// The earliest and the latest time of the next list.
     list_at: [Instant; 2],
     events: mpsc::UnboundedReceiver<LeaseEvent>,
+    /// The renewal times of the last writes, and when each was sent.
+    sent: Vec<(Timestamp, Instant)>,
     /// The shards whose lease is to be written, and whose last write failed.
     refused: BTreeSet<Shard>,
-    /// Since when lists or writes have failed.
-    failing_since: Option<Instant>,
+    failing: Option<Failing>,
     /// True if another process was started for the same shard and holds its lease.
     is_doubled: bool,
+}
+
+/// Lists or writes of leases fail.
+struct Failing {
+    since: Instant,
+    is_logged: bool,
 }
 
 struct Held {
@@ -136,8 +146,9 @@ impl ShardManager {
             held: BTreeMap::new(),
             list_at: [Instant::now(); 2],
             events,
+            sent: Vec::new(),
             refused: BTreeSet::new(),
-            failing_since: None,
+            failing: None,
             is_doubled: false,
         }
     }
@@ -152,7 +163,7 @@ impl ShardManager {
             let next = self.held.values().map(|held| held.renew_at).fold(latest, Instant::min);
             tokio::select! {
                 _ = shutdown.stop.run_until_cancelled(tokio::time::sleep_until(next.into())) => (),
-                Some(event) = self.events.next() => self.changed(&event, Instant::now()),
+                Some(event) = self.events.next() => self.changed(event, Instant::now()),
                 Some(shard) = first_position(&self.held, &self.leases) => {
                     self.held.entry(shard).and_modify(|held| held.renew_at = Instant::now());
                 }
@@ -161,12 +172,24 @@ impl ShardManager {
         self.leave().await;
     }
 
-    fn changed(&mut self, event: &LeaseEvent, now: Instant) {
-        self.tracker.changed(event.shard, event.version, now);
-        let is_known = self.leases.get(&event.shard).and_then(SeenLease::version) >= event.version;
-        if event.has_new_holder && !is_known && self.failing_since.is_none() {
+    fn changed(&mut self, event: LeaseEvent, now: Instant) {
+        let LeaseEvent { shard, seen, is_deleted, has_new_holder } = event;
+        self.tracker.changed(shard, seen.version(), now);
+        let is_known = self.leases.get(&shard).and_then(SeenLease::version) >= seen.version();
+        if let Some(sent_at) = self.landed(shard, &seen).filter(|_| !is_deleted) {
+            self.claimed(shard, sent_at, seen);
+        } else if has_new_holder && !is_known && self.failing.is_none() {
             self.list_at = [now; 2];
         }
+    }
+
+    /// The time at which this process sent a write of this lease that was not known to be carried out.
+    fn landed(&self, shard: Shard, seen: &SeenLease) -> Option<Instant> {
+        let is_known = self.leases.get(&shard).and_then(SeenLease::version) >= seen.version();
+        let is_mine = seen.claim.holder.as_ref() == Some(&self.me.identity);
+        let is_same = |(renewed_at, _): &&(Timestamp, Instant)| seen.claim.renewed_at == Some(*renewed_at);
+        let (_, sent_at) = self.sent.iter().filter(|_| is_mine && !is_known).find(is_same)?;
+        Some(*sent_at).filter(|sent_at| sent_at.elapsed() < RENEW_DEADLINE)
     }
 
     async fn turn(&mut self) {
@@ -194,18 +217,23 @@ impl ShardManager {
         if has_listed && due.is_empty() && self.held.is_empty() {
             self.recovered();
         }
-        let holder = Some(self.me.identity.as_str());
-        let outcomes = join_all(due.iter().map(|shard| self.write(*shard, holder))).await;
+        let (holder, renewed_at, sent_at) = (self.me.identity.as_str(), self.renewal_time(), Instant::now());
+        self.sent.retain(|(_, sent_at)| sent_at.elapsed() < RENEW_DEADLINE);
+        if !due.is_empty() {
+            self.sent.push((renewed_at, sent_at));
+        }
+        let writes = due.iter().map(|shard| self.write(*shard, Some(holder), renewed_at));
+        let outcomes = join_all(writes).await;
         for (shard, outcome) in due.into_iter().zip(outcomes) {
             match outcome {
-                Ok(seen) => self.claimed(shard, now, seen),
+                Ok(seen) => self.claimed(shard, sent_at, seen),
                 Err(error) => self.refused(shard, &error),
             }
         }
         self.give_up_former().await;
         let is_held = |shard: &Shard| self.held.get(shard).is_some_and(|held| held.context.deadline.holds());
         self.context.metrics.shards_held.set(self.shards().filter(is_held).count() as i64);
-        if self.failing_since.is_none() {
+        if self.failing.is_none() {
             self.context.health.kept_leases(self.held.len());
         }
     }
@@ -238,6 +266,11 @@ impl ShardManager {
                 return false;
             }
         };
+        for (shard, seen) in &leases {
+            if let Some(sent_at) = self.landed(*shard, seen) {
+                self.claimed(*shard, sent_at, seen.clone());
+            }
+        }
         // A stale answer may be behind this process's own writes.
         for (shard, held) in &mut self.held {
             if let Some(known) = self.leases.remove(shard)
@@ -287,8 +320,19 @@ impl ShardManager {
         let _ = tokio::time::timeout(RETIREMENT_LIMIT, deletions).await;
     }
 
+    /// The time of a renewal, by which it is found again. Leases have microseconds.
+    fn renewal_time(&self) -> Timestamp {
+        let now = self.context.clock.now();
+        Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+    }
+
     /// Writes a lease that this process holds or takes, or releases if `holder` is `None`.
-    async fn write(&self, shard: Shard, holder: Option<&str>) -> Result<SeenLease, Error> {
+    async fn write(
+        &self,
+        shard: Shard,
+        holder: Option<&str>,
+        renewed_at: Timestamp,
+    ) -> Result<SeenLease, Error> {
         let position = match self.held.get(&shard) {
             Some(held) => held.context.position.borrow().clone(),
             None => lease::positions(&self.leases, shard).into_iter().next(),
@@ -297,7 +341,7 @@ impl ShardManager {
             holder: holder.map(str::to_owned),
             home: Some(self.me.home.index),
             position: position.filter(|_| self.context.args.watch),
-            renewed_at: Some(self.context.clock.now()),
+            renewed_at: Some(renewed_at),
         };
         self.api.write(shard, self.leases.get(&shard), claim).await
     }
@@ -318,25 +362,26 @@ impl ShardManager {
         }
     }
 
-    /// Notes that a call that began at `began` has renewed or taken a lease.
-    fn claimed(&mut self, shard: Shard, began: Instant, seen: SeenLease) {
-        let renew_at = began + backoff::around(RENEWAL);
+    /// Notes that a write that was sent at `sent_at` has renewed or taken a lease.
+    fn claimed(&mut self, shard: Shard, sent_at: Instant, seen: SeenLease) {
+        let renew_at = Instant::now() + backoff::around(RENEWAL).saturating_sub(sent_at.elapsed());
         match self.held.get_mut(&shard) {
             Some(held) => {
-                held.context.deadline.renew(began);
-                held.renew_at = renew_at;
+                held.context.deadline.renew(sent_at);
+                (held.renew_at, held.is_in_doubt) = (renew_at, false);
             }
             // This needs the lease as the holder before left it.
-            None => self.start(shard, began, renew_at),
+            None => self.start(shard, sent_at, renew_at),
         }
         self.leases.insert(shard, seen);
         self.refused.remove(&shard);
         if self.refused.is_empty() {
             self.recovered();
+            self.context.health.kept_leases(self.held.len());
         }
     }
 
-    fn start(&mut self, shard: Shard, began: Instant, renew_at: Instant) {
+    fn start(&mut self, shard: Shard, sent_at: Instant, renew_at: Instant) {
         let resume = if self.context.args.watch { lease::positions(&self.leases, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
         let (index, of, former) = (shard.index, shard.replicas, self.holder(shard));
@@ -349,7 +394,7 @@ impl ShardManager {
         let context = ShardContext {
             share: Share { index, replicas: of, ..self.context.share.clone() },
             shutdown: Shutdown::default(),
-            deadline: LeaseDeadline::new(began),
+            deadline: LeaseDeadline::new(sent_at),
             position: watch::Sender::new(resume.first().cloned()),
             resume,
             ..self.context.clone()
@@ -411,7 +456,8 @@ impl ShardManager {
 
     async fn release(&self, shards: impl IntoIterator<Item = &Shard>) {
         let known = shards.into_iter().filter(|shard| self.leases.contains_key(shard));
-        let released = join_all(known.map(|shard| self.write(*shard, None))).await;
+        let renewed_at = self.renewal_time();
+        let released = join_all(known.map(|shard| self.write(*shard, None, renewed_at))).await;
         for error in released.into_iter().filter_map(Result::err) {
             tracing::warn!(%error, "a shard can't be released: another replica adopts it when its lease expires");
         }
@@ -448,22 +494,24 @@ impl ShardManager {
 
     /// The pause until the next list. It grows for as long as calls fail. The first tries come quickly, so that a short outage costs no lease.
     fn pause(&self) -> Duration {
-        let lasted = self.failing_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let lasted = self.failing.as_ref().map_or(Duration::ZERO, |failing| failing.since.elapsed());
         backoff::jittered(LIST_EVERY_UNSETTLED).max(backoff::around((lasted / 2).min(LIST_EVERY_UNWATCHED)))
     }
 
     fn failed(&mut self, error: &Error) {
         self.context.metrics.lease_errors.inc();
-        if self.failing_since.is_some() {
+        let failing = self.failing.get_or_insert_with(|| Failing { since: Instant::now(), is_logged: false });
+        // A write that is merely slow is soon seen to have landed.
+        if failing.is_logged || failing.since.elapsed() < RENEWAL / 2 {
             tracing::debug!(%error, "leases can't be renewed");
         } else {
-            self.failing_since = Some(Instant::now());
+            failing.is_logged = true;
             tracing::warn!(%error, "leases can't be renewed: writes stop when they expire, within seconds");
         }
     }
 
     fn recovered(&mut self) {
-        if self.failing_since.take().is_some() {
+        if self.failing.take().is_some_and(|failing| failing.is_logged) {
             tracing::info!("leases can be renewed again");
         }
     }
@@ -472,7 +520,8 @@ impl ShardManager {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use k8s_openapi::api::coordination::v1::Lease;
+    use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     use label_storage::{Position, ResourceVersion};
     use serde_json::json;
 
@@ -492,6 +541,42 @@ mod tests {
         ShardManager::new(context, api, "storer-0".to_owned(), shards, starter, events)
     }
 
+    fn renewed(holder: &str, renewed_at: Timestamp, version: u64) -> SeenLease {
+        let mut lease = Lease::default();
+        lease.metadata.resource_version = Some(version.to_string());
+        lease.spec = Some(LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            renew_time: Some(MicroTime(renewed_at)),
+            ..LeaseSpec::default()
+        });
+        SeenLease::new(lease)
+    }
+
+    #[tokio::test]
+    async fn a_write_without_an_answer_counts_from_when_it_was_sent_if_it_is_seen_to_have_landed() {
+        let mut manager = manager(|_| std::future::pending());
+        let (renewed_at, sent_at) = (manager.renewal_time(), Instant::now());
+        manager.sent.push((renewed_at, sent_at));
+        let mut see = |holder, renewed_at, version| {
+            let seen = renewed(holder, renewed_at, version);
+            let event = LeaseEvent { shard: HOME, seen, is_deleted: false, has_new_holder: false };
+            manager.changed(event, Instant::now());
+            manager.held.get(&HOME).is_some_and(|held| held.context.deadline.holds())
+        };
+        let earlier = renewed_at - Duration::from_micros(1);
+        assert!(!see("storer-0", earlier, 5), "it is that of another process of this name");
+        assert!(!see("storer-1", renewed_at, 5), "it is that of another replica");
+        assert!(see("storer-0", renewed_at, 5));
+        assert_eq!(manager.landed(HOME, &renewed("storer-0", renewed_at, 5)), None, "it is known");
+        let long_ago = sent_at.checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
+        manager.sent = vec![(renewed_at, long_ago)];
+        assert_eq!(
+            manager.landed(HOME, &renewed("storer-0", renewed_at, 6)),
+            None,
+            "it was sent too long ago"
+        );
+    }
+
     #[tokio::test]
     async fn a_lease_that_is_refused_again_and_again_is_not_kept() {
         for code in [404, 409] {
@@ -506,7 +591,7 @@ mod tests {
             };
             assert_eq!(errors().await, 0, "{code}: another replica may have been quicker");
             assert_eq!(errors().await, 1, "{code}");
-            assert!(manager.failing_since.is_some());
+            assert!(manager.failing.is_some());
         }
     }
 
