@@ -65,6 +65,8 @@ guards=(
     'a renewal that has landed counts|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/seen\.claim\.renewed_at == Some\(\*renewed_at\)/false/'
     'a renewal of another process does not count|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/seen\.claim\.renewed_at == Some\(\*renewed_at\)/true/'
     'a renewal that was sent too long ago does not count|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/sent_at\.elapsed\(\) < RENEW_DEADLINE\)\n/true)\n/'
+    'what was begun before a lease ended is not continued after its renewal|label-storage-runtime|lease::|crates/runtime/src/lease/deadline.rs|s/ \|\| self\.term\(\) != term//'
+    'lists from before a lease ended are dropped|label-storage-runtime|fresh::|crates/runtime/src/fresh.rs|s/if self\.term != term/if false/'
     'a holder counts only if it was seen to renew|label-storage-runtime|lease::|crates/runtime/src/lease/tracker.rs|s/has_changed: false/has_changed: true/'
     'a node that keeps changing is patched with tests|restorer|apply::|crates/restorer/src/apply.rs|s/if !is_tested \{/if true {/'
     'a patch that rests on more than it tests needs the version|restorer|apply::|crates/restorer/src/apply.rs|s/tries >= CHANGING && may_be_tested/tries >= CHANGING || may_be_tested/; s/node\.extras\.identity\.is_none\(\) && !rules/!rules/'

@@ -71,6 +71,7 @@ pub async fn run<P: Planner>(
             }
         }
         let now = Instant::now();
+        engine.bulk.keep_to_term(deadline.term());
         if !is_ending {
             engine.informers.begin_if_due(&mut engine.cache);
             if deadline.holds() {

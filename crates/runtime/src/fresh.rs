@@ -166,6 +166,8 @@ pub(crate) struct BulkReads {
     running_since: Option<Instant>,
     /// The names of the Nodes and records whose attempts began while a list was running: it comes too late for them.
     begun: Vec<[String; 2]>,
+    /// The term of the lease in which the lists began.
+    term: u64,
 }
 
 /// The objects of one list that were wanted, by name. Those that it did not have are `None`.
@@ -193,6 +195,13 @@ impl Batch {
 }
 
 impl BulkReads {
+    /// Drops the lists of an earlier term of the lease.
+    pub(crate) fn keep_to_term(&mut self, term: u64) {
+        if self.term != term {
+            *self = Self { term, ..Self::default() };
+        }
+    }
+
     /// True if the queue should be looked at for many keys that wait. Lists that are too old to be used are dropped.
     pub(crate) fn is_due(&mut self) -> bool {
         for batch in &mut self.batches {
@@ -442,6 +451,15 @@ mod tests {
         let (mut bulk, ..) = bulk(NODES).await;
         assert!(!bulk.is_due() && bulk.batches[0].objects.len() == NODES);
         tokio::time::advance(LIFETIME).await;
+        assert!(bulk.is_due() && bulk.batches[0].objects.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_an_earlier_term_of_the_lease_is_dropped() {
+        let (mut bulk, ..) = bulk(NODES).await;
+        bulk.keep_to_term(0);
+        assert_eq!(bulk.batches[0].objects.len(), NODES);
+        bulk.keep_to_term(1);
         assert!(bulk.is_due() && bulk.batches[0].objects.is_empty());
     }
 

@@ -4,6 +4,7 @@ mod admin;
 pub mod api_source;
 pub mod args;
 pub mod backoff;
+mod boot_time;
 pub mod cache;
 pub mod call;
 pub mod client;

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use crate::args::Share;
 use crate::backoff;
+use crate::boot_time::BootTime;
 use crate::call::{Error, FailureKind};
 use crate::health::HEARTBEAT;
 use crate::lease::deadline::LeaseDeadline;
@@ -61,7 +62,7 @@ struct ShardManager {
     list_at: [Instant; 2],
     events: mpsc::UnboundedReceiver<LeaseEvent>,
     /// The renewal times of the last writes, and when each was sent.
-    sent: Vec<(Timestamp, Instant)>,
+    sent: Vec<(Timestamp, BootTime)>,
     /// The shards whose lease is to be written, and whose last write failed.
     refused: BTreeSet<Shard>,
     failing: Option<Failing>,
@@ -184,10 +185,10 @@ impl ShardManager {
     }
 
     /// The time at which this process sent a write of this lease that was not known to be carried out.
-    fn landed(&self, shard: Shard, seen: &SeenLease) -> Option<Instant> {
+    fn landed(&self, shard: Shard, seen: &SeenLease) -> Option<BootTime> {
         let is_known = self.leases.get(&shard).and_then(SeenLease::version) >= seen.version();
         let is_mine = seen.claim.holder.as_ref() == Some(&self.me.identity);
-        let is_same = |(renewed_at, _): &&(Timestamp, Instant)| seen.claim.renewed_at == Some(*renewed_at);
+        let is_same = |(renewed_at, _): &&(Timestamp, BootTime)| seen.claim.renewed_at == Some(*renewed_at);
         let (_, sent_at) = self.sent.iter().filter(|_| is_mine && !is_known).find(is_same)?;
         Some(*sent_at).filter(|sent_at| sent_at.elapsed() < RENEW_DEADLINE)
     }
@@ -217,7 +218,7 @@ impl ShardManager {
         if has_listed && due.is_empty() && self.held.is_empty() {
             self.recovered();
         }
-        let (holder, renewed_at, sent_at) = (self.me.identity.as_str(), self.renewal_time(), Instant::now());
+        let (holder, renewed_at, sent_at) = (self.me.identity.as_str(), self.renewal_time(), BootTime::now());
         self.sent.retain(|(_, sent_at)| sent_at.elapsed() < RENEW_DEADLINE);
         if !due.is_empty() {
             self.sent.push((renewed_at, sent_at));
@@ -363,7 +364,7 @@ impl ShardManager {
     }
 
     /// Notes that a write that was sent at `sent_at` has renewed or taken a lease.
-    fn claimed(&mut self, shard: Shard, sent_at: Instant, seen: SeenLease) {
+    fn claimed(&mut self, shard: Shard, sent_at: BootTime, seen: SeenLease) {
         let renew_at = Instant::now() + backoff::around(RENEWAL).saturating_sub(sent_at.elapsed());
         match self.held.get_mut(&shard) {
             Some(held) => {
@@ -381,7 +382,7 @@ impl ShardManager {
         }
     }
 
-    fn start(&mut self, shard: Shard, sent_at: Instant, renew_at: Instant) {
+    fn start(&mut self, shard: Shard, sent_at: BootTime, renew_at: Instant) {
         let resume = if self.context.args.watch { lease::positions(&self.leases, shard) } else { Vec::new() };
         let position = resume.first().map(|position| position.version.0);
         let (index, of, former) = (shard.index, shard.replicas, self.holder(shard));
@@ -526,6 +527,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::boot_time::suspend;
     use crate::fixtures::{Reply, replica};
 
     const HOME: Shard = Shard { index: 0, replicas: NonZeroU32::MIN };
@@ -555,7 +557,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_without_an_answer_counts_from_when_it_was_sent_if_it_is_seen_to_have_landed() {
         let mut manager = manager(|_| std::future::pending());
-        let (renewed_at, sent_at) = (manager.renewal_time(), Instant::now());
+        let (renewed_at, sent_at) = (manager.renewal_time(), BootTime::now());
         manager.sent.push((renewed_at, sent_at));
         let mut see = |holder, renewed_at, version| {
             let seen = renewed(holder, renewed_at, version);
@@ -568,8 +570,8 @@ mod tests {
         assert!(!see("storer-1", renewed_at, 5), "it is that of another replica");
         assert!(see("storer-0", renewed_at, 5));
         assert_eq!(manager.landed(HOME, &renewed("storer-0", renewed_at, 5)), None, "it is known");
-        let long_ago = sent_at.checked_sub(RENEW_DEADLINE).expect("a clock that is not younger");
-        manager.sent = vec![(renewed_at, long_ago)];
+        suspend(RENEW_DEADLINE);
+        assert!(manager.held.values().all(|held| !held.context.deadline.holds()));
         assert_eq!(
             manager.landed(HOME, &renewed("storer-0", renewed_at, 6)),
             None,
