@@ -59,7 +59,6 @@ guards=(
     'a watch that goes on is waited for|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if heard > wait\.heard/if false/'
     'a node is waited for at the version that was seen first|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/heard < wait\.version/heard < version/'
     'another incarnation is waited for again|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if wait\.uid != uid/if false/'
-    'a watch that goes on is waited for|label-storage|watch_lag::|crates/label-storage/src/watch_lag.rs|s/if heard > waiting\.0/if false/'
     'a lease that is refused again is an error|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/error\.kind == FailureKind::Moved && !is_repeated/error.kind == FailureKind::Moved/'
     'a lease that a long list lacks is read by its name|label-storage-runtime|lease::|crates/runtime/src/lease.rs|s/\(!is_complete \|\| doubtful\.contains\(shard\)\)/doubtful.contains(shard)/'
     'a renewal that has landed counts|label-storage-runtime|shard_manager::|crates/runtime/src/shard_manager.rs|s/seen\.claim\.renewed_at == Some\(\*renewed_at\)/false/'
