@@ -178,8 +178,8 @@ command: [/{{ .daemon }}]
 {{- end -}}
 
 {{- define "label-storage.args" -}}
-- --admin-address=0.0.0.0:8080
-- --probe-address=0.0.0.0:8081
+- --admin-address=[::]:8080
+- --probe-address=[::]:8081
 - --log-format={{ .Values.log.format }}
 - --log-level={{ .Values.log.level }}
 - --events={{ .Values.events }}

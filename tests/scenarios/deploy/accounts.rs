@@ -138,7 +138,7 @@ pub async fn replica(s: &Scenario, set: &Value, index: u32, more: &[&str]) -> Re
     let mut args = texts(&container["args"]);
     let rules = args.iter_mut().find(|arg| *arg == "--config=/etc/label-storage/rules.yaml");
     *rules.context("no rules")? = format!("--config={}", s.file("rules.yaml").display());
-    ensure!(args.iter().any(|arg| arg == "--admin-address=0.0.0.0:8080"), "{args:?}");
+    ensure!(args.iter().any(|arg| arg == "--admin-address=[::]:8080"), "{args:?}");
     args.extend(["--admin-address=127.0.0.1:0", "--probe-address=127.0.0.1:0"].map(str::to_owned));
     args.push(format!("--nodes={}.*", s.namespace));
     args.extend(more.iter().map(|arg| (*arg).to_owned()));

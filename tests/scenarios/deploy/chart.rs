@@ -76,8 +76,8 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     let storer = manifests::set(&documents, "storer")?;
     let container = &storer["spec"]["template"]["spec"]["containers"][0];
     let args = [
-        "--admin-address=0.0.0.0:8080",
-        "--probe-address=0.0.0.0:8081",
+        "--admin-address=[::]:8080",
+        "--probe-address=[::]:8081",
         "--log-format=text",
         "--log-level=debug",
         "--events=false",
@@ -124,6 +124,7 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
     for wrong in [
         "storer.replica=3",
         "storer.replicas=0",
+        "storer.replicas=101",
         "storer.replicas=two",
         "restorer.extraArgs={--replicas=3}",
         "storer.serviceAccount.create=false",
