@@ -95,7 +95,8 @@ pub async fn all_values_together_are_accepted(s: &Scenario) -> Result<()> {
 
     for (daemon, trusted) in [("storer", "no"), ("restorer", "yes")] {
         let pod = &manifests::set(&documents, daemon)?["spec"]["template"]["spec"];
-        assert_eq!(pod["nodeSelector"], json!({"disk": "ssd", "trusted": trusted}), "{daemon}");
+        let expected = json!({"disk": "ssd", "kubernetes.io/os": "linux", "trusted": trusted});
+        assert_eq!(pod["nodeSelector"], expected, "{daemon}");
     }
 
     values_are_where_they_belong(&documents)?;
