@@ -450,6 +450,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_right_that_is_missing_is_named_and_the_rest_is_shown
             nodes_are_judged_by_the_rules
             an_excluded_machine_is_not_overdue_but_needs_a_person
+            withheld_items_are_shown_until_the_node_has_them_or_they_are_dropped
             by_unknown_rules_no_node_is_judged
             on_a_terminal_it_is_in_colours
             bad_input_is_one_line;

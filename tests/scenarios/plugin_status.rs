@@ -308,6 +308,61 @@ pub async fn an_excluded_machine_is_not_overdue_but_needs_a_person(s: &Scenario)
     Ok(())
 }
 
+pub async fn withheld_items_are_shown_until_the_node_has_them_or_they_are_dropped(
+    s: &Scenario,
+) -> Result<()> {
+    const TIER: &str = "node-restriction.kubernetes.io/tier";
+    let rules = "identity: {otherMachine: untrusted}";
+    let file = s.file("rules.yaml");
+    std::fs::write(&file, rules)?;
+    let config = ["--config", file.to_str().context("a path")?];
+    let flags = ["--rules", rules, "--admin-address", "127.0.0.1:0"];
+    let (_storer, restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
+    let stored = labels([("pool", "gold"), (TIER, "x")]);
+    let on = |machine: &str, labels: &Labels| json!({"metadata": {"labels": labels}, "status": {"nodeInfo": {"systemUUID": machine}}});
+    let (a, b) = (s.node("a"), s.node("b"));
+    for node in [&a, &b] {
+        s.create_as(node, on("m-1", &stored)).await?;
+        s.eventually_stored(node, stored.clone()).await?;
+        s.delete(node).await?;
+        s.create_as(node, on("m-2", &Labels::new())).await?;
+        s.eventually_labelled(node, labels([("pool", "gold")])).await?;
+    }
+    let counted =
+        async |count| restorer.eventually_counted(s, "items_withheld", &["\"other-machine\""], count).await;
+    counted(2.0).await?;
+    let ended = |told: (Option<i32>, Value)| (told.0, reasons(&told.1).join(" "));
+    let eventually_ends = async |code, reasons: &str| {
+        s.eventually("status", (Some(code), reasons.to_owned()), async || Ok(ended(data(s, &config)?))).await
+    };
+    eventually_ends(3, "items-withheld").await?;
+    let (_, data) = data(s, &config)?;
+    assert_eq!(
+        (&data["withheld"], &data["states"]["withheld"]["names"]),
+        (&json!({"other-machine": 2}), &json!([a, b]))
+    );
+    let told = status(s, &config)?;
+    let message =
+        format!("2 nodes to which some stored items were not restored (other-machine: 2): {a}, {b}");
+    assert!(
+        told.out.starts_with(&format!("Not healthy\n- {message}\n  kubectl label-storage explain NODE")),
+        "{told:?}"
+    );
+    let get = s.plugin(&[&["get", &a, "-o", "jsonpath={.state}"], &config[..]].concat())?;
+    assert_eq!(get.out, "withheld", "{get:?}");
+    let explained = s.plugin(&[&["explain", &a], &config[..]].concat())?;
+    let line = format!("Withheld (other-machine): {TIER}=x, read from node {a} (machine m-1).");
+    assert!(explained.out.contains(&line), "{explained:?}");
+
+    s.label(&a, [(TIER, Some("own"))]).await?;
+    counted(1.0).await?;
+    let forgotten = s.plugin(&[&["forget", &b, "--yes"], &config[..]].concat())?;
+    assert_eq!(forgotten.code, Some(0), "{forgotten:?}");
+    counted(0.0).await?;
+    s.eventually_stored(&b, labels([("pool", "gold")])).await?;
+    eventually_ends(0, "").await
+}
+
 pub async fn by_unknown_rules_no_node_is_judged(s: &Scenario) -> Result<()> {
     let rules = json!({"metadata": {"name": "label-storage-rules"}, "data": {"rules.yaml": "nonsense: 1"}});
     s.config_maps.create(&PostParams::default(), &serde_json::from_value(rules)?).await?;

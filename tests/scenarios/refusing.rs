@@ -110,6 +110,7 @@ pub async fn a_refused_label_keeps_no_other_away(s: &Scenario) -> Result<()> {
     })
     .await?;
     restorer.eventually_counted(s, "labels_withheld_total", &["\"refused\""], 1.0).await?;
+    restorer.eventually_counted(s, "items_withheld", &["\"refused\""], 1.0).await?;
     // The storer goes on with the node, and keeps what was refused.
     s.label(&node, [("pool", Some("silver"))]).await?;
     let mut kept = all.clone();
@@ -129,7 +130,8 @@ pub async fn a_refused_label_keeps_no_other_away(s: &Scenario) -> Result<()> {
     })
     .await?;
     s.create(&node, Labels::new()).await?;
-    s.eventually_labelled(&node, kept).await
+    s.eventually_labelled(&node, kept).await?;
+    restorer.eventually_counted(s, "items_withheld", &["\"refused\""], 0.0).await
 }
 
 pub async fn of_many_labels_those_that_are_refused_are_found(s: &Scenario) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::{Labels, Record};
 /// The marker: the annotation that the restorer adds in the same patch as the labels. Its value is
 /// `<node uid>/<generation>@<ConfigMap uid>`, followed by the withheld items, if any: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
-/// Stands in the marker for all items of the record that the Node lacks, if there are too many to name each.
+/// Stands in the marker, after a reason, for all items of the record that the Node lacks, if there are too many to name each.
 pub const EVERYTHING: &str = "*";
 /// The annotation that makes both daemons ignore a Node: `"true"`.
 pub const IGNORE: &str = "label-storage/ignore";
@@ -259,14 +259,9 @@ impl Node {
     }
 
     /// The same, each after its reason.
-    pub(crate) fn withheld_with_reasons(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn withheld_with_reasons(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.restored_from().and_then(|_| self.marker.as_deref()?.splitn(3, '/').nth(2));
         own.into_iter().flat_map(|list| list.split(',')).filter_map(|entry| entry.split_once(':'))
-    }
-
-    /// True if its marker names items that the cluster has refused.
-    pub(crate) fn has_refused(&self) -> bool {
-        self.withheld_with_reasons().any(|(why, _)| why == Why::Refused.as_str())
     }
 
     /// The marker for a Node that was restored from this record, without these items: (reason, name).

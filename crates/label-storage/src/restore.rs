@@ -8,6 +8,8 @@ pub use self::anticipation::{anticipate, keeps_final_labels};
 pub use self::schedule::{View, decide_contested};
 pub use self::startup_taints::StartupTaints;
 pub use crate::node::Why;
+use std::collections::BTreeSet;
+
 use strum::IntoStaticStr;
 
 use crate::item::{Item, MAX_ANNOTATIONS};
@@ -116,7 +118,7 @@ impl Reason {
 pub fn plan_restore(node: &Node, stored: Stored<&Record>, rules: &Rules, is_overdue: bool) -> Plan {
     let reason = decide(&node.summary(), stored.map(Record::summary));
     match (reason, stored) {
-        (Reason::Returned, Stored::Record(record)) => restore(node, record, rules, is_overdue, &[]),
+        (Reason::Returned, Stored::Record(record)) => restore(node, record, rules, is_overdue),
         _ => Plan { patch: lift(node, rules, reason.is_final() || is_overdue), reason },
     }
 }
@@ -136,20 +138,18 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
     }
 }
 
-/// Plans another try of the items that the cluster has refused to put on this Node, as far as its record still has them and the Node lacks
-/// them. `None` if there is nothing to try, and nothing to correct in the marker. The record is of this incarnation.
+/// Plans another try of the items that are withheld from this Node: the rules, the cluster or the Node may have changed since. `None` if the
+/// Node gets none of them, and its marker is right. The record is of this incarnation.
 pub fn plan_retry(node: &Node, record: &Record, rules: &Rules) -> Option<Plan> {
-    let is_refused = |(why, _): &(&str, &str)| *why == Why::Refused.as_str();
-    let (refused, others): (Vec<_>, Vec<_>) = node.withheld_with_reasons().partition(is_refused);
-    let is_open = |name: &str| {
-        let is_lacking = |item| node.value_of(item).is_none();
-        refused.iter().any(|(_, its)| *its == name) && Item::parse(name).is_some_and(is_lacking)
+    let is_lacking = |name: &str| Item::parse(name).is_some_and(|item| node.value_of(item).is_none());
+    // Labels that the Node lacks, and that are not withheld, were removed from it.
+    let mut open = Record { labels: Labels::new(), ..record.clone() };
+    open.more.withheld.retain(|name, _| is_lacking(name));
+    let plan = restore(node, &open, rules, false);
+    let is_news = |patch: &Patch| {
+        let next = Node { marker: patch.marker.clone(), ..node.clone() };
+        !patch.restored.is_empty() || next.withheld_with_reasons().ne(node.withheld_with_reasons())
     };
-    let mut open = record.clone();
-    open.labels.retain(|name, _| is_open(name));
-    open.more.withheld.retain(|name, _| is_open(name));
-    let plan = restore(node, &open, rules, false, &others);
-    let is_news = |patch: &Patch| !patch.restored.is_empty() || patch.withheld.len() < refused.len();
     match plan.reason {
         Reason::SeenInPart => Some(plan),
         Reason::Returned | Reason::ReturnedWhole if plan.patch.as_ref().is_some_and(is_news) => {
@@ -159,8 +159,7 @@ pub fn plan_retry(node: &Node, record: &Record, rules: &Rules) -> Option<Plan> {
     }
 }
 
-/// `withheld`: entries of the marker, reason and name, beside those of this record.
-fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withheld: &[(&str, &str)]) -> Plan {
+fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool) -> Plan {
     // Annotations that the rules do not need were not read.
     let is_label = |(name, _, _)| matches!(Item::parse(name), Some(Item::Label(_)));
     let needs_whole =
@@ -203,9 +202,7 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withhe
     }
     patch.lifts_startup_taint = rules.startup_taint.is_some() && node.has_startup_taint();
     patch.taints = taints(node, &patch);
-    let mut names = withheld.to_vec();
-    names.extend(patch.withheld.iter().map(|withheld| (withheld.why.as_str(), withheld.name.as_str())));
-    let Some(marker) = marker(node, record, &names, room) else {
+    let Some(marker) = marker(node, record, &patch.withheld, room) else {
         return Plan { patch: lift(node, rules, is_overdue), reason: Reason::NoRoom };
     };
     patch.marker = Some(marker);
@@ -214,11 +211,13 @@ fn restore(node: &Node, record: &Record, rules: &Rules, is_overdue: bool, withhe
     Plan { patch: Some(patch), reason }
 }
 
-/// The marker, with the names of the withheld items if there is room for them.
-fn marker(node: &Node, record: &Record, withheld: &[(&str, &str)], room: Room) -> Option<String> {
+/// The marker, with the names of the withheld items, or with the reasons alone if there is no room for the names.
+fn marker(node: &Node, record: &Record, withheld: &[Withheld], room: Room) -> Option<String> {
     let fits = |marker: &String| room.takes_marker(marker);
-    let short = || Some(node.marker_for(record, [("many", EVERYTHING)])).filter(fits);
-    Some(node.marker_for(record, withheld.iter().copied())).filter(fits).or_else(short)
+    let names: BTreeSet<_> = withheld.iter().map(|it| (it.why.as_str(), it.name.as_str())).collect();
+    let reasons: BTreeSet<_> = names.iter().map(|(why, _)| (*why, EVERYTHING)).collect();
+    let marker = |list| Some(node.marker_for(record, list)).filter(fits);
+    marker(names).or_else(|| marker(reasons))
 }
 
 /// The remaining room for annotations of a Node. If they exceed the limit, the API server refuses the whole patch.

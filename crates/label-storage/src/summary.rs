@@ -3,11 +3,14 @@
 //! Labels and uids are only ever compared with each other, so 64 bits stand for labels and 128 for a uid. A change of labels has the digest of
 //! the labels before once in 18 quintillion changes.
 
+mod withheld_counts;
+
 use std::num::{NonZeroU32, NonZeroU64};
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+pub use self::withheld_counts::WithheldCounts;
 use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.
@@ -121,8 +124,8 @@ pub struct Traits {
     pub is_unidentified: bool,
     /// See [`Node::has_startup_taint`].
     pub has_startup_taint: bool,
-    /// True if its marker names items that the cluster has refused.
-    pub has_refused: bool,
+    /// The items that its marker names as withheld, and that it lacks.
+    pub withheld: WithheldCounts,
 }
 
 /// A record, as far as a decision goes.
@@ -142,6 +145,8 @@ pub struct RecordSummary {
     pub labels: LabelsDigest,
     /// True if it has nothing to restore.
     pub is_empty: bool,
+    /// True if it has withheld items.
+    pub has_withheld: bool,
     /// True if it has more than labels, so that a whole Node has to be read to restore it.
     pub needs_whole: bool,
 }
@@ -211,7 +216,7 @@ impl Node {
                 is_unselected: self.extras.is_unselected,
                 is_unidentified: self.extras.is_unidentified,
                 has_startup_taint: self.has_startup_taint(),
-                has_refused: self.has_refused(),
+                withheld: WithheldCounts::of(self),
             },
         }
     }
@@ -229,6 +234,7 @@ impl Record {
             labels: digest(&self.labels),
             // A Node that gets none of its labels back has to be marked, too: the record still has them.
             is_empty: self.is_empty() && !self.more.is_anticipated,
+            has_withheld: !self.more.withheld.is_empty(),
             needs_whole: self.all().any(|(name, _, _)| name.contains(':')),
         }
     }

@@ -25,7 +25,7 @@ pub(crate) const FINAL_LABELS_LIFETIME: Duration = Duration::from_secs(3600);
 /// The pause before a key that waits for final labels is looked at again, if its record does not change before.
 const LOOK_FOR_FINAL_LABELS: Duration = Duration::from_secs(1);
 
-/// Refused items are tried again after this time, or less.
+/// Withheld items are tried again after this time, or less.
 const RETRY: Duration = Duration::from_secs(6 * 3600);
 
 /// The restorer's own state: what can't be listed.
@@ -40,7 +40,7 @@ pub(crate) struct RestorePlanner {
     /// Nodes that are other machines than their records', and by the rules get nothing.
     other_machines: HashMap<RecordKey, Decided>,
     taints: StartupTaints,
-    /// When to try again what the cluster refused to put on a Node. The Node's marker names it.
+    /// When to try withheld items again.
     retries: HashMap<RecordKey, Instant>,
 }
 
@@ -63,9 +63,9 @@ impl RestorePlanner {
         self.taints.left(entry.node_name(), node.uid, Instant::now())
     }
 
-    /// The time until the items that were refused are tried again; `None` if there are none.
+    /// The time until withheld items are tried again; `None` if there are none.
     fn until_retry(&mut self, entry: &Entry<'_>) -> Option<Duration> {
-        entry.node().filter(|node| node.traits.has_refused)?;
+        entry.node().filter(|node| !node.withheld(entry.stored()).is_empty())?;
         let now = Instant::now();
         let at = self.retries.entry(entry.key().clone()).or_insert_with(|| now + backoff::jittered(RETRY));
         Some(at.saturating_duration_since(now))

@@ -9,10 +9,11 @@ mod entry;
 mod freshness;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
+use label_storage::node::Why;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::{NodeName, RecordKey, ResourceVersion};
@@ -98,11 +99,13 @@ pub enum Reading<T> {
     Present(T),
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Count {
     pub nodes: usize,
     pub records: usize,
     pub unreadable: usize,
+    /// Withheld items, by reason.
+    pub withheld: BTreeMap<&'static str, usize>,
 }
 
 impl Default for Cache {
@@ -408,8 +411,16 @@ impl Cache {
 
     pub fn count(&self) -> Count {
         let mut count = Count::default();
-        for Slot { node, record, .. } in self.slots.iter() {
-            count.nodes += usize::from(node.presence == Presence::Live);
+        for Slot { name, node, record } in self.slots.iter() {
+            let is_live = node.presence == Presence::Live;
+            count.nodes += usize::from(is_live);
+            if is_live && !node.last.traits.withheld.is_empty() {
+                let entry = node.key(name).and_then(|key| self.get(&key));
+                let withheld = node.last.withheld(entry.map_or(Stored::Nothing, |entry| entry.stored()));
+                for why in Why::ALL {
+                    *count.withheld.entry(why.as_str()).or_default() += withheld.get(*why) as usize;
+                }
+            }
             count.records += usize::from(record.is_there());
             count.unreadable += usize::from(record.stored == Stored::Unreadable);
         }

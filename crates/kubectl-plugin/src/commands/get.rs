@@ -18,8 +18,8 @@ use crate::{Ended, cluster::Cluster, diagnose::state::State, jsonpath::Template}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-States: up-to-date, changed (the labels of the node differ from its record), pending (the node is not restored yet), departed (the node is
-absent), ignored, other-machine (the rules exclude it), contested (several nodes have its identity), unreadable.
+States: up-to-date, withheld (some stored items were not restored), changed (the labels of the node differ from its record), pending (the
+node is not restored yet), departed (the node is absent), ignored, other-machine (the rules exclude it), contested (several nodes have its identity), unreadable.
 
 Examples:
   kubectl label-storage get

@@ -60,6 +60,8 @@ struct Report {
     nodes: Option<usize>,
     records: Option<usize>,
     states: Option<BTreeMap<State, Names>>,
+    /// Stored items that were not restored to existing nodes, by reason.
+    withheld: Option<BTreeMap<&'static str, u32>>,
     shards: Option<Vec<Shard>>,
 }
 
@@ -93,6 +95,7 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
         at: time.now(),
         nodes: survey.as_ref().map(Survey::node_count),
         records: survey.as_ref().map(|survey| survey.records),
+        withheld: survey.as_ref().map(|survey| survey.withheld.clone()),
         states: survey.map(|survey| survey.states),
         shards,
         namespace: cluster.namespace,

@@ -18,6 +18,8 @@ use strum::Display;
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum State {
     UpToDate,
+    /// The node is up to date, but some stored items were not restored to it.
+    Withheld,
     /// The node waits for the restorer.
     Pending,
     /// The node has no record yet.
@@ -63,7 +65,9 @@ impl State {
         }
         let has_labels = matches!(summary, Stored::Record(record) if record.labels == node.summary.labels);
         let reason = store::decide(Sighting::Live(node.summary), summary, Circumstances::at(now));
+        let is_withheld = !node.summary.withheld(summary).is_empty();
         match (reason.state(has_labels), reason) {
+            (NodeState::Settled, _) if is_withheld => Self::Withheld,
             (NodeState::Due, store::Reason::FirstSeen) => Self::New,
             (NodeState::Due, _) => Self::Changed,
             (
@@ -146,6 +150,14 @@ mod tests {
         let mut nobody = node("u2", 9, &gold);
         nobody.extras.is_unidentified = true;
         let (none, some) = (None, Some(&found));
+        let withholding = |node: Node| Node { marker: Some("u2/1/refused:tier".to_owned()), ..node };
+        let with_withheld = withholding(node("u2", 9, &[]));
+        let with_withheld = Record { labels: [("tier".to_owned(), "x".to_owned())].into(), ..record.clone() }
+            .retaken(&with_withheld, now, &Rules::default());
+        let mut withheld_config_map = Default::default();
+        with_withheld.encode_into(&mut withheld_config_map).expect("a record");
+        let found_withheld = Found::from(withheld_config_map);
+        let some_withheld = Some(&found_withheld);
         let excluding = Rules { other_machine: OtherMachine::None, ..Rules::default() };
         for (node, found, state) in [
             (node("u1", 5, &gold), some, State::UpToDate),
@@ -156,6 +168,9 @@ mod tests {
             (node("u2", 9, &gold), some, State::Pending),
             (marked(node("u2", 9, &gold)), some, State::UpToDate),
             (marked(node("u2", 9, &[])), some, State::Changed),
+            (withholding(node("u2", 9, &[])), some_withheld, State::Withheld),
+            (withholding(node("u2", 9, &[("tier", "own")])), some_withheld, State::Changed),
+            (node("u2", 9, &[]), some_withheld, State::UpToDate),
             (node("u2", 9, &gold), none, State::New),
             (node("u2", 9, &[]), none, State::NoLabels),
             (node("u2", 9, &gold), Some(&unreadable), State::Unreadable),

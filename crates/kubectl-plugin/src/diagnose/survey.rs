@@ -11,7 +11,9 @@ use kube::api::PartialObjectMeta;
 use label_storage::name::{is_record_name, node_in_record_name, record_name};
 use label_storage::node::KEEP;
 use label_storage::record::{Decoded, MANAGED_BY, NODE};
+use label_storage::restore::Why;
 use label_storage::rules::{IdentityBy, Patterns};
+use label_storage::summary::WithheldCounts;
 use label_storage::{Record, Rules};
 use label_storage_runtime::call::{Error, in_one_line};
 use label_storage_runtime::projection::{Detail, Projection};
@@ -47,6 +49,7 @@ struct SeenNode {
     created_at: Option<Timestamp>,
     /// `None` until its record was seen.
     state: Option<State>,
+    withheld: WithheldCounts,
 }
 
 impl SeenNode {
@@ -90,7 +93,10 @@ impl Nodes {
             return;
         }
         let name = (key != node.name).then(|| Box::from(node.name.as_str()));
-        self.by_key.insert(Box::from(key), SeenNode { name, subject, created_at, state: None });
+        self.by_key.insert(
+            Box::from(key),
+            SeenNode { name, subject, created_at, state: None, withheld: WithheldCounts::default() },
+        );
     }
 
     /// The state of a record, and true if its node exists.
@@ -101,7 +107,11 @@ impl Nodes {
         };
         let node = key.and_then(|key| self.by_key.get_mut(key));
         let state = State::of(node.as_ref().map(|node| &node.subject), Some(found), now);
-        let is_there = node.map(|node| node.state = Some(state)).is_some();
+        let is_there = node.is_some();
+        if let Some(node) = node {
+            node.state = Some(state);
+            node.withheld = node.subject.summary.withheld(Found::stored(Some(found)).map(Record::summary));
+        }
         (state, is_there)
     }
 }
@@ -141,6 +151,9 @@ pub(crate) struct Survey {
     pub(crate) states: BTreeMap<State, Names>,
     /// The nodes that a daemon should have handled by now, by name.
     late: HashMap<Box<str>, SeenNode>,
+    /// The number of stored items that were not restored to existing nodes, by reason.
+    pub(crate) withheld: BTreeMap<&'static str, u32>,
+    withheld_from: Names,
     /// The nodes that are not restored yet: the key of each, and its name.
     pending: Vec<(Box<str>, Box<str>)>,
     /// A node that is older than this should have its labels, and a record. `None`: no node is late.
@@ -206,6 +219,12 @@ impl Survey {
         for (key, mut node) in std::mem::take(&mut self.nodes.by_key) {
             let state = *node.state.get_or_insert_with(|| State::of(Some(&node.subject), None, now));
             let name = node.name.take().unwrap_or_else(|| key.clone());
+            if !node.withheld.is_empty() {
+                self.withheld_from.add(&name);
+                for why in Why::ALL.iter().filter(|why| node.withheld.get(**why) > 0) {
+                    *self.withheld.entry(why.as_str()).or_default() += node.withheld.get(*why);
+                }
+            }
             if state == State::Pending {
                 self.pending.push((key, name.clone()));
             }
@@ -283,6 +302,8 @@ impl Survey {
             (names.count > 0).then(|| Finding::new(severity, reason, message).fix(fix))
         };
         let late = |verb: &str| format!("older than {overdue} and not {verb}");
+        let reasons: Vec<_> = self.withheld.iter().map(|(why, count)| format!("{why}: {count}")).collect();
+        let withheld = format!("to which some stored items were not restored ({})", reasons.join(", "));
         let (contested, other) = (of(Contested), of(OtherMachine));
         let all = [
             finding(Error, "record-unreadable", &self.unreadable, "that can't be read", &edit),
@@ -303,6 +324,7 @@ impl Survey {
             finding(Error, "restore-overdue", &pending, &late("restored"), &why),
             finding(Error, "not-stored", &new, &late("stored"), &why),
             finding(Error, "labels-not-stored", &changed, "with labels that differ from the record", &why),
+            finding(Warning, "items-withheld", &self.withheld_from, &withheld, &why),
             finding(
                 Warning,
                 "no-identity",

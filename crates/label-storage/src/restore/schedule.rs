@@ -25,7 +25,7 @@ pub struct View {
     pub is_other_machine: bool,
     /// The time for which the Node may still have the start-up taint; `None` if it has none.
     pub taint_left: Option<Duration>,
-    /// The time until the items that the cluster refused to put on the Node are tried again; `None` if there are none.
+    /// The time until withheld items are tried again; `None` if there are none.
     pub until_retry: Option<Duration>,
 }
 

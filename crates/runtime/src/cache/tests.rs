@@ -29,6 +29,7 @@ fn record() -> Stored<RecordSummary> {
         departed_at: None,
         labels: LabelsDigest::EMPTY,
         is_empty: false,
+        has_withheld: false,
         needs_whole: false,
     })
 }

@@ -77,9 +77,9 @@ impl NodeStates {
             return;
         }
         (self.is_changed, self.set_from) = (false, now + TELL_EVERY);
-        let Count { nodes, records, unreadable } = cache.count();
-        let mut snapshot =
-            Snapshot { nodes, records, unreadable, queued: queue.len(), ..Snapshot::default() };
+        let Count { nodes, records, unreadable, withheld } = cache.count();
+        let queued = queue.len();
+        let mut snapshot = Snapshot { nodes, records, unreadable, withheld, queued, ..Snapshot::default() };
         for Exception { state, since, is_there } in self.exceptions.values() {
             let is_behind = match state {
                 NodeState::Settled => false,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use label_storage::node::Why;
 use label_storage::node_state::Skip;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub behind: usize,
     /// Nodes that get no work for now, by reason.
     pub skipped: BTreeMap<&'static str, usize>,
+    /// Stored items that existing Nodes do not get, by reason.
+    pub withheld: BTreeMap<&'static str, usize>,
     pub queued: usize,
     /// Nodes that failed often in a row, and the most failures in a row of any Node.
     pub failing: usize,
@@ -50,7 +53,11 @@ impl Snapshot {
         self.queued += other.queued;
         self.failing += other.failing;
         self.most_failures = self.most_failures.max(other.most_failures);
-        for (sum, counts) in [(&mut self.skipped, &other.skipped), (&mut self.watching, &other.watching)] {
+        for (sum, counts) in [
+            (&mut self.skipped, &other.skipped),
+            (&mut self.withheld, &other.withheld),
+            (&mut self.watching, &other.watching),
+        ] {
             for (word, count) in counts {
                 *sum.entry(word).or_default() += count;
             }
@@ -105,6 +112,7 @@ impl Collector for Gauges {
         // Each reason and each resource is shown, if only with the value 0.
         let mut total = Snapshot {
             skipped: Skip::ALL.iter().map(|skip| (skip.as_str(), 0)).collect(),
+            withheld: Why::ALL.iter().map(|why| (why.as_str(), 0)).collect(),
             watching: Resource::ALL.map(|kind| (kind.resource(), 0)).into(),
             ..Snapshot::default()
         };
@@ -119,6 +127,12 @@ impl Collector for Gauges {
                 "Nodes that are not stored or restored for now, by reason",
                 "reason",
                 total.skipped,
+            ),
+            (
+                "items_withheld",
+                "Stored items that were not restored to existing nodes, by reason",
+                "reason",
+                total.withheld,
             ),
             ("watching", "Shards with a working watch, by resource", "resource", total.watching),
         ] {

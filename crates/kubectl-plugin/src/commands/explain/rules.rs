@@ -1,7 +1,7 @@
 //! The facts about a node, and the rules that matter to it.
 
 use jiff::SignedDuration;
-use label_storage::node::{KEEP, Machine, STARTUP_TAINT};
+use label_storage::node::{EVERYTHING, KEEP, Machine, STARTUP_TAINT};
 use label_storage::rules::units::DisplayDuration;
 use label_storage::rules::{IdentityBy, Patterns};
 use label_storage::{Labels, Node};
@@ -67,9 +67,15 @@ pub(super) fn rules(case: &Case<'_>) -> Vec<String> {
     }
     lines.extend(other_machine(case));
     for (name, kept) in found.record().into_iter().flat_map(|record| &record.more.withheld) {
+        let mut reasons = found.node.iter().flat_map(Node::withheld_with_reasons);
+        let why = reasons.find(|(_, its)| [name, EVERYTHING].contains(its));
+        let why = why.map(|(why, _)| format!(" ({why})")).unwrap_or_default();
         let node = kept.node.as_deref().unwrap_or("unknown");
         let machine = kept.machine.system_uuid.as_deref().unwrap_or("unknown");
-        lines.push(format!("Withheld: {name}={}, read from node {node} (machine {machine}).", kept.value));
+        lines.push(format!(
+            "Withheld{why}: {name}={}, read from node {node} (machine {machine}).",
+            kept.value
+        ));
     }
     lines.extend(retention(case));
     lines

@@ -258,6 +258,9 @@ pub(super) fn hints(case: &Case<'_>) -> Vec<Hint> {
     if is_withheld || was_withheld && plan.reason != restore::Reason::Ignored {
         all.push(hint("to restore the withheld labels, too", plugin("restore", " --trust")));
     }
+    if was_withheld && plan.reason == restore::Reason::SameIncarnation {
+        all.push(hint("to drop the withheld items, with the history", plugin("forget", "")));
+    }
     all
 }
 

@@ -103,7 +103,7 @@ fn what_was_given_back_and_removed_does_not_wait_any_more() {
     assert_eq!(all(&next(&given, &Rules::default())), [("pool", "gold", Some("A"))]);
     // Unless it was withheld once more, with or without a name for it, or is none of this storer's business.
     let both = [("pool", "gold", Some("A")), (TIER, "x", Some("A"))];
-    for marker in [format!("u2/4/other-machine:{TIER}"), "u2/4/many:*".to_owned()] {
+    for marker in [format!("u2/4/other-machine:{TIER}"), "u2/4/other-machine:*".to_owned()] {
         assert_eq!(all(&next(&given.clone().marked(&marker), &Rules::default())), both, "{marker}");
     }
     let narrow = Selection { include: "pool".parse().expect("patterns"), ..Selection::all() };

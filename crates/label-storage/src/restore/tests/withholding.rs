@@ -207,7 +207,7 @@ fn a_record_that_can_not_win_for_lack_of_room_does_not() {
 }
 
 #[test]
-fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
+fn a_marker_without_room_for_names_has_only_the_reasons() {
     let name = |i: usize| format!("{}.node-restriction.kubernetes.io/{i:04}", "x".repeat(60));
     let stored = |count| (0..count).fold(record("a", "u1"), |record, i| record.label(&name(i), "x"));
     // Read from machine A.
@@ -219,6 +219,7 @@ fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
         let (names, marker) = withheld(&node, &record, &untrusted);
         assert_eq!(names.len(), count);
         assert!(marker.len() <= 16 << 10);
+        assert_eq!(marker.ends_with("/other-machine:*"), named < count, "{marker}");
         let marked = node.clone().marked(&marker);
         assert_eq!(marked.withheld().count(), named, "{marker}");
         assert_eq!(marked.restored_from().map(|from| from.generation), Some(4));
@@ -231,43 +232,39 @@ fn a_marker_with_too_many_names_says_that_everything_was_withheld() {
 }
 
 #[test]
-fn what_the_cluster_has_refused_is_tried_again() {
+fn withheld_items_are_tried_again() {
     let stored = record("a", "u2").withheld("bad", "x", Some("A")).withheld(TIER, "y", Some("A"));
-    let stored = stored.withheld("other", "z", Some("A"));
+    let stored = stored.withheld("other", "z", Some("A")).label("pool", "gold");
     let marked = |list: &str| node("a").incarnation("u2").machine("B").marked(&format!("u2/3{list}"));
-    let retry = |node: &Node| {
-        assert!(node.summary().traits.has_refused, "{node:?}");
-        plan_retry(node, &stored, &Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() })
-    };
-    let expect = |node: &Node, restored: &[&str], marker: &str| {
-        let plan = retry(node).expect("a plan");
+    let untrusted = Rules { other_machine: OtherMachine::Untrusted, ..Rules::default() };
+    let expect = |node: &Node, rules: &Rules, restored: &[&str], marker: &str| {
+        let plan = plan_retry(node, &stored, rules).expect("a plan");
         assert_eq!(plan.reason, Reason::SameIncarnation);
         let patch = plan.patch.expect("a patch");
         assert_eq!(patch.restored.keys().collect::<Vec<_>>(), restored, "{node:?}");
         assert_eq!(patch.marker.as_deref(), Some(marker), "{node:?}");
     };
-    // Of the withheld items, only those that were refused.
-    expect(&marked("/never:other,refused:bad"), &["bad"], "u2/4/never:other");
-    expect(&marked("/refused:bad,refused:other"), &["bad", "other"], "u2/4");
-    // A trust label stays with its machine.
-    expect(&marked(&format!("/refused:bad,refused:{TIER}")), &["bad"], &format!("u2/4/other-machine:{TIER}"));
-    // The Node or the record has changed: only the marker is wrong.
-    expect(&marked("/never:other,refused:bad").label("bad", "own"), &[], "u2/4/never:other");
-    expect(&marked("/refused:gone"), &[], "u2/4");
-    // It is refused again.
-    let mut again = marked("/refused:bad,refused:other");
+    // A trust label stays with its machine. The label `pool` was removed from the Node.
+    let other_machine = format!("u2/4/other-machine:{TIER}");
+    let all = format!("/other-machine:{TIER},refused:bad,refused:other");
+    expect(&marked(&all), &untrusted, &["bad", "other"], &other_machine);
+    // The rules have changed, and the marker may have had no room for the names.
+    expect(&marked("/other-machine:*"), &Rules::default(), &["bad", TIER, "other"], "u2/4");
+    // The Node has changed: only the marker is wrong.
+    let whole = marked(&all).label("bad", "own").label("other", "own");
+    expect(&whole, &untrusted, &[], &other_machine);
+    // One is refused again.
+    let mut again = marked(&all);
     again.extras.refused = [("bad".to_owned(), "no".to_owned())].into();
-    expect(&again, &["other"], "u2/4/refused:bad");
-    again.extras.refused.insert("other".to_owned(), "no".to_owned());
-    assert_eq!(retry(&again), None);
-    for list in ["", "/never:bad", "/many:*", "/other-machine:refused"] {
-        assert!(!marked(list).summary().traits.has_refused, "{list}");
-    }
-    assert!(!node("a").incarnation("u2").marked("u1/3/refused:bad").summary().traits.has_refused);
+    expect(&again, &untrusted, &["other"], &format!("{other_machine},refused:bad"));
+    // All are withheld again.
+    let trusted = record("a", "u2").withheld(TIER, "y", Some("A"));
+    let same = marked(&format!("/other-machine:{TIER}"));
+    assert_eq!(plan_retry(&same, &trusted, &untrusted), None);
 }
 
 #[test]
-fn refused_items_that_need_the_whole_node_are_read_first() {
+fn withheld_items_that_need_the_whole_node_are_read_first() {
     let stored = record("a", "u2").withheld("annotation:owner", "me", None);
     let node = node("a").incarnation("u2").marked("u2/3/refused:annotation:owner");
     let plan = plan_retry(&node, &stored, &Rules::default()).expect("a plan");

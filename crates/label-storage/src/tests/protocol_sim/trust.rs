@@ -34,7 +34,7 @@ fn some_life() -> impl Strategy<Value = Vec<Step>> {
         "UID/99",
         "UID/1/other-machine:node-restriction.kubernetes.io/tier",
         "UID/99/other-machine:node-restriction.kubernetes.io/tier,never:pool",
-        "UID/99/many:*",
+        "UID/99/other-machine:*",
         "u1/99",
     ]);
     // With these rules, lists and watches have whole Nodes.
