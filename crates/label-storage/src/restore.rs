@@ -141,10 +141,11 @@ pub fn decide(node: &NodeSummary, stored: Stored<RecordSummary>) -> Reason {
 /// Plans another try of the items that are withheld from this Node: the rules, the cluster or the Node may have changed since. `None` if the
 /// Node gets none of them, and its marker is right. The record is of this incarnation.
 pub fn plan_retry(node: &Node, record: &Record, rules: &Rules) -> Option<Plan> {
+    let is_named = |name: &str| node.withheld().any(|withheld| withheld == name || withheld == EVERYTHING);
     let is_lacking = |name: &str| Item::parse(name).is_some_and(|item| node.value_of(item).is_none());
-    // Labels that the Node lacks, and that are not withheld, were removed from it.
+    // Items that the Node lacks, and that its marker does not name, were removed from it.
     let mut open = Record { labels: Labels::new(), ..record.clone() };
-    open.more.withheld.retain(|name, _| is_lacking(name));
+    open.more.withheld.retain(|name, _| is_named(name) && is_lacking(name));
     let plan = restore(node, &open, rules, false);
     let is_news = |patch: &Patch| {
         let next = Node { marker: patch.marker.clone(), ..node.clone() };

@@ -1,6 +1,7 @@
 //! The restorer's decisions, from the cache.
 
-use label_storage::node::{IGNORE, STARTUP_TAINT, Taint};
+use label_storage::node::{IGNORE, Machine, STARTUP_TAINT, Taint};
+use label_storage::record::WithheldValue;
 use label_storage::rules::{OtherMachine, Selection};
 use label_storage::{Record, ResourceVersion, Uid};
 use label_storage_runtime::cache::Reading;
@@ -54,7 +55,9 @@ fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds:
 fn what_the_cluster_refused_is_tried_again_within_hours() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
     let refused = Node { marker: Some("u1/1/refused:rack".to_owned()), ..node("a", "u1", 5) };
-    let record = Record::of(&refused, jiff::Timestamp::now());
+    let mut record = Record::of(&refused, jiff::Timestamp::now());
+    let rack = WithheldValue { value: "7".to_owned(), node: None, machine: Machine::default() };
+    record.more.withheld.insert("rack".to_owned(), rack);
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node(None, "a", refused.summary());
     let key = RecordKey::from("a");
