@@ -11,8 +11,10 @@ metadata:
   namespace: {{ include "label-storage.namespace" $root }}
   {{- include "label-storage.metadata" . | nindent 2 }}
 spec:
+  {{- with $values.replicas }}
   # Also the number of shards: the pods read it here, and follow changes.
-  replicas: {{ int $values.replicas }}
+  replicas: {{ int . }}
+  {{- end }}
   serviceName: {{ $name }}
   # The replicas do not wait for each other: each handles its own nodes.
   podManagementPolicy: Parallel

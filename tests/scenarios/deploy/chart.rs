@@ -325,9 +325,24 @@ pub async fn upgrade_and_uninstall_keep_the_records(s: &Scenario) -> Result<()> 
     let after = running().await?;
     assert!(before.iter().all(|(name, uid)| after.get(name) == Some(uid)), "no pod is replaced: {after:?}");
     // As kubectl scale and autoscalers do.
-    let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
-    sets.patch_scale("label-storage-storer", &PatchParams::default(), &scale).await?;
+    let scale = async |replicas: i32| {
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        sets.patch_scale("label-storage-storer", &PatchParams::default(), &scale).await?;
+        has_pods(replicas).await
+    };
+    scale(4).await?;
+    let number = "--set=storer.replicas=3";
+    let refused = helm(s, &["upgrade", "label-storage", "CHART", number]).expect_err("Helm 4 refuses it");
+    assert!(refused.to_string().contains(".spec.replicas"), "{refused}");
+    helm(s, &["upgrade", "label-storage", "CHART", "--set=storer.replicas=null"])?;
     has_pods(4).await?;
+    scale(5).await?;
+    helm(s, &["upgrade", "label-storage", "CHART", "--reset-then-reuse-values"])?;
+    has_pods(5).await?;
+    helm(s, &["upgrade", "label-storage", "CHART", number, "--force-conflicts"])?;
+    has_pods(3).await?;
+    helm(s, &["upgrade", "label-storage", "CHART", "--set=storer.replicas=null"])?;
+    has_pods(1).await?;
     assert!(is_kept().await?, "after an upgrade");
 
     helm(s, &["uninstall", "label-storage"])?;
