@@ -133,6 +133,23 @@ pub async fn a_node_waits_for_final_labels_no_longer_than_the_rules_allow(s: &Sc
     s.eventually_labelled(&node, before()).await
 }
 
+pub async fn without_a_watch_a_returning_node_gets_the_labels_of_the_last_list(s: &Scenario) -> Result<()> {
+    let node = s.node("a");
+    let (storer, restorer) = s.pair()?;
+    s.create(&node, before()).await?;
+    s.eventually_stored(&node, before()).await?;
+    kill(&storer).await?;
+    s.label(&node, [("changed", Some("new")), ("added", Some("late")), ("removed", None)]).await?;
+    s.has_acted(&restorer, &node).await?;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, after()).await?;
+    let _storer = s.storer(&[])?;
+    s.eventually_stored(&node, after()).await?;
+    ensure!(s.labels(&node).await? == after(), "{:?}", s.labels(&node).await?);
+    Ok(())
+}
+
 const WAITING: &str = "identity: {otherMachine: none}";
 
 pub async fn two_thousand_nodes_that_were_changed_at_last_return_as_they_were(s: &Scenario) -> Result<()> {

@@ -515,6 +515,8 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
         control_planes.bare, [Mode::Polling];
         restoring:
             records_made_since_the_last_audit_are_found;
+        absent_storer:
+            without_a_watch_a_returning_node_gets_the_labels_of_the_last_list;
     }
     trials
 }

@@ -8,7 +8,7 @@ use label_storage::decision::{Decision, Urgency, When};
 use label_storage::restore::{StartupTaints, View, decide_contested, keeps_final_labels};
 use label_storage::rules::IdentityBy;
 use label_storage::store::{Stored, Writes};
-use label_storage::summary::{NodeSummary, UidDigest};
+use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, NodeName, RecordKey, Rules};
 use label_storage_runtime::backoff;
@@ -42,6 +42,8 @@ pub(crate) struct RestorePlanner {
     taints: StartupTaints,
     /// When to try withheld items again.
     retries: HashMap<RecordKey, Instant>,
+    /// Without a watch: Nodes with labels that their records lack, as the last list had them, seen through the rules.
+    unstored: HashMap<RecordKey, Node>,
 }
 
 impl RestorePlanner {
@@ -54,6 +56,7 @@ impl RestorePlanner {
             unsure: HashSet::new(),
             other_machines: HashMap::new(),
             retries: HashMap::new(),
+            unstored: HashMap::new(),
         }
     }
 
@@ -96,10 +99,28 @@ impl RestorePlanner {
         })
     }
 
+    /// Without a watch, no deletion is received: the labels in the last list before it are the best substitute for the final labels.
+    fn note_unstored(&mut self, look: &Look<'_>) {
+        let (entry, key) = (look.entry, look.entry.key());
+        let Some(node) = look.view.filter(|node| node.extras.is_whole || !needs_whole(entry)) else { return };
+        let node = node.clone().seen_through(&self.rules);
+        let summary = node.summary();
+        let is_own = |record: RecordSummary| record.is_of(&summary) || record.is_restored_to(&summary);
+        if matches!(entry.stored(), Stored::Record(record) if is_own(record) && record.labels != summary.labels)
+        {
+            let has_room = self.unstored.len() < MOST_VIEWS || self.unstored.contains_key(key);
+            has_room.then(|| self.unstored.insert(key.clone(), node));
+        } else if self.unstored.get(key).is_some_and(|unstored| unstored.uid == node.uid) {
+            self.unstored.remove(key);
+        }
+    }
+
     /// The final labels that the record of this key lacks, the oldest first.
     fn final_labels(&self, entry: &Entry<'_>) -> Vec<Node> {
         let mut kept = Vec::new();
-        for last in entry.all_final_labels() {
+        let is_later = |unstored: &&Node| entry.node().is_some_and(|node| node.uid != unstored.uid.digest());
+        let unstored = self.unstored.get(entry.key()).filter(is_later);
+        for last in entry.all_final_labels().chain(unstored) {
             if keeps_final_labels(last.summary(), !kept.is_empty(), entry.node(), entry.stored()) {
                 kept.push(last.clone());
             }
@@ -143,6 +164,9 @@ impl Planner for RestorePlanner {
         if look.is_unsure {
             self.unsure.insert(key.clone());
         }
+        if look.heard.is_none() && self.can_anticipate() {
+            self.note_unstored(&look);
+        }
         let view = View {
             node: entry.node(),
             stored: entry.stored(),
@@ -171,6 +195,7 @@ impl Planner for RestorePlanner {
     /// The storer stores the final labels. Until then, the restorer keeps them, and so does the next holder of the shard.
     fn deleted(&mut self, cache: &mut Cache, key: &RecordKey, last: Node, _: Writes) {
         self.views.remove(key);
+        self.unstored.remove(key);
         let last = last.seen_through(&self.rules);
         let (uid, entry) = (last.uid.digest(), cache.get(key));
         let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
@@ -250,6 +275,12 @@ impl Planner for RestorePlanner {
         self.watch_lag.retain(is_there);
         self.other_machines.retain(|key, _| is_there(key));
         self.retries.retain(|key, _| is_there(key));
+        self.unstored.retain(|key, last| {
+            cache.get(key).is_some_and(|entry| {
+                let live = entry.node().filter(|node| node.uid != last.uid.digest());
+                keeps_final_labels(last.summary(), false, live, entry.stored())
+            })
+        });
         self.taints.forget_old(Instant::now());
         cache.final_labels.expire(Instant::now());
         retire_final_labels(cache, |_| true, None);

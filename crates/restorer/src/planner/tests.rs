@@ -115,6 +115,43 @@ fn a_part_of_a_node_is_not_kept_if_its_record_needs_all_of_it() {
 }
 
 #[test]
+fn without_a_watch_the_labels_of_the_last_list_are_restored() {
+    let first = node("a", "u1", 5);
+    let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+    let again = Node { version: ResourceVersion(9), ..first.clone() };
+    let back = Node { labels: Default::default(), ..node("a", "u2", 10) };
+    let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
+    for (rules, listed, restored) in [
+        (Rules::default(), &[&changed][..], vec![8]),
+        (Rules::default(), &[&changed, &again], vec![]),
+        (waiting(), &[&changed], vec![]),
+    ] {
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+        cache.see_record(None, "a", ResourceVersion(6), record(&first));
+        for node in listed.iter().copied().chain([&back]) {
+            cache.see_node(None, "a", node.summary());
+            when(&mut planner, &cache, node, false);
+            planner.listed(&mut cache);
+        }
+        assert_eq!(turn(&mut planner, &cache, None), Some(restored));
+        cache.see_record(None, "a", ResourceVersion(11), record(&changed));
+        assert_eq!(turn(&mut planner, &cache, None), Some(vec![]), "they are stored");
+        planner.listed(&mut cache);
+        assert!(planner.unstored.is_empty());
+    }
+    // The deletion has the final labels.
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    cache.see_record(None, "a", ResourceVersion(6), record(&first));
+    cache.see_node(None, "a", changed.summary());
+    when(&mut planner, &cache, &changed, false);
+    let last = Node { version: ResourceVersion(9), ..changed };
+    cache.lose_node("a", last.version);
+    planner.deleted(&mut cache, &RecordKey::from("a"), last, Writes::default());
+    cache.see_node(None, "a", back.summary());
+    assert_eq!(turn(&mut planner, &cache, None), Some(vec![9]));
+}
+
+#[test]
 fn final_labels_that_are_not_stored_yet_are_restored_or_waited_for() {
     let first = node("a", "u1", 5);
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
