@@ -162,6 +162,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost
             a_record_that_names_another_node_is_left_for_a_person
             somebody_elses_config_map_is_not_touched
+            a_record_that_has_lost_its_label_is_used_and_labelled_again
             a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
         plugin_write:
             what_was_withheld_is_given_where_a_person_says_so

@@ -183,8 +183,6 @@ pub async fn each_fault_is_found_with_the_command_that_mends_it(s: &Scenario) ->
     sound(s).await?;
 
     // Records, and what is in their place.
-    s.patch_record(&node, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})).await?;
-    run(s, &found(s, "records", "error", "has lost its label").await?.fix)?;
     s.patch_record(&node, json!({"metadata": {"annotations": {"label-storage/node": "other"}}})).await?;
     let finding = found(s, "records", "error", "names node \"other\"").await?;
     assert!(finding.fix.contains(" edit configmap label-storage."), "{finding:?}");

@@ -86,6 +86,32 @@ pub async fn somebody_elses_config_map_is_not_touched(s: &Scenario) -> Result<()
     Ok(())
 }
 
+pub async fn a_record_that_has_lost_its_label_is_used_and_labelled_again(s: &Scenario) -> Result<()> {
+    let (_storer, _restorer) = s.pair()?;
+    let node = s.node("a");
+    let loses_label = async || {
+        s.patch_record(&node, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})).await
+    };
+    let is_labelled = async || {
+        let labels = s.config_map(&node).await?.context("no record")?.metadata.labels;
+        Ok(labels.is_some_and(|labels| labels.contains_key("app.kubernetes.io/managed-by")))
+    };
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    loses_label().await?;
+    s.eventually("it is labelled again", true, is_labelled).await?;
+    s.label(&node, [("pool", Some("silver"))]).await?;
+    s.eventually_stored(&node, labels([("pool", "silver")])).await?;
+    loses_label().await?;
+    s.delete(&node).await?;
+    s.eventually_departed(&node).await?;
+    s.eventually("it is labelled again", true, is_labelled).await?;
+    loses_label().await?;
+    s.create(&node, Labels::new()).await?;
+    s.eventually_labelled(&node, labels([("pool", "silver")])).await?;
+    s.eventually("it is labelled again", true, is_labelled).await
+}
+
 pub async fn a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date(
     s: &Scenario,
 ) -> Result<()> {

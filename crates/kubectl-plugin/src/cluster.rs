@@ -186,10 +186,6 @@ pub(crate) fn ours() -> ListParams {
     ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1))
 }
 
-pub(crate) fn others() -> ListParams {
-    ListParams::default().labels(&format!("{}!={}", MANAGED_BY.0, MANAGED_BY.1))
-}
-
 /// True if there is a lease or a record. A namespace that the user may not read counts as empty.
 async fn is_installed(client: &Client, namespace: &str) -> Result<bool> {
     for kind in [ApiResource::erase::<Lease>(&()), ApiResource::erase::<ConfigMap>(&())] {

@@ -81,7 +81,8 @@ impl store::Reason {
             | Self::RetentionOver
             | Self::NothingStored
             | Self::OtherMachine
-            | Self::OutcomeUnknown => NodeState::Settled,
+            | Self::OutcomeUnknown
+            | Self::LabelLost => NodeState::Settled,
         }
     }
 }

@@ -87,6 +87,8 @@ pub struct More {
     pub history: Vec<Version>,
     /// True if the labels are final labels that are not stored yet (see `anticipate`).
     pub is_anticipated: bool,
+    /// True if the ConfigMap has lost the label of records. The next write adds it.
+    pub is_unlabelled: bool,
 }
 
 /// An item that was not restored, and its [`Origin`]. The next return of the Node tries it again.

@@ -201,6 +201,9 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
         (Action::Nothing, _, Stored::Record(record)) if at.in_doubt => {
             Plan { action: Action::Replace(record.touched()), reason: Reason::OutcomeUnknown }
         }
+        (Action::Nothing, _, Stored::Record(record)) if record.more.is_unlabelled => {
+            Plan { action: Action::Replace(record.touched()), reason: Reason::LabelLost }
+        }
         (Action::Nothing, Sighting::Live(node) | Sighting::Deleted(node), _)
             if at.in_doubt && matches!(reason, Reason::NoLabels | Reason::NotSelected) =>
         {

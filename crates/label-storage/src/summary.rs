@@ -149,6 +149,8 @@ pub struct RecordSummary {
     pub has_withheld: bool,
     /// True if it has more than labels, so that a whole Node has to be read to restore it.
     pub needs_whole: bool,
+    /// True if the ConfigMap has lost the label of records.
+    pub is_unlabelled: bool,
 }
 
 impl RecordSummary {
@@ -236,6 +238,7 @@ impl Record {
             is_empty: self.is_empty() && !self.more.is_anticipated,
             has_withheld: !self.more.withheld.is_empty(),
             needs_whole: self.all().any(|(name, _, _)| name.contains(':')),
+            is_unlabelled: self.more.is_unlabelled,
         }
     }
 }

@@ -16,6 +16,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
+use label_storage::name::is_record_name;
 use label_storage::record::MANAGED_BY;
 use label_storage::{Node, ResourceVersion};
 use label_storage_wire::{
@@ -64,6 +65,20 @@ impl Resource {
             Self::Records => ["list configmaps", "get configmap", "watch configmaps"],
         }
     }
+
+    /// True if this is an object of the kind. Requests for records do not select them by their label, which tools remove.
+    fn has(self, object: &Object) -> bool {
+        let is_labelled = || object.labels.get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1);
+        self == Self::Nodes || is_record_name(&object.name) || is_labelled()
+    }
+
+    /// The same of an object of which only a part may have been decoded, perhaps not even the name.
+    fn may_have(self, object: &Result<Object, Undecodable>) -> bool {
+        match object {
+            Ok(object) => self.has(object),
+            Err(Undecodable { part, .. }) => part.name.is_empty() || self.has(part),
+        }
+    }
 }
 
 /// A list that was read to its end.
@@ -71,7 +86,7 @@ impl Resource {
 pub struct Listed {
     /// Objects that are not in the list did not exist at this version.
     pub version: ResourceVersion,
-    /// Their number, with those that can't be decoded.
+    /// The number of objects, with those that can't be decoded, and with ConfigMaps that are not records.
     pub items: usize,
     /// The size of the body, compressed or not.
     pub bytes: u64,
@@ -132,9 +147,15 @@ impl ApiSource {
         encoding: &'static str,
         each: impl FnMut(Result<Object, Undecodable>) + Send + 'static,
     ) -> Result<Listed, Error> {
-        let [what, ..] = self.kind.calls();
+        let (kind, mut each) = (self.kind, each);
+        let each = move |object: Result<Object, Undecodable>| {
+            if kind.may_have(&object) {
+                each(object);
+            }
+        };
+        let [what, ..] = kind.calls();
         within(self.list_limit, what, async {
-            let response = self.ask(what, content, "List", &self.query(&[]), encoding).await?;
+            let response = self.ask(what, content, "List", "", encoding).await?;
             let is_compressed = is_gzip(what, response.headers())?;
             let (output, input) = tokio::io::duplex(2 * BLOCK);
             let projection = self.projection.clone();
@@ -198,17 +219,16 @@ impl ApiSource {
     pub async fn watch(&self, from: ResourceVersion) -> Result<Watch, Error> {
         // The server ends the watch after this time. It is random, so that replicas do not all return at the same time.
         let lasts = Duration::from_secs(rand::random_range(35..=45));
-        let query = self.query(&[
-            "watch=true",
-            "allowWatchBookmarks=true",
-            &format!("resourceVersion={from}"),
-            &format!("timeoutSeconds={}", lasts.as_secs()),
-        ]);
+        let query = format!(
+            "?watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={}",
+            lasts.as_secs()
+        );
         let [.., what] = self.kind.calls();
         let content = if self.projection.watches_whole_nodes() { self.whole() } else { self.content() };
         let response = within(call::ONE, what, self.ask(what, content, "", &query, "gzip")).await?;
         let frames = FramedRead::new(reader(response), Frames::default());
-        Ok(Watch { what, frames, content, projection: self.projection.clone(), silence: lasts + GRACE })
+        let (kind, projection) = (self.kind, self.projection.clone());
+        Ok(Watch { kind, frames, content, projection, silence: lasts + GRACE })
     }
 
     /// The content of lists of all objects.
@@ -222,13 +242,6 @@ impl ApiSource {
             Resource::Nodes => Content::Node,
             Resource::Records => Content::ConfigMap,
         }
-    }
-
-    fn query(&self, parameters: &[&str]) -> String {
-        let selector = format!("labelSelector={}%3D{}", MANAGED_BY.0.replace('/', "%2F"), MANAGED_BY.1);
-        let selector = (self.kind == Resource::Records).then_some(selector.as_str());
-        let parameters: Vec<_> = selector.iter().chain(parameters).copied().collect();
-        if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) }
     }
 
     /// Sends a request. The answer is a success, and is protobuf. `list` is "List" for a list.
@@ -291,7 +304,7 @@ impl Decoder for Frames {
 }
 
 pub struct Watch {
-    what: &'static str,
+    kind: Resource,
     frames: FramedRead<Reader, Frames>,
     content: Content,
     projection: Projection,
@@ -302,10 +315,11 @@ pub struct Watch {
 impl Watch {
     /// The next event, or `None` if the server ended the watch because its time is over.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
+        let [.., what] = self.kind.calls();
         let frame = match tokio::time::timeout(self.silence, self.frames.next()).await {
-            Err(_) => return Err(Error::unclear(self.what, "no event within the time limit")),
+            Err(_) => return Err(Error::unclear(what, "no event within the time limit")),
             Ok(None) => return Ok(None),
-            Ok(Some(frame)) => frame.map_err(|error| Error::unclear(self.what, in_one_line(&error)))?,
+            Ok(Some(frame)) => frame.map_err(|error| Error::unclear(what, in_one_line(&error)))?,
         };
         let Some(frame) = frame else {
             let error = wire::Error::TooLarge.to_string();
@@ -313,9 +327,13 @@ impl Watch {
         };
         let (content, projection) = (self.content, &self.projection);
         let asked = Asked { content, annotations: &|key| projection.wants_annotation(content, key) };
-        match read_event(&asked, &frame).map_err(|error| Error::unclear(self.what, in_one_line(&error)))? {
+        match read_event(&asked, &frame).map_err(|error| Error::unclear(what, in_one_line(&error)))? {
             Event::Error(status) => {
-                Err(Error::answered(self.what, status.code, &status.message, status.retry_after_seconds))
+                Err(Error::answered(what, status.code, &status.message, status.retry_after_seconds))
+            }
+            // All that counts of an object of another kind is its version.
+            Event::Changed(object) | Event::Deleted(object) if !self.kind.has(&object) => {
+                Ok(Some(Event::Bookmark { resource_version: object.resource_version }))
             }
             event => Ok(Some(event)),
         }

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use label_storage::decision::{Decision, When};
 use label_storage::mass_absence::MassAbsence;
+use label_storage::record::MANAGED_BY;
 use label_storage::rules::IdentityBy;
 use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, RecordKey, Rules};
-use label_storage_runtime::cache::{Cache, Entry};
+use label_storage_runtime::cache::{Cache, Entry, Reading};
 use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
@@ -33,6 +34,8 @@ pub(crate) struct StorePlanner {
     absence: MassAbsence,
     /// True once it was logged that final labels were given up.
     has_given_up: bool,
+    /// False once the answer to a write lacked the label of records.
+    may_add_label: bool,
     /// The records that have to wait for their deletion, as the gauge has them.
     held_back: i64,
 }
@@ -53,6 +56,7 @@ impl StorePlanner {
             watch_lag: WatchLag::new(PATIENCE),
             absence: MassAbsence::default(),
             has_given_up: false,
+            may_add_label: true,
             held_back: 0,
         }
     }
@@ -66,6 +70,7 @@ impl StorePlanner {
             stored: entry.stored(),
             has_final_labels: entry.final_labels().is_some(),
             is_event: look.is_event,
+            may_add_label: self.may_add_label,
             at: Circumstances {
                 unchanged_for: entry.record_since().elapsed(),
                 retention: self.rules.retention,
@@ -153,7 +158,15 @@ impl Planner for StorePlanner {
         if is_create && !entry.is_contested() { Needs::Node(Extent::Whole) } else { Needs::Nothing }
     }
 
-    fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, _: &Done) {
+    fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, done: &Done) {
+        if let (Some(_), Reading::Present((_, Stored::Record(record)))) = (done.outcome, done.record)
+            && record.is_unlabelled
+            && !self.is_dry_run
+            && std::mem::replace(&mut self.may_add_label, false)
+        {
+            let label = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
+            tracing::warn!(label, "the cluster removes the label of records: they are stored without it");
+        }
         self.watch_lag.forget(key);
         self.budget.done(key);
         self.tell_held_back();

@@ -9,7 +9,7 @@ use crate::Ended;
 use crate::cluster::Cluster;
 use crate::diagnose::installation::{self, Installation};
 use crate::diagnose::shards::Leases;
-use crate::diagnose::survey::{self, Survey};
+use crate::diagnose::survey::Survey;
 use crate::diagnose::{Finding, Severity, permissions, policies};
 use crate::flags::Global;
 use crate::output::{Format, OF_OBJECTS, Table, counted, plain, print, typed};
@@ -68,12 +68,11 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
     let installation = Installation::read(cluster).await;
     let expected = installation.expected();
     let leases = Leases::settle(cluster, time, LIFETIME, |leases| leases.shards(None, &expected));
-    let (permitted, (policies, in_force), shards, survey, strays, yours) = tokio::join!(
+    let (permitted, (policies, in_force), shards, survey, yours) = tokio::join!(
         permissions::of_daemons(cluster, &installation),
         policies::findings(cluster, &installation),
         leases,
         Survey::take(cluster, None, time.now(), None),
-        survey::strays(cluster),
         permissions::of_user(cluster, &installation),
     );
     let (held, shards) = match shards {
@@ -83,7 +82,7 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
         }
         Err(error) => (0, vec![Finding::unknown("leases-unknown", error)]),
     };
-    let (seen, mut nodes) = match survey {
+    let (seen, nodes) = match survey {
         _ if cluster.rules_unknown.is_some() => {
             (String::new(), vec![Finding::unknown("nodes-unknown", "the rules can't be read")])
         }
@@ -93,7 +92,6 @@ async fn checks(cluster: &Cluster, time: &ServerTime) -> Vec<Checked> {
         }
         Err(error) => (String::new(), vec![Finding::unknown("nodes-unknown", error)]),
     };
-    nodes.extend(strays);
     let checked = |name, summary: &str, findings| Checked { name, summary: summary.to_owned(), findings };
     vec![
         checked("statefulsets", "both daemons run this version", installation.findings(cluster)),

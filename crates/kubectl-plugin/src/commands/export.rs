@@ -94,6 +94,7 @@ impl Export {
     fn add(&mut self, found: Found) -> Result<()> {
         let Args { selector, departed, .. } = &self.args;
         let problems = match exported(found) {
+            Err(Unreadable::Foreign(_)) => return Ok(()),
             Err(error) => vec![error.to_string()],
             // An empty record is about to be deleted.
             Ok((_, record, _)) if record.is_empty() || !selector.matches(&record.labels) => return Ok(()),

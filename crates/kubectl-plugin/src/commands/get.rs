@@ -8,7 +8,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::{WatchStreamExt, watcher, watcher::Config};
-use label_storage::{name::node_in_record_name, record::MANAGED_BY};
+use label_storage::name::{is_record_name, node_in_record_name};
 use label_storage_runtime::records;
 use serde_json::{Value, json};
 
@@ -153,13 +153,15 @@ fn print_item(args: &Args, table: &mut Table, item: &Value) -> Result<()> {
 async fn watch(cluster: &Cluster, args: &Args, listed: &[Selected], table: &mut Table) -> Result<Ended> {
     let version = |it: &Selected| (it.record.config_map.name_any(), it.record.config_map.resource_version());
     let mut versions: HashMap<_, _> = listed.iter().map(version).collect();
-    let ours = Config::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let changes = watcher(cluster.records.clone(), ours).default_backoff().touched_objects();
+    let changes = watcher(cluster.records.clone(), Config::default()).default_backoff().touched_objects();
     // The watcher lists again after an error.
     let changes =
         changes.filter_map(async |change| change.inspect_err(|error| eprintln!("warning: {error}")).ok());
     let mut changes = pin!(changes.take_until(tokio::signal::ctrl_c()));
     while let Some(config_map) = changes.next().await {
+        if !is_record_name(&config_map.name_any()) {
+            continue;
+        }
         let version = config_map.resource_version();
         if versions.insert(config_map.name_any(), version.clone()) == Some(version) {
             continue;

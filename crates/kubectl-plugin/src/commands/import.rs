@@ -10,15 +10,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use label_storage::name::{node_in_record_name, record_name};
 use label_storage::{Labels, Node, Record, ResourceVersion, Rules, Uid, plan_restore};
-use label_storage::{record::Unreadable, restore::Reason, store::Stored};
-use label_storage_runtime::call::{self, Error, FailureKind};
+use label_storage::{restore::Reason, store::Stored};
+use label_storage_runtime::call::{Error, FailureKind};
 use label_storage_runtime::records::{self, Found};
 use label_storage_runtime::{backoff, projection::Detail, shutdown::Shutdown};
 
 use self::reading::{Contents, Entry, get};
 use super::export::SHOWN;
 use crate::changes::{diff_lines, differences};
-use crate::cluster::{Cluster, others, try_fold};
+use crate::cluster::{Cluster, try_fold};
 use crate::confirm::{Answer, confirm, confirm_beside_stdin};
 use crate::flags::{Change, DryRun};
 use crate::output::{counted, print};
@@ -112,17 +112,7 @@ impl Contents {
         };
         let records = try_fold(cluster.node_source(Detail::WhatIsThere), self, see_node).await?;
         let see_record = |records: &mut Self, object| records.see_record(&Found::from(object));
-        let mut records = try_fold(cluster.record_source(), records, see_record).await?;
-        // A ConfigMap that is no record may have the name of one.
-        for other in call::one("list configmaps", cluster.records.list_metadata(&others())).await?.items {
-            let name = other.metadata.name.unwrap_or_default();
-            if let Some(entry) = records.entries.get_mut(name.as_str())
-                && entry.intent == Intent::Create
-            {
-                entry.intent = Intent::Block(Unreadable::Foreign(name).to_string());
-            }
-        }
-        Ok(records)
+        try_fold(cluster.record_source(), records, see_record).await
     }
 
     fn see_node(&mut self, node: &Node, include_living: bool, rules: &Rules) -> Result<()> {

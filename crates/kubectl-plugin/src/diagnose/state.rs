@@ -140,6 +140,7 @@ mod tests {
         record.encode_into(&mut config_map).expect("a record");
         let found = Found::from(config_map.clone());
         let mut unreadable = found.clone();
+        unreadable.config_map.metadata.annotations = None;
         unreadable.config_map.metadata.labels = None;
         let unreadable = Found::from(unreadable.config_map);
         let marked = |node: Node| Node { marker: Some(node.marker_for(&record, [])), ..node };

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use globset::GlobMatcher;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use kube::api::PartialObjectMeta;
-use label_storage::name::{is_record_name, node_in_record_name, record_name};
+use label_storage::name::node_in_record_name;
 use label_storage::node::KEEP;
-use label_storage::record::{Decoded, MANAGED_BY, NODE};
+use label_storage::record::{Decoded, Unreadable};
 use label_storage::restore::Why;
 use label_storage::rules::{IdentityBy, Patterns};
 use label_storage::summary::WithheldCounts;
 use label_storage::{Record, Rules};
-use label_storage_runtime::call::{Error, in_one_line};
+use label_storage_runtime::call::Error;
 use label_storage_runtime::projection::{Detail, Projection};
 use label_storage_runtime::records::Found;
 use label_storage_wire::Object;
@@ -23,7 +20,7 @@ use serde::Serialize;
 
 use super::state::{State, Subject};
 use super::{Finding, Severity};
-use crate::cluster::{Cluster, fold, others};
+use crate::cluster::{Cluster, fold};
 use crate::hints::Hints;
 use crate::output::{age, counted};
 
@@ -160,6 +157,8 @@ pub(crate) struct Survey {
     overdue: Option<Duration>,
     damaged: Names,
     unreadable: Names,
+    /// ConfigMaps with the name of a record that are not records.
+    foreign: Names,
     /// The records that no node uses.
     orphaned: Names,
 }
@@ -200,6 +199,7 @@ impl Survey {
             self.states.entry(state).or_default().add(node);
         }
         match &found.content {
+            Err(Unreadable::Foreign(_)) => self.foreign.add(name),
             Err(error) => self.unreadable.add(&format!("{name}: {error}")),
             Ok(Decoded { record, damage }) => {
                 let identity = record.more.identity.as_deref().and_then(|identity| identity.split_once('='));
@@ -294,6 +294,9 @@ impl Survey {
         let orphaned = "filed by another identity than the rules have, so that no node uses it";
         let why = hints.plugin("explain NODE");
         let edit = hints.in_namespace(&format!("edit configmap {first}"));
+        let taken = "whose name is taken by a configmap that is not a record, so that nothing is stored";
+        let foreign = self.foreign.names.first().map(String::as_str).unwrap_or_default();
+        let delete = hints.in_namespace(&format!("delete configmap {foreign}"));
         let annotate = hints.kubectl(&format!("annotate node NODE --overwrite {KEEP}=KEYS"));
         let [get, export] = ["get -o wide", "export -f records.yaml"].map(|words| hints.plugin(words));
         let finding = |severity, reason: &'static str, names: &Names, problem: &str, fix: &str| {
@@ -307,6 +310,7 @@ impl Survey {
         let (contested, other) = (of(Contested), of(OtherMachine));
         let all = [
             finding(Error, "record-unreadable", &self.unreadable, "that can't be read", &edit),
+            finding(Error, "record-name-taken", &self.foreign, taken, &delete),
             finding(
                 Error,
                 "identity-contested",
@@ -338,31 +342,6 @@ impl Survey {
         ];
         all.into_iter().flatten().collect()
     }
-}
-
-/// ConfigMaps with the name of a record that are not records, or have lost their label: the storer can't write that record.
-pub(crate) async fn strays(cluster: &Cluster) -> Vec<Finding> {
-    let others = match cluster.records.list_metadata(&others()).await {
-        Ok(others) => others.items,
-        Err(error) => return vec![Finding::unknown("records-unknown", in_one_line(&error))],
-    };
-    let label = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
-    let finding = |other: &PartialObjectMeta<ConfigMap>| {
-        let name = other.name_any();
-        let is_record = other.annotations().get(NODE).is_some_and(|node| record_name(node) == name);
-        let (message, fix) = match is_record {
-            true => (
-                format!("the record {name} has lost its label {label}, so it is not used"),
-                format!("label configmap {name} --overwrite {label}"),
-            ),
-            false => (
-                format!("configmap {name} is not a record, so nothing can be stored under this name"),
-                format!("delete configmap {name}"),
-            ),
-        };
-        Finding::new(Severity::Error, "record-name-taken", message).fix(cluster.hints.in_namespace(&fix))
-    };
-    others.iter().filter(|other| is_record_name(&other.name_any())).take(NAMED).map(finding).collect()
 }
 
 #[cfg(test)]

@@ -76,7 +76,10 @@ impl Record {
         let meta = &config_map.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
         let managed_by = meta.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
-        if managed_by.map(String::as_str) != Some(MANAGED_BY.1) {
+        let is_unlabelled = managed_by.map(String::as_str) != Some(MANAGED_BY.1);
+        // Tools remove labels. The annotation that the name follows from shows as well that it is a record.
+        let names = meta.annotations.iter().flat_map(|all| [IDENTITY, NODE].map(|key| all.get(key)));
+        if is_unlabelled && !names.flatten().any(|filed_under| record_name(filed_under) == name) {
             return Err(Unreadable::Foreign(name.to_owned()));
         }
 
@@ -99,6 +102,7 @@ impl Record {
         };
         let mut record = Self::awaiting(node, identity);
         record.config_map = meta.uid.as_deref().and_then(Uid::new);
+        record.more.is_unlabelled = is_unlabelled;
         record.uid = annotations.optional(NODE_UID, |uid| Uid::new(uid));
         record.node_version = annotations.required(NODE_RESOURCE_VERSION, parsed);
         let generation = annotations.required(GENERATION, parsed);

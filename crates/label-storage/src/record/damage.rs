@@ -31,10 +31,10 @@ pub enum Damage {
 /// A ConfigMap that can't be read as a record. It is left for a person, never overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It lacks the label of records.
+    /// It has neither the label of records nor an annotation that its name follows from.
     #[error(
-        "configmap {0} lacks the label app.kubernetes.io/managed-by=label-storage: if it is a record, add the label; \
-         if it is not, move it to another name"
+        "configmap {0} is not a record, so nothing can be stored under this name: move it to another name; if it is a record, add the \
+         label app.kubernetes.io/managed-by=label-storage"
     )]
     Foreign(String),
     /// Its name and its annotation disagree about the Node.

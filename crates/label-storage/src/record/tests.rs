@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::{encode, node, record, second, uid};
+use crate::fixtures::{encode, node, record, second, uid, written};
 use crate::key;
 use crate::name::record_name;
 
@@ -91,6 +91,19 @@ fn a_replace_keeps_what_others_put_on_the_config_map() {
     assert_eq!(config_map.metadata.labels.clone().unwrap_or_default().len(), 2);
     assert_eq!(config_map.metadata.resource_version.as_deref(), Some("77"));
     assert_eq!(Record::decode(&config_map).expect("readable").record, next);
+}
+
+#[test]
+fn a_record_that_has_lost_its_label_is_known_by_its_annotation() {
+    let mut of_identity = good();
+    of_identity.more.identity = Some("systemUUID=a".to_owned());
+    for labelled in [good(), Record { node: "n".repeat(253), ..good() }, of_identity] {
+        let mut config_map = encode(&labelled);
+        config_map.metadata.labels = None;
+        let Decoded { record, damage } = Record::decode(&config_map).expect("readable");
+        assert!(record.more.is_unlabelled && damage.is_empty());
+        assert_eq!(written(&record), labelled, "a write adds the label");
+    }
 }
 
 #[test]
@@ -227,9 +240,17 @@ fn a_value_that_was_not_utf8_is_not_restored_and_is_kept() {
 #[test]
 fn somebody_elses_config_map_is_not_a_record() {
     let foreign = Err(Unreadable::Foreign("label-storage.my-new-node".to_owned()));
-    assert_eq!(tampered(|config_map| config_map.metadata.labels = None), foreign);
     let other = [(MANAGED_BY.0.to_owned(), "helm".to_owned())];
-    assert_eq!(tampered(|config_map| config_map.metadata.labels = Some(other.into())), foreign);
+    for labels in [None, Some(other.into())] {
+        for node in [None, Some("other")] {
+            let decoded = tampered(|config_map| {
+                config_map.metadata.labels = labels.clone();
+                remove_annotation(config_map, NODE);
+                node.into_iter().for_each(|node| annotate(config_map, NODE, node));
+            });
+            assert_eq!(decoded, foreign);
+        }
+    }
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub enum Reason {
     OtherMachine,
     /// An earlier write of the record may still arrive. This write changes nothing else, and makes the API server refuse the earlier one.
     OutcomeUnknown,
+    /// The ConfigMap has lost the label of records. This write only adds it again.
+    LabelLost,
 }
 
 impl Reason {

@@ -30,6 +30,8 @@ pub struct View {
     pub has_final_labels: bool,
     /// True if Node or record has changed just now.
     pub is_event: bool,
+    /// False if the label of records was removed as soon as it was added, such as by a webhook.
+    pub may_add_label: bool,
     /// The circumstances.
     pub at: Circumstances,
 }
@@ -58,7 +60,7 @@ impl View {
             Reason::EmptyForNow => {
                 When::After(TOMBSTONE_LIFETIME.saturating_sub(self.at.unchanged_for), Urgency::Tidy)
             }
-            Reason::Away => self.until_retention_is_over(),
+            Reason::Away if !self.adds_label() => self.until_retention_is_over(),
             // A view that is older than the record may stay so for ever: it is read by name.
             Reason::Restored | Reason::NotGone | Reason::ViewOlderThanRecord => {
                 When::After(TIDY, Urgency::Tidy)
@@ -67,6 +69,7 @@ impl View {
             Reason::Returned => When::After(UNRESTORED, Urgency::Tidy),
             Reason::EmptyForGood => When::Now(Urgency::Tidy),
             Reason::RetentionOver => When::After(cleanup_pause(), Urgency::Tidy),
+            _ if self.adds_label() => When::After(TIDY, Urgency::Tidy),
             _ => When::Never,
         };
         Decision { reason: reason.as_str(), when, state }
@@ -89,6 +92,10 @@ impl View {
 
     fn has_labels_of_record(&self) -> bool {
         matches!((self.node, self.stored), (Some(node), Stored::Record(record)) if node.labels == record.labels)
+    }
+
+    fn adds_label(&self) -> bool {
+        self.may_add_label && matches!(self.stored, Stored::Record(record) if record.is_unlabelled)
     }
 
     fn until_retention_is_over(&self) -> When {

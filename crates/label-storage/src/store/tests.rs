@@ -40,6 +40,26 @@ fn taken_over(node: &Node, generation: u64) -> Record {
     Record { labels_generation: Some(4), ..retaken(node, generation) }
 }
 
+#[test]
+fn a_lost_label_is_added_with_the_next_write_or_by_one_of_its_own() {
+    let mut unlabelled = record("a", "u1").label("k", "v");
+    unlabelled.more.is_unlabelled = true;
+    let stored = Stored::Record(&unlabelled);
+    let touched = Action::Replace(Record { generation: 5, ..unlabelled.clone() });
+    let same = node("a").label("k", "v");
+    let ignored = same.clone().annotated(crate::node::IGNORE, "true");
+    let returned = node("a").incarnation("u2").at(20);
+    for sighting in [Sighting::Live(&same), Sighting::Live(&ignored), Sighting::Live(&returned)] {
+        expect(sighting, stored, at(), Reason::LabelLost, touched.clone());
+    }
+    let departed = unlabelled.clone().departed(NOW);
+    let touched = Action::Replace(Record { generation: 5, ..departed.clone() });
+    expect(Sighting::Gone, Stored::Record(&departed), at(), Reason::LabelLost, touched);
+    let changed = node("a").label("k", "other").at(12);
+    let plan = plan_store(Sighting::Live(&changed), stored, at(), &without_history());
+    assert_eq!(plan.reason, Reason::LabelsChanged);
+}
+
 mod a_node_without_a_record {
     use super::*;
 

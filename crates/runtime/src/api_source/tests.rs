@@ -386,3 +386,52 @@ async fn a_restorer_watches_whole_nodes() {
     let mut watch = source.watch(ResourceVersion(7)).await.expect("a watch");
     assert!(matches!(watch.next().await, Ok(Some(Event::Changed(object))) if object.node.is_some()));
 }
+
+/// A record that has its label, one that has lost it, and a ConfigMap that is not a record.
+fn config_maps() -> [Object; 3] {
+    let labels = [(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())].into_iter().collect();
+    let labelled = Object { labels, ..metadata("imported", "7") };
+    [labelled, metadata("label-storage.a", "8"), metadata("kube-root-ca.crt", "9")]
+}
+
+#[tokio::test]
+async fn records_are_listed_by_name_or_label() {
+    let items = config_maps().map(Into::into);
+    let body =
+        fixtures::list(&Head { kind: "ConfigMapList", resource_version: "9".to_owned(), ..head() }, &items);
+    let client = client(move |request| {
+        assert_eq!(request.uri(), "/api/v1/namespaces/ns/configmaps");
+        answer(200, PROTOBUF, body.clone())
+    });
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&names);
+    let each = move |object: Result<Object, Undecodable>| {
+        kept.lock().expect("no panic").push(object.expect("an object").name);
+    };
+    ApiSource::records(client, "ns").list(each).await.expect("a list");
+    assert_eq!(*names.lock().expect("no panic"), ["imported", "label-storage.a"]);
+}
+
+#[tokio::test]
+async fn of_a_config_map_that_is_not_a_record_a_watch_has_the_version() {
+    let events =
+        config_maps().map(|object| fixtures::event("ADDED", fixtures::object("ConfigMap", &object.into())));
+    let body: Vec<u8> = events.iter().flat_map(|event| frame(event)).collect();
+    let source = ApiSource::records(
+        client(move |request| {
+            assert!(request.uri().query().is_some_and(|query| query.starts_with("watch=true&")));
+            answer(200, &format!("{PROTOBUF};stream=watch"), body.clone())
+        }),
+        "ns",
+    );
+    let mut watch = source.watch(ResourceVersion(6)).await.expect("a watch");
+    let mut seen = Vec::new();
+    while let Some(event) = watch.next().await.expect("no error") {
+        seen.push(match event {
+            Event::Changed(object) => object.name,
+            Event::Bookmark { resource_version } => resource_version,
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, ["imported", "label-storage.a", "9"]);
+}

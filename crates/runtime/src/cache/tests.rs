@@ -31,6 +31,7 @@ fn record() -> Stored<RecordSummary> {
         is_empty: false,
         has_withheld: false,
         needs_whole: false,
+        is_unlabelled: false,
     })
 }
 

@@ -180,6 +180,27 @@ fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along(
 }
 
 #[test]
+fn a_lost_label_is_added_unless_the_cluster_removes_it() {
+    let mut world = World::new();
+    let mut record = Record::of(&node("u1", 5, "gold"), Timestamp::now());
+    record.more.is_unlabelled = true;
+    let unlabelled = Stored::Record(record.summary());
+    world.cache.see_record(None, "a", ResourceVersion(7), unlabelled);
+    assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy));
+    let mut departed = record.with_departed_at(Some(Timestamp::now()));
+    departed.node_version = Some(ResourceVersion(9));
+    world.cache.see_record(None, "a", ResourceVersion(8), Stored::Record(departed.summary()));
+    world.cache.lose_node("a", ResourceVersion(9));
+    assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy), "of an absent Node, too");
+    // The answer to the write does not have it.
+    let (key, task) = (RecordKey::from("a"), world.task().expect("its turn"));
+    let answer = Reading::Present((ResourceVersion(10), unlabelled));
+    let done = Done { outcome: Some("stored"), node: Reading::None, record: answer };
+    world.planner.done(&mut world.cache, &key, task, &done);
+    assert_eq!(world.when(true), When::Never);
+}
+
+#[test]
 fn a_node_that_is_back_is_not_hurried() {
     let mut world = World::new();
     let gone = Record::of(&node("u1", 5, "gold"), Timestamp::now()).with_departed_at(Some(Timestamp::now()));

@@ -53,6 +53,7 @@ pub(super) fn storer(case: &Case<'_>) -> Step {
         stored: Found::stored(case.record.as_ref()).map(Record::summary),
         has_final_labels: false,
         is_event: false,
+        may_add_label: true,
         at: case.at,
     };
     let waits = match view.decide(Default::default).when {
@@ -126,6 +127,7 @@ const fn why_store(reason: store::Reason, is_empty: bool) -> (&'static str, &'st
         NoIdentity => ("rules", "The node lacks the identity that the rules require."),
         OtherMachine => ("rules", "The node was on another machine than that of the record."),
         OutcomeUnknown => ("guards", "The outcome of an earlier write of the record is unknown."),
+        LabelLost => ("the record", "The record has lost the label app.kubernetes.io/managed-by."),
     }
 }
 

@@ -157,6 +157,7 @@ fn record() -> impl Strategy<Value = Record> {
                         .map(|(generation, (at, labels))| Version { generation, at, labels })
                         .collect(),
                     is_anticipated: false,
+                    is_unlabelled: false,
                 },
                 labels,
                 leftovers: Leftovers::default(),
@@ -297,7 +298,7 @@ fn problems_are_listed_with_their_lines() {
         (format!("{a}{}", document("label-storage.b", "{a: b, a: c}")), 16, "duplicate mapping key: a"),
         (document("label-storage.A_b", "{a: b}"), 2, "\"A_b\" is not a valid node name"),
         (document("mine", "{a: b}"), 2, "does not name its node"),
-        (a.replace("managed-by", "made-by"), 2, "lacks the label"),
+        (a.replace("managed-by", "made-by"), 2, "is not a record"),
         (a.replace("ConfigMap", "Secret"), 3, "\"Secret\", expected ConfigMap"),
         (
             a.replace("\ndata:", "\n  annotations: {label-storage/captured-at: soon}\ndata:"),
