@@ -81,7 +81,7 @@ impl Worker<StoreTask> for Apply {
         let stored = Found::stored(found.as_ref()).map(Record::summary);
         let last = task.final_labels.as_ref();
         let sighting = |is_believed| store::sighting(live.as_ref(), last, stored, is_believed);
-        let sighting = sighting(false).or_else(|| sighting(reads.known.node.accepts_stale()));
+        let sighting = sighting(false).or_else(|| sighting(reads.known.node.accepts_undeleted()));
         let sighting = sighting.ok_or_else(|| {
             Error::refused("get node", "the API server still returns a node whose deletion it reported")
         })?;

@@ -32,7 +32,10 @@ pub struct KnownVersion {
 struct Doubt {
     /// Answers in a row that a known object does not exist.
     absent: u32,
+    /// Since when all answers were older than the cache.
     stale_since: Option<Instant>,
+    /// Since when answers have had a Node whose deletion was reported.
+    undeleted_since: Option<Instant>,
 }
 
 /// The refused answers about a Node, and those about its record.
@@ -80,10 +83,18 @@ impl KnownVersion {
     /// Refuses an answer that is older than the cache. One without a version can't be compared, nor written.
     pub fn check(&self, what: &'static str, read: Option<Option<ResourceVersion>>) -> Result<(), Error> {
         let known = self.version;
+        let read = read.map(|version| version.unwrap_or(known));
         let absent = if read.is_none() { self.doubt.get().absent.saturating_add(1) } else { 0 };
-        self.doubt.update(|doubt| Doubt { absent, ..doubt });
-        let message = match read.map(|version| version.unwrap_or(known)) {
-            Some(read) if read < known && !self.accepts_stale() => {
+        self.doubt.update(|doubt| {
+            let stale_since = match read {
+                Some(read) if read < known => doubt.stale_since.or_else(|| Some(Instant::now())),
+                Some(_) => None,
+                None => doubt.stale_since,
+            };
+            Doubt { absent, stale_since, ..doubt }
+        });
+        let message = match read {
+            Some(read) if read < known && !is_over(self.doubt.get().stale_since) => {
                 format!("the answer is stale: it has version {read}, and {known} was seen before")
             }
             None if self.is_there && absent < ABSENT => {
@@ -94,12 +105,17 @@ impl KnownVersion {
         Err(Error { what, kind: FailureKind::Moved, code: None, message })
     }
 
-    /// Notes a stale answer. Returns true if it is accepted.
-    pub fn accepts_stale(&self) -> bool {
-        let since = self.doubt.get().stale_since.unwrap_or_else(Instant::now);
-        self.doubt.update(|doubt| Doubt { stale_since: Some(since), ..doubt });
-        since.elapsed() >= STALE
+    /// Notes an answer with a Node whose deletion was reported. Returns true if it is accepted.
+    pub fn accepts_undeleted(&self) -> bool {
+        let doubt = self.doubt.get();
+        let since = doubt.undeleted_since.or(doubt.stale_since).or_else(|| Some(Instant::now()));
+        self.doubt.update(|doubt| Doubt { undeleted_since: since, ..doubt });
+        is_over(since)
     }
+}
+
+fn is_over(since: Option<Instant>) -> bool {
+    since.is_some_and(|since| since.elapsed() >= STALE)
 }
 
 #[cfg(test)]
@@ -127,6 +143,11 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
             assert!(!is_refused(&known, Some(6)));
         }
+        // Another answer shows that the one before was stale.
+        let known = known(true);
+        assert!(is_refused(&known, Some(6)) && !is_refused(&known, Some(7)));
+        tokio::time::advance(STALE).await;
+        assert!(is_refused(&known, Some(6)));
         let nothing = KnownVersion::new(ResourceVersion(0), false);
         assert!(!is_refused(&nothing, Some(6)), "nothing was seen, or all is forgotten");
     }
