@@ -90,6 +90,8 @@ pub struct Circumstances {
     /// True if this process has sent a write for this version of the record, and does not know its outcome: the API server may still carry
     /// it out.
     pub in_doubt: bool,
+    /// True if a write may serve only to add the label of records again.
+    pub may_add_label: bool,
 }
 
 /// A deleted Node, as it was last seen.
@@ -112,6 +114,7 @@ impl Circumstances {
             retention: Duration::MAX,
             last_seen: None,
             in_doubt: false,
+            may_add_label: false,
         }
     }
 }
@@ -201,7 +204,9 @@ pub fn plan_store(node: Sighting<&Node>, stored: Stored<&Record>, at: Circumstan
         (Action::Nothing, _, Stored::Record(record)) if at.in_doubt => {
             Plan { action: Action::Replace(record.touched()), reason: Reason::OutcomeUnknown }
         }
-        (Action::Nothing, _, Stored::Record(record)) if record.more.is_unlabelled => {
+        (Action::Nothing, _, Stored::Record(record))
+            if at.may_add_label && record.more.is_unlabelled && reason != Reason::ViewOlderThanRecord =>
+        {
             Plan { action: Action::Replace(record.touched()), reason: Reason::LabelLost }
         }
         (Action::Nothing, Sighting::Live(node) | Sighting::Deleted(node), _)
@@ -249,7 +254,7 @@ pub fn is_history(last: &NodeSummary, live: Option<NodeSummary>, stored: Stored<
     let is_later = |live: NodeSummary| live.uid != last.uid && live.version > last.version;
     let has_nothing = match stored {
         Stored::Nothing => true,
-        Stored::Record(record) => record.is_empty && record.uid.is_none(),
+        Stored::Record(record) => record.is_tombstone(),
         Stored::Unreadable => false,
     };
     has_nothing && live.is_some_and(|live| is_later(live) && live.restored_from.is_some())

@@ -31,6 +31,8 @@ pub(crate) struct StoreTask {
     pub(crate) is_contested: bool,
     /// True if the record may be deleted because the retention is over.
     pub(crate) may_clean_up: bool,
+    /// True if the label of records may be added again.
+    pub(crate) may_add_label: bool,
     /// The final labels of a deletion that is not stored yet.
     pub(crate) final_labels: Option<Node>,
     /// The incarnation that was decided upon.
@@ -163,6 +165,7 @@ impl Apply {
             retention: self.replica.rules.retention,
             last_seen: task.last_seen,
             in_doubt: self.metrics.in_doubt.holds(key, version),
+            may_add_label: task.may_add_label,
         }
     }
 

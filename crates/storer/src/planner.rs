@@ -1,17 +1,17 @@
 //! Decides when a record is written, from the cache.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::decision::{Decision, When};
 use label_storage::mass_absence::MassAbsence;
-use label_storage::record::MANAGED_BY;
 use label_storage::rules::IdentityBy;
 use label_storage::store::deletion_budget::DeletionBudget;
 use label_storage::store::{Circumstances, Stored, View, Writes, keeps_final_labels};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
 use label_storage::{Node, RecordKey, Rules};
-use label_storage_runtime::cache::{Cache, Entry, Reading};
+use label_storage_runtime::cache::{Cache, Entry};
 use label_storage_runtime::fresh::{Extent, Needs};
 use label_storage_runtime::reconciler::{Done, Look, Planner};
 use label_storage_runtime::server_clock::ServerClock;
@@ -22,6 +22,8 @@ use crate::metrics::StorerMetrics;
 /// A new incarnation does not take over a record before the watch has come to it: the final labels of the incarnation before may still be on
 /// their way. The wait ends after this time without progress, because the watch may be broken.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The label of a record is added once in this time, because something may remove it each time.
+const LABEL_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The storer's own state: what can't be listed.
 pub(crate) struct StorePlanner {
@@ -34,8 +36,8 @@ pub(crate) struct StorePlanner {
     absence: MassAbsence,
     /// True once it was logged that final labels were given up.
     has_given_up: bool,
-    /// False once the answer to a write lacked the label of records.
-    may_add_label: bool,
+    /// When the label of a record was last added again.
+    labelled: HashMap<RecordKey, Instant>,
     /// The records that have to wait for their deletion, as the gauge has them.
     held_back: i64,
 }
@@ -56,7 +58,7 @@ impl StorePlanner {
             watch_lag: WatchLag::new(PATIENCE),
             absence: MassAbsence::default(),
             has_given_up: false,
-            may_add_label: true,
+            labelled: HashMap::new(),
             held_back: 0,
         }
     }
@@ -70,11 +72,11 @@ impl StorePlanner {
             stored: entry.stored(),
             has_final_labels: entry.final_labels().is_some(),
             is_event: look.is_event,
-            may_add_label: self.may_add_label,
             at: Circumstances {
                 unchanged_for: entry.record_since().elapsed(),
                 retention: self.rules.retention,
                 last_seen: entry.last_seen(),
+                may_add_label: !self.labelled.contains_key(entry.key()),
                 ..Circumstances::at(self.clock.now())
             },
         }
@@ -145,6 +147,8 @@ impl Planner for StorePlanner {
             node: entry.node_name().to_owned(),
             is_contested: view.is_contested,
             may_clean_up: self.budget.is_its_turn(entry.key(), Instant::now()),
+            may_add_label: view.at.may_add_label
+                && matches!(view.stored, Stored::Record(record) if record.is_unlabelled),
             final_labels: entry.final_labels().cloned(),
             uid: view.node.map(|node| node.uid),
             record_since: entry.record_since(),
@@ -159,13 +163,8 @@ impl Planner for StorePlanner {
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: StoreTask, done: &Done) {
-        if let (Some(_), Reading::Present((_, Stored::Record(record)))) = (done.outcome, done.record)
-            && record.is_unlabelled
-            && !self.is_dry_run
-            && std::mem::replace(&mut self.may_add_label, false)
-        {
-            let label = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
-            tracing::warn!(label, "the cluster removes the label of records: they are stored without it");
+        if task.may_add_label && done.outcome.is_some() {
+            self.labelled.insert(key.clone(), Instant::now());
         }
         self.watch_lag.forget(key);
         self.budget.done(key);
@@ -176,6 +175,7 @@ impl Planner for StorePlanner {
     }
 
     fn listed(&mut self, cache: &mut Cache) -> bool {
+        self.labelled.retain(|_, since| since.elapsed() < LABEL_AGAIN);
         self.budget.counted(cache.count().records, |key| cache.get(key).is_some());
         self.watch_lag.retain(|key| cache.get(key).is_some());
         // The record of another identity than the rules ask for has no Node.

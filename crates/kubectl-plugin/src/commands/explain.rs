@@ -110,7 +110,7 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
         shards.iter().flatten().any(|shard| shard.keeps_final_labels(&found.filed_under));
     let (rules, (node, record)) = (&cluster.rules, found.seen_by_storer(&cluster.rules));
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);
-    let at = Circumstances { retention: rules.retention, ..Circumstances::at(now) };
+    let at = Circumstances { retention: rules.retention, may_add_label: true, ..Circumstances::at(now) };
     let unchanged = Circumstances { unchanged_for: TOMBSTONE_LIFETIME, ..at };
     let to_store = plan_store(sighting, records::Found::stored(record.as_ref()), unchanged, rules);
     let to_restore = found.node.as_ref().map(|node| plan_restore(node, found.stored(), rules, false));

@@ -30,8 +30,6 @@ pub struct View {
     pub has_final_labels: bool,
     /// True if Node or record has changed just now.
     pub is_event: bool,
-    /// False if the label of records was removed as soon as it was added, such as by a webhook.
-    pub may_add_label: bool,
     /// The circumstances.
     pub at: Circumstances,
 }
@@ -95,7 +93,7 @@ impl View {
     }
 
     fn adds_label(&self) -> bool {
-        self.may_add_label && matches!(self.stored, Stored::Record(record) if record.is_unlabelled)
+        self.at.may_add_label && matches!(self.stored, Stored::Record(record) if record.is_unlabelled)
     }
 
     fn until_retention_is_over(&self) -> When {

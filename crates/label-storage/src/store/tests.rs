@@ -42,6 +42,7 @@ fn taken_over(node: &Node, generation: u64) -> Record {
 
 #[test]
 fn a_lost_label_is_added_with_the_next_write_or_by_one_of_its_own() {
+    let may_add_label = Circumstances { may_add_label: true, ..at() };
     let mut unlabelled = record("a", "u1").label("k", "v");
     unlabelled.more.is_unlabelled = true;
     let stored = Stored::Record(&unlabelled);
@@ -49,15 +50,20 @@ fn a_lost_label_is_added_with_the_next_write_or_by_one_of_its_own() {
     let same = node("a").label("k", "v");
     let ignored = same.clone().annotated(crate::node::IGNORE, "true");
     let returned = node("a").incarnation("u2").at(20);
-    for sighting in [Sighting::Live(&same), Sighting::Live(&ignored), Sighting::Live(&returned)] {
-        expect(sighting, stored, at(), Reason::LabelLost, touched.clone());
+    for (node, reason) in
+        [(&same, Reason::UpToDate), (&ignored, Reason::Ignored), (&returned, Reason::AwaitingRestore)]
+    {
+        expect(Sighting::Live(node), stored, may_add_label, Reason::LabelLost, touched.clone());
+        expect(Sighting::Live(node), stored, at(), reason, Action::Nothing);
     }
     let departed = unlabelled.clone().departed(NOW);
     let touched = Action::Replace(Record { generation: 5, ..departed.clone() });
-    expect(Sighting::Gone, Stored::Record(&departed), at(), Reason::LabelLost, touched);
+    expect(Sighting::Gone, Stored::Record(&departed), may_add_label, Reason::LabelLost, touched);
     let changed = node("a").label("k", "other").at(12);
-    let plan = plan_store(Sighting::Live(&changed), stored, at(), &without_history());
+    let plan = plan_store(Sighting::Live(&changed), stored, may_add_label, &without_history());
     assert_eq!(plan.reason, Reason::LabelsChanged);
+    let older = node("a").label("k", "other").at(9);
+    expect(Sighting::Live(&older), stored, may_add_label, Reason::ViewOlderThanRecord, Action::Nothing);
 }
 
 mod a_node_without_a_record {

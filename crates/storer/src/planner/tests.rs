@@ -180,7 +180,7 @@ fn last_labels_that_were_pushed_out_while_they_were_stored_take_no_others_along(
 }
 
 #[test]
-fn a_lost_label_is_added_unless_the_cluster_removes_it() {
+fn a_lost_label_is_added_once_an_hour() {
     let mut world = World::new();
     let mut record = Record::of(&node("u1", 5, "gold"), Timestamp::now());
     record.more.is_unlabelled = true;
@@ -192,12 +192,17 @@ fn a_lost_label_is_added_unless_the_cluster_removes_it() {
     world.cache.see_record(None, "a", ResourceVersion(8), Stored::Record(departed.summary()));
     world.cache.lose_node("a", ResourceVersion(9));
     assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy), "of an absent Node, too");
-    // The answer to the write does not have it.
+    // The cluster removes it again.
     let (key, task) = (RecordKey::from("a"), world.task().expect("its turn"));
-    let answer = Reading::Present((ResourceVersion(10), unlabelled));
-    let done = Done { outcome: Some("stored"), node: Reading::None, record: answer };
+    assert!(task.may_add_label);
+    let done = Done { outcome: Some("stamped"), node: Reading::None, record: Reading::None };
     world.planner.done(&mut world.cache, &key, task, &done);
     assert_eq!(world.when(true), When::Never);
+    assert!(!world.task().expect("its turn").may_add_label);
+    let before = Instant::now() - LABEL_AGAIN;
+    world.planner.labelled.insert(key, before);
+    world.planner.listed(&mut world.cache);
+    assert_eq!(world.when(true), When::After(TIDY, Urgency::Tidy), "an hour later");
 }
 
 #[test]

@@ -53,7 +53,6 @@ pub(super) fn storer(case: &Case<'_>) -> Step {
         stored: Found::stored(case.record.as_ref()).map(Record::summary),
         has_final_labels: false,
         is_event: false,
-        may_add_label: true,
         at: case.at,
     };
     let waits = match view.decide(Default::default).when {
