@@ -2,18 +2,26 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use label_storage::store::InDoubt;
 use label_storage::store::in_doubt::WriteAnswer;
 use label_storage::{RecordKey, ResourceVersion};
 use label_storage_runtime::call::Error;
+use tokio::time::Instant;
+
+/// A write can't arrive later than this.
+const LIFETIME: Duration = Duration::from_secs(1800);
 
 /// They outlive a shard: it may be handed over and come back before a write arrives.
 #[derive(Debug, Default)]
-pub(crate) struct WritesInDoubt(Mutex<HashMap<RecordKey, InDoubt<ResourceVersion>>>);
+pub(crate) struct WritesInDoubt(Mutex<HashMap<RecordKey, Sent>>);
+
+/// A write, and when it was sent.
+type Sent = (InDoubt<ResourceVersion>, Instant);
 
 impl WritesInDoubt {
-    fn writes(&self) -> MutexGuard<'_, HashMap<RecordKey, InDoubt<ResourceVersion>>> {
+    fn writes(&self) -> MutexGuard<'_, HashMap<RecordKey, Sent>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -24,7 +32,7 @@ impl WritesInDoubt {
     /// True if a write may still be carried out, given the version of the record that was just read. Otherwise it is forgotten.
     pub(crate) fn holds(&self, key: &str, read: Option<ResourceVersion>) -> bool {
         let mut writes = self.writes();
-        let holds = writes.get(key).is_some_and(|write| write.holds(read));
+        let holds = writes.get(key).is_some_and(|(write, _)| write.holds(read));
         if !holds {
             writes.remove(key);
         }
@@ -38,8 +46,8 @@ impl WritesInDoubt {
         expected: Option<ResourceVersion>,
         write: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let sent = InDoubt { expected };
-        let before = self.writes().insert(key.clone(), sent);
+        let (sent, now) = (InDoubt { expected }, Instant::now());
+        let before = self.writes().insert(key.clone(), (sent, now)).map(|(before, _)| before);
         let result = write.await;
         let answer = match &result {
             Ok(_) => WriteAnswer::Done,
@@ -47,10 +55,15 @@ impl WritesInDoubt {
             Err(_) => WriteAnswer::Refused,
         };
         match InDoubt::after(before, sent, answer) {
-            Some(write) => _ = self.writes().insert(key.clone(), write),
+            Some(write) => _ = self.writes().insert(key.clone(), (write, now)),
             None => _ = self.writes().remove(key),
         }
         result
+    }
+
+    /// Drops the writes that can't arrive any more. Their keys are of shards that this replica has handed over.
+    pub(crate) fn expire(&self) {
+        self.writes().retain(|_, (_, sent_at)| sent_at.elapsed() < LIFETIME);
     }
 }
 
@@ -89,5 +102,16 @@ mod tests {
         writes.send_without_answer(&key, read);
         writes.send(&key, read, done()).await.expect("done");
         assert!(!is_in_doubt(), "both expected the same version");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_of_shards_that_were_handed_over_are_forgotten() {
+        let writes = WritesInDoubt::default();
+        for key in ["a", "b"] {
+            writes.send_without_answer(&RecordKey::from(key), None);
+            tokio::time::advance(LIFETIME / 2).await;
+        }
+        writes.expire();
+        assert_eq!(["a", "b"].map(|key| writes.contains(key)), [false, true]);
     }
 }

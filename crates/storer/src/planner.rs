@@ -175,6 +175,7 @@ impl Planner for StorePlanner {
     }
 
     fn listed(&mut self, cache: &mut Cache) -> bool {
+        self.metrics.in_doubt.expire();
         self.labelled.retain(|_, since| since.elapsed() < LABEL_AGAIN);
         self.budget.counted(cache.count().records, |key| cache.get(key).is_some());
         self.watch_lag.retain(|key| cache.get(key).is_some());
