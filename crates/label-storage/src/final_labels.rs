@@ -39,11 +39,6 @@ impl FinalLabels {
         self.pending.get(key).into_iter().flatten().map(|(last, _)| last)
     }
 
-    /// The time at which the last of them were received.
-    pub fn since(&self, key: &str) -> Option<Instant> {
-        self.pending.get(key)?.back().map(|(_, since)| *since)
-    }
-
     /// Keeps the final labels of a Node. If there are too many, it drops some of the same key that add nothing, or some without any labels, or
     /// else gives up the oldest of all, and returns the key of those.
     pub fn push(&mut self, key: &RecordKey, last: Node, now: Instant) -> Option<RecordKey> {
@@ -216,7 +211,6 @@ mod tests {
         labels.push(&key, incarnation(1), now);
         labels.push(&key, incarnation(2), now + Duration::from_secs(10));
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(labels.since("a"), Some(at(10)));
         labels.expire(at(29));
         assert_eq!(labels.unstored().map(|(_, version)| version.0).collect::<Vec<_>>(), [2]);
         labels.expire(at(30));

@@ -4,7 +4,7 @@ mod anticipation;
 mod schedule;
 mod startup_taints;
 
-pub use self::anticipation::{anticipate, keeps_final_labels};
+pub use self::anticipation::{Baseline, anticipate, can_anticipate, keeps_final_labels};
 pub use self::schedule::{View, decide_contested};
 pub use self::startup_taints::StartupTaints;
 pub use crate::node::Why;

@@ -159,6 +159,11 @@ impl RecordSummary {
         self.node_version.map(|version| ResourceVersion(version.get()))
     }
 
+    /// True if it only makes the API server refuse another create, and shows nothing of any Node.
+    pub fn is_tombstone(&self) -> bool {
+        self.uid.is_none() && self.is_empty
+    }
+
     /// True if the labels were read from this very incarnation.
     pub fn is_of(&self, node: &NodeSummary) -> bool {
         self.uid == Some(node.uid)

@@ -95,7 +95,7 @@ pub const QUICK: [Case; 15] = [
         name: "watching; a person edits or deletes the record, and the storer receives the deletion again",
         config: Config {
             resume: Resume::Any,
-            left: Left { label: 1, delete: 1, crash: 1, edit: 1, ..NONE },
+            left: Left { label: 1, unlabel: 1, delete: 1, crash: 1, edit: 1, ..NONE },
             ..ONE
         },
     },
@@ -246,6 +246,11 @@ pub fn shown_by(guard: Guard) -> (Config, Property) {
         Guard::Superseded => {
             let left = Left { unlabel: 1, label: 1, delete: 2, ..NONE };
             return (Config { left, without: Some(guard), ..ONE }, Property::Outdated);
+        }
+        Guard::Edited => {
+            let left = Left { label: 1, unlabel: 1, delete: 1, crash: 1, edit: 1, ..NONE };
+            let config = Config { left, resume: Resume::Any, without: Some(guard), ..ONE };
+            return (config, Property::Lost);
         }
         Guard::ConfirmingGet => (POLLING, Property::CameBack),
         Guard::FreshRecord => (POLLING, Property::CameBack),

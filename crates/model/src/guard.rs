@@ -47,4 +47,6 @@ pub enum Guard {
     Anticipation,
     /// A restorer drops final labels once a later incarnation was restored. Without: it keeps them until they are stored
     Superseded,
+    /// A restorer drops final labels if a person edits the record. Without: it restores them over the edit
+    Edited,
 }

@@ -209,14 +209,22 @@ impl Model {
             let mut world = *world;
             world.left.edit -= 1;
             let name = &mut world.names[at];
-            name.record = record;
+            let before = std::mem::replace(&mut name.record, record);
             // A deleted record has no version of the deletion any more, so the position in the Lease has to settle the deletion.
             if record.is_none() {
                 name.published = self.dealt_with(name, at, name.storers[0].watcher) as u8;
             }
+            self.restorers_see_edit(name, at, before);
             name.record_is_edited(record.map(|record| record.labels));
             self.record_moves(name);
             push(what, world);
+        }
+    }
+
+    /// As `note_record` of the restorer's planner.
+    fn restorers_see_edit(&self, name: &mut Name, at: usize, before: Option<Record>) {
+        if self.protocol.is_edited(at, before, name.record) {
+            name.restorers.iter_mut().for_each(|restorer| restorer.watcher.final_labels = Kept::default());
         }
     }
 

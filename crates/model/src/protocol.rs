@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use label_storage::final_labels::FinalLabels;
+use label_storage::restore::Baseline;
 use label_storage::store::{self, Circumstances, LastSeen, Sighting, Stored, Writes};
 use label_storage::summary::digest;
 use label_storage::watch_progress::WatchProgress;
@@ -183,6 +184,14 @@ impl Protocol {
             Answer::Kept(kept) => kept,
             _ => kept,
         }
+    }
+
+    /// True if a restorer takes a change of the record for a person's.
+    pub(crate) fn is_edited(&self, name: usize, before: Option<Record>, after: Option<Record>) -> bool {
+        let stored = |record: Option<Record>| {
+            record.map_or(Stored::Nothing, |record| Stored::Record(real_record(name, record).summary()))
+        };
+        self.has(Guard::Edited) && Baseline::of(stored(before), None).is_edited(stored(after))
     }
 
     /// True if the Node's own labels are authoritative, given its record.

@@ -63,6 +63,7 @@ macro_rules! guards {
 }
 
 guards! {
+    without_a_look_for_edits_restorers_undo_them: Edited
     without_the_uid_nothing_is_restored: Uid
     without_the_marker_labels_are_lost: Marker
     without_marking_a_whole_node_the_storer_waits_for_ever: MarkWhole

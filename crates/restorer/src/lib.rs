@@ -39,7 +39,8 @@ impl Daemon for Args {
 
     async fn run(&self, replica: ShardContext, metrics: Arc<RestorerMetrics>) {
         let apply = Apply { replica, metrics };
-        let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules));
+        let polls = !apply.replica.args.watch;
+        let planner = || RestorePlanner::new(Arc::clone(&apply.replica.rules), polls);
         engine::run(&apply.replica, Cache::new(FINAL_LABELS_LIFETIME), planner, &apply).await;
     }
 }

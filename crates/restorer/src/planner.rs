@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use label_storage::decision::{Decision, Urgency, When};
-use label_storage::restore::{StartupTaints, View, decide_contested, keeps_final_labels};
-use label_storage::rules::IdentityBy;
+use label_storage::restore::{
+    Baseline, StartupTaints, View, can_anticipate, decide_contested, keeps_final_labels,
+};
 use label_storage::store::{Stored, Writes};
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
 use label_storage::watch_lag::{LOOK_AGAIN, WatchLag};
@@ -42,12 +43,18 @@ pub(crate) struct RestorePlanner {
     taints: StartupTaints,
     /// When to try withheld items again.
     retries: HashMap<RecordKey, Instant>,
+    /// True if Nodes are not watched.
+    polls: bool,
     /// Without a watch: Nodes with labels that their records lack, as the last list had them, seen through the rules.
     unstored: HashMap<RecordKey, Node>,
+    /// The records that lack labels, as they were last seen; `None` if a person has edited them since.
+    baselines: HashMap<RecordKey, Option<Baseline>>,
+    /// Since when Nodes wait for final labels.
+    waiting: HashMap<RecordKey, Instant>,
 }
 
 impl RestorePlanner {
-    pub(crate) fn new(rules: Arc<Rules>) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, polls: bool) -> Self {
         Self {
             taints: StartupTaints::new(rules.startup_taint),
             watch_lag: WatchLag::new(rules.patience),
@@ -56,7 +63,10 @@ impl RestorePlanner {
             unsure: HashSet::new(),
             other_machines: HashMap::new(),
             retries: HashMap::new(),
+            polls,
             unstored: HashMap::new(),
+            baselines: HashMap::new(),
+            waiting: HashMap::new(),
         }
     }
 
@@ -100,27 +110,35 @@ impl RestorePlanner {
     }
 
     /// Without a watch, no deletion is received: the labels in the last list before it are the best substitute for the final labels.
-    fn note_unstored(&mut self, look: &Look<'_>) {
-        let (entry, key) = (look.entry, look.entry.key());
-        let Some(node) = look.view.filter(|node| node.extras.is_whole || !needs_whole(entry)) else { return };
-        let node = node.clone().seen_through(&self.rules);
+    fn note_unstored(&mut self, entry: &Entry<'_>, node: &Node) {
+        let (key, node) = (entry.key(), node.clone().seen_through(&self.rules));
         let summary = node.summary();
         let is_own = |record: RecordSummary| record.is_of(&summary) || record.is_restored_to(&summary);
         if matches!(entry.stored(), Stored::Record(record) if is_own(record) && record.labels != summary.labels)
         {
-            let has_room = self.unstored.len() < MOST_VIEWS || self.unstored.contains_key(key);
-            has_room.then(|| self.unstored.insert(key.clone(), node));
+            if self.unstored.len() < MOST_VIEWS || self.unstored.contains_key(key) {
+                self.baselines.insert(key.clone(), Some(Baseline::of(entry.stored(), None)));
+                self.unstored.insert(key.clone(), node);
+            }
         } else if self.unstored.get(key).is_some_and(|unstored| unstored.uid == node.uid) {
             self.unstored.remove(key);
         }
     }
 
+    /// Notes a record that may have changed. A person who has edited it decides: the labels that were kept count no more.
+    fn note_record(&mut self, entry: &Entry<'_>) {
+        let Some(baseline) = self.baselines.get_mut(entry.key()) else { return };
+        let known = baseline.filter(|known| !known.is_edited(entry.stored()));
+        *baseline = known.map(|known| Baseline::of(entry.stored(), Some(known)));
+    }
+
     /// The final labels that the record of this key lacks, the oldest first.
     fn final_labels(&self, entry: &Entry<'_>) -> Vec<Node> {
-        let mut kept = Vec::new();
+        let is_edited = self.baselines.get(entry.key()) == Some(&None);
         let is_later = |unstored: &&Node| entry.node().is_some_and(|node| node.uid != unstored.uid.digest());
         let unstored = self.unstored.get(entry.key()).filter(is_later);
-        for last in entry.all_final_labels().chain(unstored) {
+        let mut kept = Vec::new();
+        for last in entry.all_final_labels().chain(unstored).filter(|_| !is_edited) {
             if keeps_final_labels(last.summary(), !kept.is_empty(), entry.node(), entry.stored()) {
                 kept.push(last.clone());
             }
@@ -137,17 +155,32 @@ impl RestorePlanner {
         if self.watch_lag.must_wait(entry.key(), node, look.heard, now) {
             return Some(LOOK_AGAIN);
         }
-        if final_labels.is_empty() || self.can_anticipate() {
+        let is_unreadable = entry.stored() == Stored::Unreadable;
+        if final_labels.is_empty() || is_unreadable || can_anticipate(entry.stored(), &self.rules) {
             return None;
         }
-        let waited = now.duration_since(entry.final_labels_since()?);
-        (waited < self.rules.patience).then_some(LOOK_FOR_FINAL_LABELS)
+        let since = *self.waiting.entry(entry.key().clone()).or_insert(now);
+        (now.duration_since(since) < self.rules.patience).then_some(LOOK_FOR_FINAL_LABELS)
     }
+}
 
-    /// True if the labels that the storer will store follow from the record and final labels alone. The storer may read the machine or the
-    /// identity of a Node in another way than this watch has reported it, so then the record counts.
-    fn can_anticipate(&self) -> bool {
-        self.rules.identity == IdentityBy::Name && !self.rules.depends_on_machine()
+impl RestorePlanner {
+    /// Drops the final labels of these keys that do not count any more. `deleted`: the incarnation that was deleted just now.
+    fn retire_final_labels(
+        &self,
+        cache: &mut Cache,
+        is_asked: impl Fn(&RecordKey) -> bool,
+        deleted: Option<NodeSummary>,
+    ) {
+        let mut final_labels = std::mem::take(&mut cache.final_labels);
+        final_labels.retain(|key, last, has_earlier| {
+            let entry = cache.get(key);
+            let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
+            let live = deleted.or_else(|| entry.and_then(|entry| entry.node()));
+            let is_edited = self.baselines.get(key) == Some(&None);
+            !is_asked(key) || !is_edited && keeps_final_labels(last.summary(), has_earlier, live, stored)
+        });
+        cache.final_labels = final_labels;
     }
 }
 
@@ -164,8 +197,9 @@ impl Planner for RestorePlanner {
         if look.is_unsure {
             self.unsure.insert(key.clone());
         }
-        if look.heard.is_none() && self.can_anticipate() {
-            self.note_unstored(&look);
+        self.note_record(entry);
+        if let Some(node) = look.view.filter(|_| self.polls && can_anticipate(entry.stored(), &self.rules)) {
+            self.note_unstored(entry, node);
         }
         let view = View {
             node: entry.node(),
@@ -206,10 +240,13 @@ impl Planner for RestorePlanner {
         });
         // Its own labels count, and not those of the incarnations before it.
         let live = last.summary();
-        retire_final_labels(cache, |other| other == key, Some(live));
+        self.retire_final_labels(cache, |other| other == key, Some(live));
         let has_earlier = cache.final_labels.contains(key);
         let is_kept = keeps_final_labels(live, has_earlier, None, stored) && !was_other_machine;
         tracing::debug!(node = &**key, is_kept, "deleted");
+        if is_kept {
+            self.baselines.insert(key.clone(), Some(Baseline::of(stored, None)));
+        }
         if is_kept && let Some(given_up) = cache.final_labels.push(key, last, Instant::now()) {
             tracing::debug!(
                 node = &*given_up,
@@ -237,7 +274,7 @@ impl Planner for RestorePlanner {
             is_overdue,
             view: self.views.remove(entry.key()),
             decided: Decided::of(entry),
-            final_labels: if self.can_anticipate() { final_labels } else { Vec::new() },
+            final_labels: if can_anticipate(entry.stored(), &self.rules) { final_labels } else { Vec::new() },
         })
     }
 
@@ -255,8 +292,9 @@ impl Planner for RestorePlanner {
     }
 
     fn done(&mut self, cache: &mut Cache, key: &RecordKey, task: RestoreTask, done: &Done) {
-        retire_final_labels(cache, |other| other == key, None);
+        self.retire_final_labels(cache, |other| other == key, None);
         self.watch_lag.forget(key);
+        self.waiting.remove(key);
         self.unsure.remove(key);
         self.retries.remove(key);
         if let Some(uid) = task.contested {
@@ -275,33 +313,21 @@ impl Planner for RestorePlanner {
         self.watch_lag.retain(is_there);
         self.other_machines.retain(|key, _| is_there(key));
         self.retries.retain(|key, _| is_there(key));
+        self.waiting.retain(|key, _| is_there(key));
         self.unstored.retain(|key, last| {
             cache.get(key).is_some_and(|entry| {
                 let live = entry.node().filter(|node| node.uid != last.uid.digest());
-                keeps_final_labels(last.summary(), false, live, entry.stored())
+                self.baselines.get(key) != Some(&None)
+                    && keeps_final_labels(last.summary(), false, live, entry.stored())
             })
         });
         self.taints.forget_old(Instant::now());
         cache.final_labels.expire(Instant::now());
-        retire_final_labels(cache, |_| true, None);
+        self.retire_final_labels(cache, |_| true, None);
+        let is_needed = |key: &str| cache.final_labels.contains(key) || self.unstored.contains_key(key);
+        self.baselines.retain(|key, _| is_needed(key));
         true
     }
-}
-
-/// Drops the final labels of these keys that do not count any more. `deleted`: the incarnation that was deleted just now.
-fn retire_final_labels(
-    cache: &mut Cache,
-    is_asked: impl Fn(&RecordKey) -> bool,
-    deleted: Option<NodeSummary>,
-) {
-    let mut final_labels = std::mem::take(&mut cache.final_labels);
-    final_labels.retain(|key, last, has_earlier| {
-        let entry = cache.get(key);
-        let stored = entry.as_ref().map_or(Stored::Nothing, Entry::stored);
-        let live = deleted.or_else(|| entry.and_then(|entry| entry.node()));
-        !is_asked(key) || keeps_final_labels(last.summary(), has_earlier, live, stored)
-    });
-    cache.final_labels = final_labels;
 }
 
 /// True if its record can't be restored to a Node of which only the metadata was read.

@@ -2,9 +2,17 @@
 
 use jiff::Timestamp;
 
+use crate::rules::IdentityBy;
 use crate::store::{Action, Circumstances, Sighting, Stored, plan_store};
-use crate::summary::{NodeSummary, RecordSummary};
-use crate::{Node, Record, Rules, store};
+use crate::summary::{LabelsDigest, NodeSummary, RecordSummary};
+use crate::{Node, Record, ResourceVersion, Rules, store};
+
+/// True if a Node can be restored from this record and final labels that it lacks. Without a record there is nothing that a marker can name.
+pub fn can_anticipate(stored: Stored<RecordSummary>, rules: &Rules) -> bool {
+    // The storer may read the machine or the identity of a Node in another way than the watch has reported it.
+    let is_by_name = rules.identity == IdentityBy::Name && !rules.depends_on_machine();
+    is_by_name && matches!(stored, Stored::Record(record) if !record.is_tombstone())
+}
 
 /// The record as the storer will write it, with these final labels, the oldest first. The final labels must be seen through the rules (see
 /// [`Node::seen_through`]).
@@ -17,8 +25,7 @@ pub fn anticipate<'a>(
     rules: &Rules,
 ) -> Record {
     let mut next = record.clone();
-    // An empty record of no incarnation only refuses another create: it shows that nothing was stored before.
-    let is_tombstone = record.uid.is_none() && record.is_empty();
+    let is_tombstone = record.summary().is_tombstone();
     for last in final_labels.into_iter().filter(|_| !is_tombstone) {
         let seen = next.clone().seen_through(rules, Some(last));
         // Times are not restored.
@@ -30,6 +37,31 @@ pub fn anticipate<'a>(
         }
     }
     Record { generation: record.generation, labels_generation: record.labels_generation, ..next }
+}
+
+/// A record that lacks final labels, as it was last seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Baseline {
+    labels: LabelsDigest,
+    version: Option<ResourceVersion>,
+}
+
+impl Baseline {
+    /// The record as it is now. One that can't be read is as it was before, if that is known.
+    pub fn of(stored: Stored<RecordSummary>, before: Option<Self>) -> Self {
+        match stored {
+            Stored::Record(record) => Self { labels: record.labels, version: record.node_version() },
+            Stored::Unreadable if let Some(before) = before => before,
+            Stored::Unreadable | Stored::Nothing => Self { labels: LabelsDigest::EMPTY, version: None },
+        }
+    }
+
+    /// True if a person has changed the labels of the record since: then they count, and not the final labels. A storer that changes labels
+    /// raises the version of the Node.
+    pub fn is_edited(self, stored: Stored<RecordSummary>) -> bool {
+        let now = Self::of(stored, Some(self));
+        now.labels != self.labels && now.version <= self.version
+    }
 }
 
 /// True if a restorer keeps final labels, given the Node and the record as they were last seen: false if the record certainly has them, if no

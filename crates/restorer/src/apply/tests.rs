@@ -67,7 +67,7 @@ impl World {
         cache.see_node(None, "a", returned.summary());
         cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
         let entry = cache.get("a").expect("an entry");
-        let mut planner = RestorePlanner::new(Arc::default());
+        let mut planner = RestorePlanner::new(Arc::default(), false);
         let look =
             Look { entry: &entry, view: Some(&returned), is_event: true, is_unsure: false, heard: None };
         planner.decide(look);

@@ -53,7 +53,7 @@ fn settle(planner: &mut RestorePlanner, cache: &mut Cache, node: &str, succeeds:
 
 #[test]
 fn what_the_cluster_refused_is_tried_again_within_hours() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let refused = Node { marker: Some("u1/1/refused:rack".to_owned()), ..node("a", "u1", 5) };
     let mut record = Record::of(&refused, jiff::Timestamp::now());
     let rack = WithheldValue { value: "7".to_owned(), node: None, machine: Machine::default() };
@@ -77,7 +77,7 @@ fn what_the_cluster_refused_is_tried_again_within_hours() {
 
 #[test]
 fn a_new_incarnation_is_restored_as_it_was_last_seen() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node(None, "a", node("a", "u1", 5).summary());
@@ -99,7 +99,7 @@ fn a_part_of_a_node_is_not_kept_if_its_record_needs_all_of_it() {
         ("annotation:example.com/owner", true),
         ("cordon:", true),
     ] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
         let mut record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
         record.labels.insert(name.to_owned(), "true".to_owned());
         cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
@@ -126,7 +126,7 @@ fn without_a_watch_the_labels_of_the_last_list_are_restored() {
         (Rules::default(), &[&changed, &again], vec![]),
         (waiting(), &[&changed], vec![]),
     ] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules), true));
         cache.see_record(None, "a", ResourceVersion(6), record(&first));
         for node in listed.iter().copied().chain([&back]) {
             cache.see_node(None, "a", node.summary());
@@ -140,7 +140,7 @@ fn without_a_watch_the_labels_of_the_last_list_are_restored() {
         assert!(planner.unstored.is_empty());
     }
     // The deletion has the final labels.
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), true));
     cache.see_record(None, "a", ResourceVersion(6), record(&first));
     cache.see_node(None, "a", changed.summary());
     when(&mut planner, &cache, &changed, false);
@@ -149,6 +149,73 @@ fn without_a_watch_the_labels_of_the_last_list_are_restored() {
     planner.deleted(&mut cache, &RecordKey::from("a"), last, Writes::default());
     cache.see_node(None, "a", back.summary());
     assert_eq!(turn(&mut planner, &cache, None), Some(vec![9]));
+}
+
+#[test]
+fn an_edit_of_the_record_counts_more_than_labels_that_were_kept() {
+    let first = node("a", "u1", 5);
+    let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
+    let record = Record::of(&first, jiff::Timestamp::now());
+    let edited = Record { labels: [("pool".to_owned(), "bronze".to_owned())].into(), ..record.clone() };
+    let stamped = record.with_departed_at(Some(jiff::Timestamp::now()));
+    let stored = |record: &Record| Stored::Record(record.summary());
+    for polls in [false, true] {
+        for (next, restored) in [
+            (stored(&stamped), vec![8]),
+            (Stored::Unreadable, vec![]),
+            (stored(&edited), vec![]),
+            (stored(&Record { node_version: None, ..edited.clone() }), vec![]),
+        ] {
+            let mut planner = RestorePlanner::new(Arc::default(), polls);
+            let mut cache = Cache::default();
+            cache.see_record(None, "a", ResourceVersion(6), stored(&record));
+            cache.see_node(None, "a", changed.summary());
+            when(&mut planner, &cache, &changed, false);
+            cache.lose_node("a", changed.version);
+            if !polls {
+                planner.deleted(&mut cache, &RecordKey::from("a"), changed.clone(), Writes::default());
+            }
+            let mut version = 9;
+            let mut see = |planner: &mut RestorePlanner, cache: &mut Cache, stored| {
+                version += 1;
+                cache.see_record(None, "a", ResourceVersion(version), stored);
+                let entry = &cache.get("a").expect("an entry");
+                planner.decide(Look { entry, view: None, is_event: true, is_unsure: false, heard: None });
+            };
+            see(&mut planner, &mut cache, next);
+            cache.see_node(None, "a", Node { labels: Default::default(), ..node("a", "u2", 9) }.summary());
+            let is_edited = restored.is_empty() && next != Stored::Unreadable;
+            if next != Stored::Unreadable {
+                assert_eq!(turn(&mut planner, &cache, None), Some(restored), "{next:?}");
+            }
+            see(&mut planner, &mut cache, stored(&record));
+            let expected = if is_edited { vec![] } else { vec![8] };
+            assert_eq!(turn(&mut planner, &cache, None), Some(expected), "{next:?}");
+            planner.listed(&mut cache);
+            let is_kept = cache.final_labels.contains("a") || planner.unstored.contains_key("a");
+            assert_eq!((is_kept, planner.baselines.len()), (!is_edited, usize::from(!is_edited)));
+        }
+    }
+}
+
+#[test]
+fn a_node_waits_for_the_first_record_of_the_one_before() {
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
+    let key = RecordKey::from("a");
+    cache.lose_node("a", ResourceVersion(8));
+    planner.deleted(&mut cache, &key, node("a", "u1", 8), Writes::default());
+    let mut back = node("a", "u2", 9);
+    let (taint, effect) = (STARTUP_TAINT.to_owned(), "NoSchedule".to_owned());
+    back.extras.taints.push(Taint { key: taint, effect, value: String::new(), time_added: None });
+    cache.see_node(None, "a", back.summary());
+    assert_eq!(turn(&mut planner, &cache, None), None, "the start-up taint stays");
+    planner.waiting.insert(key, Instant::now() - Rules::default().patience);
+    assert_eq!(turn(&mut planner, &cache, None), Some(vec![]));
+    let stored = Record::of(&node("a", "u1", 8), jiff::Timestamp::now());
+    cache.see_record(None, "a", ResourceVersion(10), Stored::Record(stored.summary()));
+    assert_eq!(turn(&mut planner, &cache, None), Some(vec![]), "they are stored");
+    settle(&mut planner, &mut cache, "a", true);
+    assert!(planner.waiting.is_empty());
 }
 
 #[test]
@@ -171,7 +238,7 @@ fn final_labels_that_are_not_stored_yet_are_restored_or_waited_for() {
         for (rules, of_kept) in
             [(Rules::default(), Some(vec![8])), (waiting(), None), (impatient.clone(), Some(vec![]))]
         {
-            let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+            let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules), false));
             let record = |node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
             cache.see_record(None, "a", ResourceVersion(6), record(&first));
             cache.see_node(None, "a", first.summary());
@@ -195,7 +262,7 @@ fn final_labels_are_dropped_once_they_do_not_count_any_more() {
     let restored = Node { marker: Some("u2/1".to_owned()), ..node("a", "u2", 9) };
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now()).summary();
     let kept = |then: fn(&mut RestorePlanner, &mut Cache, &Node)| {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
         cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record));
         cache.lose_node("a", changed.version);
         planner.deleted(&mut cache, &RecordKey::from("a"), changed.clone(), Writes::default());
@@ -220,7 +287,7 @@ fn final_labels_are_dropped_once_they_do_not_count_any_more() {
 #[test]
 fn final_labels_of_a_node_that_no_storer_selects_are_dropped_once_it_has_no_record() {
     let rules = Arc::new(Rules { opt_in: true, ..Rules::default() });
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(rules));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(rules, false));
     for number in 0..100 {
         let last = node(&format!("n{number}"), "u1", 8);
         cache.lose_node(last.name.as_str(), last.version);
@@ -232,7 +299,7 @@ fn final_labels_of_a_node_that_no_storer_selects_are_dropped_once_it_has_no_reco
 #[test]
 fn a_node_whose_time_with_the_startup_taint_is_over_waits_for_nothing() {
     let rules = Rules { startup_taint: Some(Duration::ZERO), ..waiting() };
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules), false));
     let changed = Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
@@ -252,7 +319,7 @@ fn a_node_whose_time_with_the_startup_taint_is_over_waits_for_nothing() {
 #[test]
 fn a_deletion_that_is_reported_before_the_record_is_known_counts() {
     for (rules, expected) in [(Rules::default(), Some(vec![8])), (waiting(), None)] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules)));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(rules), false));
         let changed =
             Node { labels: [("pool".to_owned(), "silver".to_owned())].into(), ..node("a", "u1", 8) };
         cache.lose_node("a", changed.version);
@@ -279,7 +346,7 @@ fn final_labels_that_no_storer_keeps_are_not_waited_for() {
     // Whether the record holds none of it, or what was stored before it was excluded.
     for record in [stored(first.clone()), stored(host(first.clone(), "old"))] {
         for (last, is_awaited) in [(&last, false), (&host(changed.clone(), "new"), true)] {
-            let mut planner = RestorePlanner::new(Arc::clone(&rules));
+            let mut planner = RestorePlanner::new(Arc::clone(&rules), false);
             let mut cache = Cache::default();
             cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
             cache.lose_node("a", last.version);
@@ -297,7 +364,7 @@ fn final_labels_of_another_machine_are_not_waited_for() {
     let record = Record::of(&first, jiff::Timestamp::now()).summary();
     // Where the record was written meanwhile, it may not be kept out any more.
     for (is_rewritten, is_awaited) in [(false, false), (true, true)] {
-        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(waiting())));
+        let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::new(waiting()), false));
         cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record));
         cache.see_node(None, "a", other.summary());
         let entry = cache.get("a").expect("an entry");
@@ -317,7 +384,7 @@ fn final_labels_of_another_machine_are_not_waited_for() {
 
 #[test]
 fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     let back = node("a", "u2", 9);
@@ -328,7 +395,7 @@ fn a_deletion_that_is_still_to_be_heard_of_is_waited_for() {
 
 #[test]
 fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     cache.see_node(None, "a", node("a", "u1", 5).summary());
     let soon = When::Now(Urgency::Soon);
     assert_eq!(when(&mut planner, &cache, &node("a", "u1", 5), true), soon);
@@ -340,7 +407,7 @@ fn where_records_may_have_changed_unseen_a_new_node_is_reason_to_read_one() {
 
 #[test]
 fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let (record, back) = (Record::of(&node("a", "u1", 5), jiff::Timestamp::now()), node("a", "u2", 8));
     cache.see_record(None, "a", ResourceVersion(6), Stored::Record(record.summary()));
     cache.see_node(None, "a", back.summary());
@@ -352,7 +419,7 @@ fn a_view_is_not_kept_while_others_claim_to_be_the_same() {
 
 #[test]
 fn only_so_many_views_are_kept() {
-    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default()));
+    let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let record = Record::of(&node("a", "u1", 5), jiff::Timestamp::now());
     for number in 0..MOST_VIEWS + 10 {
         let node = node(&format!("n{number}"), "u2", 8);

@@ -159,9 +159,4 @@ impl<'a> Entry<'a> {
     pub fn all_final_labels(&self) -> impl Iterator<Item = &'a Node> {
         self.cache.final_labels.all(&self.key)
     }
-
-    /// The time at which the last of them were received.
-    pub fn final_labels_since(&self) -> Option<Instant> {
-        self.cache.final_labels.since(&self.key)
-    }
 }
