@@ -97,10 +97,12 @@ pub async fn storers_with_different_rules_lose_nothing_and_do_not_fight(s: &Scen
 
 /// A restorer waits for the final labels of a node to be stored. No storer runs, so the wait is visible.
 pub async fn what_is_excluded_is_not_waited_for(s: &Scenario) -> Result<()> {
+    const RULES: [&str; 2] =
+        ["--rules", "{labels: {exclude: [machine-facts]}, identity: {otherMachine: none}}"];
     let (waiting, back) = (s.node("waiting"), s.node("back"));
-    let restorer = s.restorer(&FACTS)?;
+    let restorer = s.restorer(&RULES)?;
     let hosts = |pool| labels([("kubernetes.io/hostname", "h1"), ("pool", pool)]);
-    let storer = s.storer(&FACTS)?;
+    let storer = s.storer(&RULES)?;
     for node in [&waiting, &back] {
         s.create(node, hosts("gold")).await?;
         s.eventually_stored(node, labels([("pool", "gold")])).await?;

@@ -69,7 +69,7 @@ pub async fn a_mass_return_reads_few_objects_by_name(s: &Scenario) -> Result<()>
     return_all(s, &nodes).await?;
     let (proxy, reads) = slow_reads(s, Duration::ZERO).await?;
     let _restorer = s.daemon_through(&proxy, "restorer", &[NO_LISTS.as_slice(), &QUICKLY].concat())?;
-    each(&nodes, async |node| s.eventually_labelled(node, labels([("pool", "gold")])).await).await?;
+    each(&nodes, async |node| s.eventually_labelled(node, stored()).await).await?;
     let reads = reads.load(Ordering::Relaxed);
     ensure!(reads < MANY / 2, "{reads} reads for {MANY} nodes");
     Ok(())

@@ -273,7 +273,6 @@ pub async fn what_may_not_be_looked_at_is_said_to_be_unknown(s: &Scenario) -> Re
         ("policies", "cannot list resource \"validatingadmissionpolicies\""),
         ("rules", "cannot get resource \"configmaps\""),
         ("shards", "cannot list resource \"leases\""),
-        ("records", "cannot list resource \"configmaps\""),
         ("records", "unknown: the rules can't be read"),
     ] {
         let is_it =

@@ -27,7 +27,10 @@ fn all_values() -> Result<Value> {
 fn paths(values: &Value, path: &str) -> Vec<String> {
     match values.as_object().filter(|map| !map.is_empty()) {
         None => vec![path.to_owned()],
-        Some(map) => map.iter().flat_map(|(key, value)| paths(value, &format!("{path}/{key}"))).collect(),
+        Some(map) => map
+            .iter()
+            .flat_map(|(key, value)| paths(value, &format!("{path}/{}", key.replace('/', "~1"))))
+            .collect(),
     }
 }
 
