@@ -78,8 +78,11 @@ impl Oracle {
     }
 
     fn see_node(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
-        let Self { fates, ledger, rules, .. } = self;
+        let Self { fates, ledger, storers, rules, .. } = self;
         let fate = fates.get_mut(machine).context("a node of an unknown machine")?;
+        fate.note_dropped(|name, deletion| {
+            storers.is_dropped(&machine::filed_under(name, rules), deletion, now)
+        });
         match &event.value {
             Some(value) => fate.node_written(object::node(value, event.revision, rules)?, now, ledger),
             None => fate.node_deleted(event.revision, self.is_watching, now, ledger),
@@ -90,6 +93,9 @@ impl Oracle {
     fn see_record(&mut self, machine: &str, event: &Event, now: Instant) -> anyhow::Result<()> {
         let Self { fates, ledger, storers, rules, .. } = self;
         let fate = fates.get_mut(machine).context("a record of an unknown machine")?;
+        fate.note_dropped(|name, deletion| {
+            storers.is_dropped(&machine::filed_under(name, rules), deletion, now)
+        });
         let is_past = |machine: &str, deletion| {
             storers.have_asked_past(&machine::filed_under(machine, rules), deletion, now)
         };

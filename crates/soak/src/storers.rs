@@ -40,7 +40,7 @@ struct Lease {
     is_released: bool,
     /// The time of its last write.
     written: Instant,
-    /// The position at which its holder started. Deletions that were settled then belong to another holder.
+    /// The position from which its holder has to go on: that of the holder before. Deletions that were settled then are not its own.
     began: Position,
     position: Position,
     /// The gaps in the history before its position.
@@ -104,9 +104,12 @@ impl Storers {
         // Its holder has released it.
         let holder = seen.holder.or_else(|| before.as_ref().map(|lease| lease.holder.clone()));
         let (Some(holder), Some(position)) = (holder, seen.position) else { return };
-        let same = before.filter(|lease| lease.holder == holder && !lease.is_released);
         let version = position.version.0;
-        let began = same.map_or_else(|| position.clone(), |lease| lease.began);
+        let began = match before {
+            Some(lease) if lease.holder == holder && !lease.is_released => lease.began,
+            Some(lease) => lease.position,
+            None => position.clone(),
+        };
         let gaps = self.gaps.get(&holder).into_iter().flatten().filter(|gap| gap.after < version);
         let forgotten = gaps.map(|gap| Gap { until: gap.until.or(Some(version)), ..*gap }).collect();
         let lease = Lease { holder: holder.clone(), is_released, written: now, began, position, forgotten };
@@ -141,6 +144,16 @@ impl Storers {
             Some(lease) => Passage::Skipped(lease.holder.clone()),
             None => Passage::Forgotten,
         }
+    }
+
+    /// True if the API server has dropped this deletion before any storer of this Node could receive it.
+    pub(crate) fn is_dropped(&self, node: &str, deletion: u64, now: Instant) -> bool {
+        let has_gap = |lease: &Lease| {
+            let mut gaps = self.gaps.get(&lease.holder).into_iter().flatten();
+            gaps.any(|gap| gap.has(deletion))
+        };
+        let mut leases = self.responsible(node, deletion, now).peekable();
+        leases.peek().is_some() && leases.all(has_gap)
     }
 
     /// True if all storers of this Node watch from after this deletion, without an answer 410 for it. Then they have received it, and have to

@@ -61,7 +61,7 @@ impl Fate {
                         format!("the deletion at {} was skipped: {:?}", unstored.deleted_at, unstored.last);
                     ledger.wrong(Kind::Lost, &self.name, seen.revision, what);
                 } else {
-                    ledger.overtaken(widened, &self.name, seen.revision, now.duration_since(unstored.since));
+                    unstored.overtaken(widened, &self.name, seen.revision, now, ledger);
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Fate {
                 .find(|unstored| unstored.otherwise.get(key).is_some_and(|values| values.contains(&value)));
             if let Some(unstored) = unstored {
                 unstored.is_overtaken = true;
-                ledger.overtaken(1, &self.name, seen.revision, now.duration_since(unstored.since));
+                unstored.overtaken(1, &self.name, seen.revision, now, ledger);
             } else if let Some(added) = added_late {
                 ledger.overtaken(1, &self.name, seen.revision, now.duration_since(added));
             } else {

@@ -392,6 +392,21 @@ fn a_last_change_that_was_skipped_is_not_overtaken_but_lost() {
 }
 
 #[test]
+fn a_last_change_that_the_api_server_has_dropped_was_not_overtaken() {
+    for is_dropped in [false, true] {
+        let mut world = World::stored();
+        world.node("u1", &[("k", "2")], None);
+        world.delete(true);
+        world.node("u2", &[], None);
+        world.fate.note_dropped(|_, _| is_dropped);
+        world.node("u2", &[("k", "1")], Some(1));
+        let undetermined = &world.ledger.undetermined;
+        let counts = (undetermined.unheard, undetermined.overtaken_at_once);
+        assert_eq!(counts, if is_dropped { (1, 0) } else { (0, 1) });
+    }
+}
+
+#[test]
 fn a_last_change_that_the_next_incarnation_was_given_is_kept() {
     for (value, kept, overtaken) in [("2", 1, 0), ("1", 0, 1)] {
         let mut world = World::stored();

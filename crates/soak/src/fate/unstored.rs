@@ -23,6 +23,8 @@ pub(super) struct Unstored {
     pub(super) decided: BTreeSet<String>,
     /// Its last change may be lost: the loss is excused, or was reported.
     pub(super) is_excused: bool,
+    /// The API server had dropped the deletion before a storer could receive it.
+    pub(super) is_dropped: bool,
     /// The next incarnation was restored from a record without the last change.
     pub(super) is_overtaken: bool,
 }
@@ -38,6 +40,22 @@ impl Unstored {
             widened += u64::from(expected.len() > before);
         }
         widened
+    }
+
+    /// Counts labels for which its next incarnation came first.
+    pub(super) fn overtaken(
+        &self,
+        labels: u64,
+        node: &str,
+        revision: u64,
+        now: Instant,
+        ledger: &mut Ledger,
+    ) {
+        if self.is_dropped {
+            ledger.undetermined.unheard += labels;
+        } else {
+            ledger.overtaken(labels, node, revision, now.duration_since(self.since));
+        }
     }
 
     /// No storer could receive its last change.
@@ -75,12 +93,20 @@ impl Fate {
             otherwise,
             decided: BTreeSet::new(),
             is_excused: false,
+            is_dropped: false,
             is_overtaken: false,
         };
         if !is_heard {
             unstored.excuse(&mut self.expected, ledger);
         }
         self.unstored.push(unstored);
+    }
+
+    /// Notes the deletions that the API server has dropped.
+    pub(crate) fn note_dropped(&mut self, is_dropped: impl Fn(&str, u64) -> bool) {
+        for unstored in &mut self.unstored {
+            unstored.is_dropped |= is_dropped(&self.name, unstored.deleted_at);
+        }
     }
 
     /// The expected values of its labels if no storer receives the deletion.

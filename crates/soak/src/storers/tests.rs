@@ -55,7 +55,10 @@ fn what_lies_between_a_410_and_where_the_watch_went_on_was_forgotten_and_nothing
     let mut world = World::at_ten();
     world.is_refused("storer-0", 12);
     assert_eq!(world.passage(15), Passage::Ahead, "it has not continued yet");
+    let dropped = |world: &World| [12, 13, 20, 21].map(|it| world.storers.is_dropped("a", it, world.at));
+    assert_eq!(dropped(&world), [false, true, true, true]);
     world.asks("storer-0", 20);
+    assert_eq!(dropped(&world), [false, true, true, false]);
     world.lease(0, 1, Some("storer-0"), 30);
     for (deletion, passage) in [
         (12, skipped()),
@@ -215,4 +218,16 @@ fn a_deletion_that_a_holder_inherits_as_pending_is_its_own() {
     world.lease(index, 5, Some("storer-2"), 40);
     assert_eq!(world.passage(15), Passage::Skipped("storer-2".to_owned()));
     assert_eq!(world.passage(14), Passage::Ahead, "it was settled before");
+}
+
+#[test]
+fn a_holder_that_comes_back_is_responsible_for_what_the_other_has_not_reached() {
+    let mut world = World::at_ten();
+    world.later(20);
+    world.lease(0, 1, Some("storer-1"), 20);
+    world.is_refused("storer-0", 12);
+    world.asks("storer-0", 35);
+    world.lease(0, 1, Some("storer-0"), 40);
+    let passages = [15, 30, 38].map(|deletion| world.passage(deletion));
+    assert_eq!(passages, [Passage::Ahead, Passage::Forgotten, skipped()]);
 }
