@@ -98,13 +98,14 @@ pub async fn a_restorer_that_was_killed_meanwhile_receives_the_deletion_again(s:
 
 pub async fn a_node_that_depends_on_its_machine_waits_for_the_final_labels(s: &Scenario) -> Result<()> {
     let node = s.node("a");
-    let flags = ["--rules", WAITING];
-    let (storer, _restorer) = pair_that_has_stored(s, &node, &flags).await?;
+    let text = format!("{WAITING}\npatience: 5m\n");
+    let flags = ["--rules", &text];
+    let (storer, restorer) = pair_that_has_stored(s, &node, &flags).await?;
     kill(&storer).await?;
     changes_and_leaves(s, &node).await?;
     s.create(&node, Labels::new()).await?;
     let rules = s.file("rules.yaml");
-    std::fs::write(&rules, WAITING)?;
+    std::fs::write(&rules, &text)?;
     let rules = rules.to_str().context("a path")?;
     let shows = async |command: &[&str], part: &str| {
         let waits = async || Ok(s.plugin(command)?.out.contains(part));
@@ -114,9 +115,13 @@ pub async fn a_node_that_depends_on_its_machine_waits_for_the_final_labels(s: &S
     shows(&["explain", &node, "--config", rules], &waits).await?;
     let waiting = format!("1 node waiting for the final labels of the node that was deleted: {node}");
     shows(&["status", "--config", rules, "--patience", "0s"], &waiting).await?;
-    tokio::time::sleep(Duration::from_secs(40)).await;
+    // The Lease names what is pending.
+    kill(&restorer).await?;
+    let flags = [&NO_LISTS[..], &flags].concat();
+    let _restorer = s.restorer(&flags)?;
+    tokio::time::sleep(Duration::from_secs(100)).await;
     ensure!(s.labels(&node).await?.is_empty(), "restored too early: {:?}", s.labels(&node).await?);
-    let _storer = s.storer(&[&NO_LISTS[..], &flags].concat())?;
+    let _storer = s.storer(&flags)?;
     s.eventually_labelled(&node, after()).await?;
     s.eventually_stored(&node, after()).await
 }

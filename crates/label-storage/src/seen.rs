@@ -28,6 +28,12 @@ impl Rules {
         self.cordon || is_by_machine || self.depends_on_machine() || !self.taints.selects_none()
     }
 
+    /// True if the labels of a Node follow from its record and its final labels alone. Else, the storer may read the machine or the identity
+    /// in another way than a watch has reported it.
+    pub fn depend_on_name_alone(&self) -> bool {
+        self.identity == IdentityBy::Name && !self.depends_on_machine()
+    }
+
     /// True if a decision depends on the machine. Then final labels have to name it, too.
     pub fn depends_on_machine(&self) -> bool {
         self.other_machine != OtherMachine::All

@@ -106,8 +106,8 @@ pub(crate) async fn run(cluster: &Cluster, args: Args) -> Result<Ended> {
     let state = state(cluster, found, !rivals.is_empty(), now);
     let created_at = created_at(cluster, found).await?;
     let shards = shards(cluster, &found.filed_under, &time).await;
-    let awaits_final_labels =
-        shards.iter().flatten().any(|shard| shard.keeps_final_labels(&found.filed_under));
+    let awaits_final_labels = !restore::can_anticipate(found.stored().map(Record::summary), &cluster.rules)
+        && shards.iter().flatten().any(|shard| shard.keeps_final_labels(&found.filed_under));
     let (rules, (node, record)) = (&cluster.rules, found.seen_by_storer(&cluster.rules));
     let sighting = node.as_ref().map_or(Sighting::Gone, Sighting::Live);
     let at = Circumstances { retention: rules.retention, may_add_label: true, ..Circumstances::at(now) };

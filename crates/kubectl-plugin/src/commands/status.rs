@@ -82,7 +82,8 @@ pub(crate) async fn run(global: &Global, args: Args) -> Result<Ended> {
         bail!("nothing can be read: {}", missing.join("; "));
     }
     findings.extend(survey.iter().flat_map(|survey| survey.findings(&cluster.hints)));
-    findings.extend(survey.as_ref().zip(shards.as_ref()).and_then(|(survey, shards)| {
+    let waits = !cluster.rules.depend_on_name_alone();
+    findings.extend(survey.as_ref().zip(shards.as_ref()).filter(|_| waits).and_then(|(survey, shards)| {
         survey.awaiting_final_labels(&cluster.hints, |key| shards.iter().any(|it| it.keeps_final_labels(key)))
     }));
     let problems = shards.iter().flatten().filter(|shard| shard.is_problem());

@@ -2,16 +2,13 @@
 
 use jiff::Timestamp;
 
-use crate::rules::IdentityBy;
 use crate::store::{Action, Circumstances, Sighting, Stored, plan_store};
 use crate::summary::{LabelsDigest, NodeSummary, RecordSummary};
 use crate::{Node, Record, ResourceVersion, Rules, store};
 
 /// True if a Node can be restored from this record and final labels that it lacks. Without a record there is nothing that a marker can name.
 pub fn can_anticipate(stored: Stored<RecordSummary>, rules: &Rules) -> bool {
-    // The storer may read the machine or the identity of a Node in another way than the watch has reported it.
-    let is_by_name = rules.identity == IdentityBy::Name && !rules.depends_on_machine();
-    is_by_name && matches!(stored, Stored::Record(record) if !record.is_tombstone())
+    rules.depend_on_name_alone() && matches!(stored, Stored::Record(record) if !record.is_tombstone())
 }
 
 /// The record as the storer will write it, with these final labels, the oldest first. The final labels must be seen through the rules (see
