@@ -80,7 +80,7 @@ impl<'a> Item<'a> {
     }
 
     /// True if workloads may trust a Node because of it: the admission plugin NodeRestriction keeps kubelets from changing such a label.
-    /// Another machine of the same name must not get it.
+    /// The rules may withhold it from another machine or another name.
     pub fn is_trust(self) -> bool {
         let Self::Label(key) = self else { return false };
         let Some((prefix, _)) = key.split_once('/') else { return false };

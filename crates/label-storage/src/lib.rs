@@ -1,7 +1,8 @@
 //! The protocol of Label Storage as pure functions: no client, no clock, no I/O.
 //!
 //! - [`store`] and [`restore`]: the decisions of the two daemons.
-//! - [`node`], [`record`], [`item`]: the data that is read and written; [`summary`]: the part that a decision needs.
+//! - [`node`], [`record`], [`item`]: the data that is read and written; [`summary`]: the part that a decision needs;
+//!   [`withheld`]: the part that is not restored.
 //! - [`decision`] and [`node_state`]: when to reconcile a key, and the state of its Node.
 //! - [`final_labels`], [`watch_lag`], [`watch_progress`], [`position`], [`mass_absence`]: small state machines.
 //! - [`key`], [`name`], [`shard`](shard()): encodings that never change; [`rules`]: everything that operators choose.
@@ -34,6 +35,7 @@ mod tests {
 }
 pub mod watch_lag;
 pub mod watch_progress;
+pub mod withheld;
 
 pub use label::Labels;
 pub use node::{Node, ResourceVersion, Uid};

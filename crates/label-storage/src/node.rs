@@ -3,16 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use strum::{IntoStaticStr, VariantArray};
-
 use crate::summary::{RecordId, RestoredFrom};
 use crate::{Labels, Record};
 
 /// The marker: the annotation that the restorer adds in the same patch as the labels. Its value is
 /// `<node uid>/<generation>@<ConfigMap uid>`, followed by the withheld items, if any: `/<why>:<name>,<why>:<name>`.
 pub const RESTORED: &str = "label-storage/restored";
-/// Stands in the marker, after a reason, for all items of the record that the Node lacks, if there are too many to name each.
-pub const EVERYTHING: &str = "*";
 /// The annotation that makes both daemons ignore a Node: `"true"`.
 pub const IGNORE: &str = "label-storage/ignore";
 /// The annotation with a Node's own list of labels to keep. It is kept itself.
@@ -165,32 +161,6 @@ pub(crate) fn is_own_uuid(uuid: &str) -> bool {
     !is_one_byte && !NOBODYS.iter().any(|nobodys| nobodys.eq_ignore_ascii_case(uuid))
 }
 
-/// The reason why an item of the record is not restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Why {
-    /// It was read from another machine, which by the rules gets no such item.
-    OtherMachine,
-    /// It is a trust label, the Node has another name, and a kubelet can claim any identity of this kind.
-    OtherName,
-    /// It describes the state of the machine, or belongs to kubelet, network or storage.
-    Never,
-    /// The Node's annotations would exceed the limit of the API server.
-    TooLarge,
-    /// The cluster refused it: an admission policy, a webhook or the API server.
-    Refused,
-}
-
-impl Why {
-    /// All of them.
-    pub const ALL: &[Self] = Self::VARIANTS;
-
-    /// The name in markers, logs and metrics. Users rely on it, so it does not change.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// An answer of the API server that can't be used as a Node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -253,7 +223,8 @@ impl Node {
         Some(RestoredFrom { record, generation: generation.parse().ok()? })
     }
 
-    /// The names of the record's items that the restorer withheld from this incarnation, or [`EVERYTHING`].
+    /// The names of the record's items that the restorer withheld from this incarnation, or
+    /// [`EVERYTHING`](crate::withheld::EVERYTHING).
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
         self.withheld_with_reasons().map(|(_, name)| name)
     }

@@ -12,9 +12,9 @@ use k8s_openapi::ByteString;
 use self::config_map::{DataItem, read_entry};
 pub use self::damage::{Damage, Decoded, TooLarge, Unreadable};
 use crate::item::Item;
-use crate::node::{EVERYTHING, Machine};
-use crate::restore::reason_of_origin;
-use crate::rules::{Rules, Winner};
+use crate::node::Machine;
+use crate::rules::{OtherMachine, Rules, Winner};
+use crate::withheld::{EVERYTHING, Why};
 use crate::{Labels, Node, ResourceVersion, Uid};
 
 /// The label of a ConfigMap that is a record.
@@ -112,6 +112,19 @@ pub struct Origin<'a> {
 }
 
 impl Origin<'_> {
+    /// The reason to withhold an item of this origin from a Node of another name or machine.
+    pub(crate) fn withholds(self, item: Item<'_>, node: &Node, rules: &Rules) -> Option<Why> {
+        if item.is_trust() && rules.identity.is_forgeable() && self.node != Some(&node.name) {
+            return Some(Why::OtherName);
+        }
+        let is_withheld = match rules.other_machine {
+            OtherMachine::All => false,
+            OtherMachine::Untrusted => item.is_trust(),
+            OtherMachine::None => true,
+        };
+        (is_withheld && node.extras.machine.differs_from(self.machine)).then_some(Why::OtherMachine)
+    }
+
     fn withheld(self, value: &str) -> WithheldValue {
         let node = self.node.map(str::to_owned);
         WithheldValue { value: value.to_owned(), node, machine: self.machine.clone() }
@@ -202,7 +215,7 @@ impl Record {
     pub fn merged(&self, node: &Node, now: Timestamp, rules: &Rules) -> Self {
         // As in a restore, the record can win only over a Node that was never restored.
         let is_first = node.restored_from().is_none();
-        let is_for = |item: Item<'_>| reason_of_origin(item, self.origin(), node, rules).is_none();
+        let is_for = |item: Item<'_>| self.origin().withholds(item, node, rules).is_none();
         let wins = |name: &str| {
             is_first
                 && rules.conflicts.winner(name) == Winner::Record

@@ -7,17 +7,18 @@ mod startup_taints;
 pub use self::anticipation::{Baseline, anticipate, can_anticipate, keeps_final_labels};
 pub use self::schedule::{View, decide_contested};
 pub use self::startup_taints::StartupTaints;
-pub use crate::node::Why;
+pub use crate::withheld::Why;
 use std::collections::BTreeSet;
 
 use strum::IntoStaticStr;
 
 use crate::item::{Item, MAX_ANNOTATIONS};
-use crate::node::{EVERYTHING, KEEP, RESTORED, STARTUP_TAINT, Taint};
+use crate::node::{KEEP, RESTORED, STARTUP_TAINT, Taint};
 use crate::record::Origin;
-use crate::rules::{OtherMachine, Winner, builtin_exclusions};
+use crate::rules::{Winner, builtin_exclusions};
 use crate::store::Stored;
 use crate::summary::{NodeSummary, RecordSummary};
+use crate::withheld::EVERYTHING;
 use crate::{Labels, Node, Record, ResourceVersion, Rules, Uid};
 
 /// The restorer's plan, and its reason.
@@ -258,25 +259,7 @@ fn reason_to_withhold(kept: Item<'_>, origin: Origin<'_>, node: &Node, rules: &R
     if node.extras.refused.contains_key(&kept.to_string()) {
         return Some(Why::Refused);
     }
-    reason_of_origin(kept, origin, node, rules)
-}
-
-/// The reason to withhold an item of this origin from a Node of another name or machine.
-pub(crate) fn reason_of_origin(
-    kept: Item<'_>,
-    origin: Origin<'_>,
-    node: &Node,
-    rules: &Rules,
-) -> Option<Why> {
-    if kept.is_trust() && rules.identity.is_forgeable() && origin.node != Some(&node.name) {
-        return Some(Why::OtherName);
-    }
-    let is_withheld = match rules.other_machine {
-        OtherMachine::All => false,
-        OtherMachine::Untrusted => kept.is_trust(),
-        OtherMachine::None => true,
-    };
-    (is_withheld && node.extras.machine.differs_from(origin.machine)).then_some(Why::OtherMachine)
+    origin.withholds(kept, node, rules)
 }
 
 /// True if an item is never restored. A record may still have it, because people write records, too.

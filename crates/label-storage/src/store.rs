@@ -13,6 +13,7 @@ pub use self::in_doubt::InDoubt;
 pub use self::reason::Reason;
 pub use self::schedule::View;
 use crate::summary::{LabelsDigest, NodeSummary, RecordSummary, UidDigest};
+use crate::withheld::WithheldCounts;
 use crate::{Node, Record, ResourceVersion, Rules};
 
 /// The time in which a plan may be carried out after its Node was read. Later, the cluster may have changed in ways that no guard on a
@@ -72,6 +73,20 @@ impl<R> Stored<R> {
             Self::Nothing => Stored::Nothing,
             Self::Unreadable => Stored::Unreadable,
             Self::Record(record) => Stored::Record(to(record)),
+        }
+    }
+}
+
+impl Stored<RecordSummary> {
+    /// The items of this record that are withheld from this Node now.
+    pub fn withheld_from(self, node: &NodeSummary) -> WithheldCounts {
+        match self {
+            Stored::Record(record) if record.is_of(node) && record.has_withheld => node.traits.withheld,
+            // The storer has not followed the restore yet.
+            Stored::Record(record) if !record.is_of(node) && record.is_restored_to(node) => {
+                node.traits.withheld
+            }
+            _ => WithheldCounts::default(),
         }
     }
 }

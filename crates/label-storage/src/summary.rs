@@ -3,14 +3,12 @@
 //! Labels and uids are only ever compared with each other, so 64 bits stand for labels and 128 for a uid. A change of labels has the digest of
 //! the labels before once in 18 quintillion changes.
 
-mod withheld_counts;
-
 use std::num::{NonZeroU32, NonZeroU64};
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-pub use self::withheld_counts::WithheldCounts;
+use crate::withheld::WithheldCounts;
 use crate::{Labels, Node, Record, ResourceVersion, Uid};
 
 /// Stands for a uid: the 16 bytes of a UUID, which is all that the API server makes.

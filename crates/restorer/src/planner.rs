@@ -78,7 +78,7 @@ impl RestorePlanner {
 
     /// The time until withheld items are tried again; `None` if there are none.
     fn until_retry(&mut self, entry: &Entry<'_>) -> Option<Duration> {
-        entry.node().filter(|node| !node.withheld(entry.stored()).is_empty())?;
+        entry.node().filter(|node| !entry.stored().withheld_from(node).is_empty())?;
         let now = Instant::now();
         let at = self.retries.entry(entry.key().clone()).or_insert_with(|| now + backoff::jittered(RETRY));
         Some(at.saturating_duration_since(now))
@@ -162,9 +162,7 @@ impl RestorePlanner {
         let since = *self.waiting.entry(entry.key().clone()).or_insert(now);
         (now.duration_since(since) < self.rules.patience).then_some(LOOK_FOR_FINAL_LABELS)
     }
-}
 
-impl RestorePlanner {
     /// Drops the final labels of these keys that do not count any more. `deleted`: the incarnation that was deleted just now.
     fn retire_final_labels(
         &self,

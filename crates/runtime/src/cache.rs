@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use label_storage::final_labels::FinalLabels;
-use label_storage::node::Why;
 use label_storage::store::Stored;
 use label_storage::summary::{NodeSummary, RecordSummary, UidDigest};
+use label_storage::withheld::Why;
 use label_storage::{NodeName, RecordKey, ResourceVersion};
 
 use self::table::{Slot, Table};
@@ -416,7 +416,8 @@ impl Cache {
             count.nodes += usize::from(is_live);
             if is_live && !node.last.traits.withheld.is_empty() {
                 let entry = node.key(name).and_then(|key| self.get(&key));
-                let withheld = node.last.withheld(entry.map_or(Stored::Nothing, |entry| entry.stored()));
+                let withheld =
+                    entry.map_or(Stored::Nothing, |entry| entry.stored()).withheld_from(&node.last);
                 for why in Why::ALL {
                     *count.withheld.entry(why.as_str()).or_default() += withheld.get(*why) as usize;
                 }

@@ -518,7 +518,7 @@ mod tests {
         for (listed, is_there, known, gets, why) in [
             (Some(7), true, 7, 0, "it is the same"),
             (Some(7), false, 6, 0, "it is new"),
-            (None, false, 0, 1, "it may have lost its label"),
+            (None, false, 0, 1, "it may have been created since"),
             (Some(7), false, 7, 1, "it was deleted since"),
         ] {
             let (replica, calls) =

@@ -59,7 +59,7 @@ pub(crate) enum Update {
         filed_under: String,
         uid: UidDigest,
     },
-    /// An object that can't be decoded, of any shard if its own is not known. It counts as unchanged.
+    /// An object that can't be decoded, of any shard if its own is not known. A Node counts as unchanged, a record as unreadable.
     Undecodable {
         kind: Resource,
         /// Empty if it can't be decoded either.

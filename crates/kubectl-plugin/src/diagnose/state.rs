@@ -65,7 +65,7 @@ impl State {
         }
         let has_labels = matches!(summary, Stored::Record(record) if record.labels == node.summary.labels);
         let reason = store::decide(Sighting::Live(node.summary), summary, Circumstances::at(now));
-        let is_withheld = !node.summary.withheld(summary).is_empty();
+        let is_withheld = !summary.withheld_from(&node.summary).is_empty();
         match (reason.state(has_labels), reason) {
             (NodeState::Settled, _) if is_withheld => Self::Withheld,
             (NodeState::Due, store::Reason::FirstSeen) => Self::New,

@@ -10,7 +10,7 @@ use label_storage::node::KEEP;
 use label_storage::record::{Decoded, Unreadable};
 use label_storage::restore::Why;
 use label_storage::rules::{IdentityBy, Patterns};
-use label_storage::summary::WithheldCounts;
+use label_storage::withheld::WithheldCounts;
 use label_storage::{Record, Rules};
 use label_storage_runtime::call::Error;
 use label_storage_runtime::projection::{Detail, Projection};
@@ -107,7 +107,8 @@ impl Nodes {
         let is_there = node.is_some();
         if let Some(node) = node {
             node.state = Some(state);
-            node.withheld = node.subject.summary.withheld(Found::stored(Some(found)).map(Record::summary));
+            node.withheld =
+                Found::stored(Some(found)).map(Record::summary).withheld_from(&node.subject.summary);
         }
         (state, is_there)
     }

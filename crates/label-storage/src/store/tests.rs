@@ -66,6 +66,20 @@ fn a_lost_label_is_added_with_the_next_write_or_by_one_of_its_own() {
     expect(Sighting::Live(&older), stored, may_add_label, Reason::ViewOlderThanRecord, Action::Nothing);
 }
 
+#[test]
+fn items_count_only_while_the_record_has_them() {
+    let node = node("a").incarnation("u2").marked("u2/4/refused:a").summary();
+    let withheld = |record: Record| !Stored::Record(record.summary()).withheld_from(&node).is_empty();
+    assert!(withheld(record("a", "u2").withheld("a", "x", None)));
+    assert!(!withheld(record("a", "u2").label("k", "v")), "it was removed from the record");
+    assert!(withheld(record("a", "u1").label("a", "x")), "the storer has not followed yet");
+    let mut changed = record("a", "u1").label("a", "x");
+    changed.labels_generation = Some(5);
+    changed.generation = 5;
+    assert!(!withheld(changed), "it is about to be restored again");
+    assert!(Stored::Nothing.withheld_from(&node).is_empty());
+}
+
 mod a_node_without_a_record {
     use super::*;
 

@@ -1,9 +1,10 @@
 //! The facts about a node, and the rules that matter to it.
 
 use jiff::SignedDuration;
-use label_storage::node::{EVERYTHING, KEEP, Machine, STARTUP_TAINT};
+use label_storage::node::{KEEP, Machine, STARTUP_TAINT};
 use label_storage::rules::units::DisplayDuration;
 use label_storage::rules::{IdentityBy, Patterns};
+use label_storage::withheld::EVERYTHING;
 use label_storage::{Labels, Node};
 use label_storage_runtime::records;
 

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::node::EVERYTHING;
 use crate::rules::{OtherMachine, Selection};
+use crate::withheld::EVERYTHING;
 
 const TIER: &str = "node-restriction.kubernetes.io/tier";
 const FIPS: &str = "example.com.node-restriction.kubernetes.io/fips";

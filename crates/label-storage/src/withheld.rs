@@ -1,8 +1,38 @@
-use super::{NodeSummary, RecordSummary};
+//! Items of the record that the restorer does not restore, as the marker names them.
+
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::Node;
 use crate::item::Item;
-use crate::node::EVERYTHING;
-use crate::store::Stored;
-use crate::{Node, node::Why};
+
+/// Stands in the marker, after a reason, for all items of the record that the Node lacks, if there are too many to name each.
+pub const EVERYTHING: &str = "*";
+
+/// The reason why an item of the record is not restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Why {
+    /// It was read from another machine, which by the rules gets no such item.
+    OtherMachine,
+    /// It is a trust label, the Node has another name, and a kubelet can claim any identity of this kind.
+    OtherName,
+    /// It describes the state of the machine, or belongs to kubelet, network or storage.
+    Never,
+    /// The Node's annotations would exceed the limit of the API server.
+    TooLarge,
+    /// The cluster refused it: an admission policy, a webhook or the API server.
+    Refused,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// The name in markers, logs and metrics. Users rely on it, so it does not change.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// The number of withheld items of one Node, by reason. It takes 4 bytes, so at most [`MOST`](Self::MOST) are counted for each reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,7 +44,7 @@ impl WithheldCounts {
     const BITS: u32 = 6;
 
     /// The items that the marker of a Node names, without those that the Node has now. If they are too many to name, the most.
-    pub(super) fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         let is_lacking = |name| Item::parse(name).is_none_or(|item| node.value_of(item).is_none());
         let lacking = node.withheld_with_reasons().filter(|(_, name)| is_lacking(name));
         lacking.fold(Self::default(), |counts, (reason, name)| {
@@ -44,24 +74,10 @@ impl WithheldCounts {
     }
 }
 
-impl NodeSummary {
-    /// The items that are withheld from this Node now: the record still has them.
-    pub fn withheld(&self, stored: Stored<RecordSummary>) -> WithheldCounts {
-        match stored {
-            Stored::Record(record) if record.is_of(self) && record.has_withheld => self.traits.withheld,
-            // The storer has not followed the restore yet.
-            Stored::Record(record) if !record.is_of(self) && record.is_restored_to(self) => {
-                self.traits.withheld
-            }
-            _ => WithheldCounts::default(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{node, record};
+    use crate::fixtures::node;
 
     fn marked(list: &str) -> Node {
         node("a").incarnation("u2").marked(&format!("u2/4{list}"))
@@ -93,19 +109,5 @@ mod tests {
             [],
             "of another incarnation"
         );
-    }
-
-    #[test]
-    fn items_count_only_while_the_record_has_them() {
-        let node = marked("/refused:a").summary();
-        let withheld = |record: crate::Record| !node.withheld(Stored::Record(record.summary())).is_empty();
-        assert!(withheld(record("a", "u2").withheld("a", "x", None)));
-        assert!(!withheld(record("a", "u2").label("k", "v")), "it was removed from the record");
-        assert!(withheld(record("a", "u1").label("a", "x")), "the storer has not followed yet");
-        let mut changed = record("a", "u1").label("a", "x");
-        changed.labels_generation = Some(5);
-        changed.generation = 5;
-        assert!(!withheld(changed), "it is about to be restored again");
-        assert!(node.withheld(Stored::Nothing).is_empty());
     }
 }
