@@ -113,8 +113,11 @@ impl Oracle {
         storers.lease_written(shard, object::lease(value)?, now);
         let passage =
             |machine: &str, deletion| storers.passage(&machine::filed_under(machine, rules), deletion, now);
+        let is_forgotten = |machine: &str, deletion| {
+            storers.is_forgotten(&machine::filed_under(machine, rules), deletion, now)
+        };
         for fate in fates.values_mut() {
-            fate.judge_deletions(passage, ledger);
+            fate.judge_deletions(passage, is_forgotten, ledger);
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ pub(crate) enum Passage {
     Forgotten,
     /// All storers of its shard are past it, and this one had no reason to skip it.
     Skipped(String),
+    /// No storer has to store it any more: the one that had to was replaced, and had published that it was past it.
+    Unclaimed,
 }
 
 /// The storers' Leases, and the watches that they requested.
@@ -137,13 +139,23 @@ impl Storers {
     pub(crate) fn passage(&self, node: &str, deletion: u64, now: Instant) -> Passage {
         let leases: Vec<_> = self.responsible(node, deletion, now).collect();
         let is_settled = |lease: &&Lease| lease.position.is_settled(node, ResourceVersion(deletion));
-        if leases.is_empty() || !leases.iter().all(is_settled) {
+        if leases.is_empty() {
+            return Passage::Unclaimed;
+        }
+        if !leases.iter().all(is_settled) {
             return Passage::Ahead;
         }
         match leases.iter().find(|lease| !lease.has_forgotten(deletion)) {
             Some(lease) => Passage::Skipped(lease.holder.clone()),
             None => Passage::Forgotten,
         }
+    }
+
+    /// True if a storer of this Node is past this deletion, because the API server had dropped it. Others may still store it.
+    pub(crate) fn is_forgotten(&self, node: &str, deletion: u64, now: Instant) -> bool {
+        self.responsible(node, deletion, now).any(|lease| {
+            lease.position.is_settled(node, ResourceVersion(deletion)) && lease.has_forgotten(deletion)
+        })
     }
 
     /// True if the API server has dropped this deletion before any storer of this Node could receive it.

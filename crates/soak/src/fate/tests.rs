@@ -335,8 +335,19 @@ fn judged(passage: &Passage) -> World {
     let mut world = World::stored();
     world.node("u1", &[("k", "2")], None);
     world.delete(true);
-    world.fate.judge_deletions(|_, _| passage.clone(), &mut world.ledger);
+    world.fate.judge_deletions(|_, _| passage.clone(), |_, _| false, &mut world.ledger);
     world
+}
+
+#[test]
+fn a_last_change_that_one_storer_forgot_is_undetermined_once_no_other_has_to_store_it() {
+    for (is_forgotten, undetermined) in [(true, 1), (false, 0)] {
+        let mut world = judged(&Passage::Ahead);
+        world.fate.judge_deletions(|_, _| Passage::Ahead, |_, _| is_forgotten, &mut world.ledger);
+        assert_eq!(world.ledger.undetermined.unheard, 0);
+        world.fate.judge_deletions(|_, _| Passage::Unclaimed, |_, _| false, &mut world.ledger);
+        assert_eq!((world.wrongs(), world.ledger.undetermined.unheard), (vec![], undetermined));
+    }
 }
 
 #[test]
@@ -351,7 +362,11 @@ fn a_last_change_that_the_api_server_forgot_is_undetermined() {
 fn a_last_change_that_a_storer_skipped_is_lost() {
     let mut world = judged(&Passage::Skipped("storer-0".to_owned()));
     assert_eq!((world.wrongs(), world.ledger.undetermined.total()), (vec![Kind::Lost], 0));
-    world.fate.judge_deletions(|_, _| Passage::Skipped("storer-0".to_owned()), &mut world.ledger);
+    world.fate.judge_deletions(
+        |_, _| Passage::Skipped("storer-0".to_owned()),
+        |_, _| false,
+        &mut world.ledger,
+    );
     world.record("u1", 1, &[("k", "1")], true);
     assert_eq!(world.fate.check(), Ok(()), "reported once");
     assert_eq!(world.wrongs().len(), 1);
@@ -371,7 +386,11 @@ fn a_change_that_was_undone_before_the_deletion_is_not_lost() {
     world.node("u1", &[("k", "2")], None);
     world.node("u1", &[("k", "1")], None);
     world.delete(true);
-    world.fate.judge_deletions(|_, _| Passage::Skipped("storer-0".to_owned()), &mut world.ledger);
+    world.fate.judge_deletions(
+        |_, _| Passage::Skipped("storer-0".to_owned()),
+        |_, _| false,
+        &mut world.ledger,
+    );
     world.record("u1", 1, &[("k", "1")], true);
     assert_eq!((world.fate.check(), world.wrongs()), (Ok(()), vec![]));
 }

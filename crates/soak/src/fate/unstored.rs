@@ -25,6 +25,8 @@ pub(super) struct Unstored {
     pub(super) is_excused: bool,
     /// The API server had dropped the deletion before a storer could receive it.
     pub(super) is_dropped: bool,
+    /// A storer is past the deletion for that reason.
+    pub(super) is_forgotten: bool,
     /// The next incarnation was restored from a record without the last change.
     pub(super) is_overtaken: bool,
 }
@@ -94,6 +96,7 @@ impl Fate {
             decided: BTreeSet::new(),
             is_excused: false,
             is_dropped: false,
+            is_forgotten: false,
             is_overtaken: false,
         };
         if !is_heard {
@@ -141,14 +144,21 @@ impl Fate {
     }
 
     /// Judges deletions whose final labels are not stored, by the positions of the storers.
-    pub(crate) fn judge_deletions(&mut self, passage: impl Fn(&str, u64) -> Passage, ledger: &mut Ledger) {
+    pub(crate) fn judge_deletions(
+        &mut self,
+        passage: impl Fn(&str, u64) -> Passage,
+        is_forgotten: impl Fn(&str, u64) -> bool,
+        ledger: &mut Ledger,
+    ) {
         for mut unstored in std::mem::take(&mut self.unstored) {
             let deletion = unstored.deleted_at;
+            unstored.is_forgotten |= is_forgotten(&self.name, deletion);
             match passage(&self.name, deletion) {
                 _ if unstored.is_excused => {}
                 Passage::Ahead => {}
+                Passage::Unclaimed if !unstored.is_forgotten => {}
                 _ if self.has_what_is_right(&unstored, self.record.as_ref()) => continue,
-                Passage::Forgotten => unstored.excuse(&mut self.expected, ledger),
+                Passage::Forgotten | Passage::Unclaimed => unstored.excuse(&mut self.expected, ledger),
                 Passage::Skipped(storer) => {
                     let what = format!(
                         "{storer} is past the deletion at {deletion}, the final labels {:?} are not stored, and the API server \

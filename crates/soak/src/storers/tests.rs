@@ -111,7 +111,7 @@ fn a_410_to_somebody_else_is_no_excuse() {
 fn a_storer_that_was_down_for_longer_than_the_server_remembers_is_excused() {
     let mut world = World::at_ten();
     world.later(300);
-    assert_eq!(world.passage(15), Passage::Ahead, "the shard has no holder");
+    assert_eq!(world.passage(15), Passage::Unclaimed, "the shard has no holder");
     world.lease(0, 1, Some("storer-0"), 10);
     assert_eq!(world.passage(15), Passage::Ahead, "it may still receive the deletion");
     // The history of the server starts at 40.
@@ -217,7 +217,7 @@ fn a_deletion_that_a_holder_inherits_as_pending_is_its_own() {
     assert_eq!(world.passage(15), Passage::Ahead);
     world.lease(index, 5, Some("storer-2"), 40);
     assert_eq!(world.passage(15), Passage::Skipped("storer-2".to_owned()));
-    assert_eq!(world.passage(14), Passage::Ahead, "it was settled before");
+    assert_eq!(world.passage(14), Passage::Unclaimed, "it was settled before");
 }
 
 #[test]
@@ -229,5 +229,22 @@ fn a_holder_that_comes_back_is_responsible_for_what_the_other_has_not_reached() 
     world.asks("storer-0", 35);
     world.lease(0, 1, Some("storer-0"), 40);
     let passages = [15, 30, 38].map(|deletion| world.passage(deletion));
-    assert_eq!(passages, [Passage::Ahead, Passage::Forgotten, skipped()]);
+    assert_eq!(passages, [Passage::Unclaimed, Passage::Forgotten, skipped()]);
+}
+
+#[test]
+fn a_deletion_that_a_storer_has_forgotten_is_not_claimed_by_the_next() {
+    let mut world = World::at_ten();
+    let index = shard("a", NonZeroU32::new(5).expect("not zero"));
+    let is_forgotten = |world: &World| world.storers.is_forgotten("a", 15, world.at);
+    world.lease(index, 5, Some("storer-4"), 10);
+    world.is_refused("storer-4", 10);
+    world.asks("storer-4", 20);
+    assert!(!is_forgotten(&world));
+    world.lease(index, 5, Some("storer-4"), 20);
+    assert!(is_forgotten(&world));
+    assert_eq!(world.passage(15), Passage::Ahead, "storer-0 of the former number may store it");
+    world.later(20);
+    world.lease(index, 5, Some("storer-1"), 20);
+    assert_eq!((world.passage(15), is_forgotten(&world)), (Passage::Unclaimed, false));
 }
