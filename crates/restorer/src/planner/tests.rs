@@ -199,6 +199,25 @@ fn an_edit_of_the_record_counts_more_than_labels_that_were_kept() {
 }
 
 #[test]
+fn a_storer_that_stores_an_earlier_version_edits_nothing() {
+    let [first, second, last] = [(5, "gold"), (7, "bronze"), (8, "silver")].map(|(version, pool)| Node {
+        labels: [("pool".to_owned(), pool.to_owned())].into(),
+        ..node("a", "u1", version)
+    });
+    let (mut planner, mut cache) = (RestorePlanner::new(Arc::default(), false), Cache::default());
+    let stored = |node: &Node| Stored::Record(Record::of(node, jiff::Timestamp::now()).summary());
+    cache.see_record(None, "a", ResourceVersion(6), stored(&first));
+    cache.see_node(None, "a", last.summary());
+    cache.lose_node("a", last.version);
+    planner.deleted(&mut cache, &RecordKey::from("a"), last, Writes::default());
+    cache.see_record(None, "a", ResourceVersion(9), stored(&second));
+    let entry = &cache.get("a").expect("an entry");
+    planner.decide(Look { entry, view: None, is_event: true, is_unsure: false, heard: None });
+    cache.see_node(None, "a", Node { labels: Default::default(), ..node("a", "u2", 9) }.summary());
+    assert_eq!(turn(&mut planner, &cache, None), Some(vec![8]));
+}
+
+#[test]
 fn a_node_waits_for_the_first_record_of_the_one_before() {
     let (mut cache, mut planner) = (Cache::default(), RestorePlanner::new(Arc::default(), false));
     let key = RecordKey::from("a");
