@@ -79,7 +79,9 @@ pub async fn leftover_leases_hide_no_shard(s: &Scenario) -> Result<()> {
     let second = s.daemon("storer", &flags)?;
     for node in &nodes {
         s.label(node, [("pool", Some("silver"))]).await?;
-        s.eventually_stored(node, pool("silver")).await?;
+        // All leases of the first have to expire.
+        let stored = async || Ok(s.record(node).await?.map(|record| record.labels));
+        s.eventually_after("it is stored", Some(pool("silver")), stored).await?;
     }
     second.eventually_counted(s, "shards_held", &[], f64::from(REPLICAS)).await?;
     second.process.signal(Signal::KILL)?;
