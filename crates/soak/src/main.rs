@@ -80,8 +80,8 @@ struct Arguments {
     #[arg(long, env = "SOAK_STORM", value_name = "TIME", default_value = "4m", value_parser = duration)]
     storm: Duration,
 
-    /// Time limit for reaching the expected state after a storm, once all daemons are up
-    #[arg(long, env = "SOAK_PATIENCE", value_name = "TIME", default_value = "3m", value_parser = duration)]
+    /// Time limit for reaching the expected state after a storm, once all daemons are up. Nodes may wait for final labels for 2 minutes
+    #[arg(long, env = "SOAK_PATIENCE", value_name = "TIME", default_value = "5m", value_parser = duration)]
     patience: Duration,
 
     /// Average time between two kills, outages or other blows
