@@ -121,11 +121,13 @@ impl Storers {
 
     /// Closes a gap once all shards of the storer are past it: the storer has continued from there.
     fn close_gaps(&mut self, storer: &str, now: Instant) {
-        let positions: Vec<_> = self.held_by(storer, now).map(|lease| lease.position.version.0).collect();
-        let (Some(least), Some(most)) = (positions.iter().min(), positions.iter().max()) else { return };
+        let positions: Vec<_> = self.held_by(storer, now).map(|lease| &lease.position).collect();
+        // With deletions that are pending, a position is requested from before them, and stays as it is until then.
+        let least = positions.iter().map(|position| position.resume_from().0).min();
+        let most = positions.iter().map(|position| position.version.0).max();
         for gap in self.gaps.get_mut(storer).into_iter().flatten() {
-            if gap.until.is_none() && gap.after < *least {
-                gap.until = Some(*most);
+            if gap.until.is_none() && Some(gap.after) < least {
+                gap.until = most;
             }
         }
     }

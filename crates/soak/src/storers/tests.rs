@@ -248,3 +248,17 @@ fn a_deletion_that_a_storer_has_forgotten_is_not_claimed_by_the_next() {
     world.lease(index, 5, Some("storer-1"), 20);
     assert_eq!((world.passage(15), is_forgotten(&world)), (Passage::Unclaimed, false));
 }
+
+#[test]
+fn a_watch_that_was_refused_before_a_pending_deletion_has_not_gone_on_before_that() {
+    let mut world = World::at_ten();
+    world.later(20);
+    let index = shard("a", NonZeroU32::new(2).expect("not zero"));
+    world.lease(1 - index, 2, Some("storer-0"), 18);
+    let pending = Position::new(ResourceVersion(20), [("b", ResourceVersion(15))].into_iter());
+    world.lease_at(index, 2, Some("storer-0"), pending);
+    world.is_refused("storer-0", 14);
+    world.lease(1 - index, 2, Some("storer-0"), 18);
+    world.lease(index, 2, Some("storer-0"), 25);
+    assert_eq!(world.passage(22), Passage::Forgotten);
+}
