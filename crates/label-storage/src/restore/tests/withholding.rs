@@ -261,6 +261,9 @@ fn withheld_items_are_tried_again() {
     let trusted = record("a", "u2").withheld(TIER, "y", Some("A"));
     let same = marked(&format!("/other-machine:{TIER}"));
     assert_eq!(plan_retry(&same, &trusted, &untrusted), None);
+    // The Node had the others, and a person has removed them.
+    expect(&marked("/refused:bad"), &untrusted, &["bad"], "u2/4");
+    assert_eq!(plan_retry(&marked(""), &stored, &untrusted), None);
 }
 
 #[test]
