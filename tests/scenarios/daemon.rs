@@ -1,6 +1,10 @@
 //! A daemon that a test has started: its log, and what it says on its admin port.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,19 +13,56 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::scenario::{PATIENCE, Scenario};
+
 /// A storer or restorer that runs as a process of its own, and ends with the test.
 pub struct Daemon {
     pub process: Guarded,
+    log: Mutex<Log>,
+}
+
+/// A log, as far as it was read.
+#[derive(Default)]
+struct Log {
+    /// The complete lines.
+    text: String,
+    /// The beginning of another.
+    rest: Vec<u8>,
+    at: u64,
+}
+
+impl Log {
+    fn follow(&mut self, file: &Path) -> std::io::Result<()> {
+        let mut file = File::open(file)?;
+        file.seek(SeekFrom::Start(self.at))?;
+        self.at += file.read_to_end(&mut self.rest)? as u64;
+        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let lines: Vec<_> = self.rest.drain(..end).collect();
+        self.text.push_str(&String::from_utf8_lossy(&lines));
+        Ok(())
+    }
 }
 
 impl Daemon {
+    pub fn new(process: Guarded) -> Self {
+        Self { process, log: Mutex::default() }
+    }
+
+    /// Reads what was added to its log.
+    fn follow(&self) -> MutexGuard<'_, Log> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may not exist yet.
+        let _ = log.follow(self.process.log());
+        log
+    }
+
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.process.log()).unwrap_or_default()
+        let log = self.follow();
+        format!("{}{}", log.text, String::from_utf8_lossy(&log.rest))
     }
 
     /// True if one line of its log has all of these.
     pub fn has_logged(&self, parts: &[&str]) -> bool {
-        self.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+        self.follow().text.lines().any(|line| parts.iter().all(|part| line.contains(part)))
     }
 
     /// Where its admin port is, as its log says.
@@ -60,7 +101,7 @@ impl Daemon {
     /// How often it has decided about a node so far.
     pub fn decisions(&self, node: &str) -> usize {
         let field = format!("node=\"{node}\"");
-        self.log().lines().filter(|line| line.contains("decided") && line.contains(&field)).count()
+        self.follow().text.lines().filter(|line| line.contains("decided") && line.contains(&field)).count()
     }
 
     /// Waits for its end, which must come by itself.

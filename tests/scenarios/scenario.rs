@@ -462,7 +462,7 @@ impl Scenario {
         let log = self.folder.path().join(format!("{kind}-{number}.log"));
         let mut command = itself::command(kind, kubeconfig.as_deref())?;
         command.args(args).env("HOME", self.folder.path()).envs(variables.iter().copied());
-        Ok(Daemon { process: Guarded::spawn(kind, &command, &log)? })
+        Ok(Daemon::new(Guarded::spawn(kind, &command, &log)?))
     }
 
     /// Runs `kubectl label-storage` with these arguments, in this test's namespace, without a terminal.
