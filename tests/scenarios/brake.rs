@@ -39,6 +39,7 @@ fn lists_of_nodes(fault: Fault) -> impl FnMut(&Request) -> Fault + Send + 'stati
 }
 
 pub async fn lists_that_lack_nodes_which_are_there_touch_no_record(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (nodes, kept) = stored_nodes(s).await?;
     let proxy = s.proxy(lists_of_nodes(Fault::EmptyList)).await?;
     let storer = s.daemon_through(&proxy, "storer", &FLAGS)?;
@@ -54,6 +55,7 @@ pub async fn lists_that_lack_nodes_which_are_there_touch_no_record(s: &Scenario)
 }
 
 pub async fn nodes_that_are_all_gone_are_departed_when_the_next_list_agrees(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (nodes, kept) = stored_nodes(s).await?;
     try_join_all(nodes.iter().map(|node| s.delete(node))).await?;
     // No storer ran at the deletion, so only lists show it.

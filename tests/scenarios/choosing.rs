@@ -11,6 +11,7 @@ const KEEP: &str = "label-storage/keep";
 const OPT_IN: [&str; 2] = ["--rules", "nodes: {optIn: true}"];
 
 pub async fn only_what_is_included_is_stored(s: &Scenario) -> Result<()> {
+    s.list_often();
     let rules = ["--rules", "labels: {include: [persist.demo/*, pool], exclude: [persist.demo/secret]}"];
     let (storer, _restorer) = (s.storer(&rules)?, s.restorer(&rules)?);
     let node = s.node("a");
@@ -29,6 +30,7 @@ pub async fn only_what_is_included_is_stored(s: &Scenario) -> Result<()> {
 }
 
 pub async fn a_nodes_own_list_is_kept_and_still_holds_after_its_return(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = s.pair()?;
     let node = s.node("a");
     let keep = "persist.demo/*,pool";
@@ -68,6 +70,7 @@ pub async fn a_nodes_own_list_is_kept_and_still_holds_after_its_return(s: &Scena
 }
 
 pub async fn an_ignored_node_is_neither_stored_nor_restored(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = s.pair()?;
     let (node, returning) = (s.node("a"), s.node("returning"));
     for node in [&node, &returning] {
@@ -94,6 +97,7 @@ pub async fn an_ignored_node_is_neither_stored_nor_restored(s: &Scenario) -> Res
 }
 
 pub async fn only_selected_nodes_get_a_record_and_it_follows_them(s: &Scenario) -> Result<()> {
+    s.list_often();
     let rules = ["--rules", "nodes: {selector: 'pool in (gold,silver),!spot'}"];
     let (storer, restorer) = (s.storer(&rules)?, s.restorer(&rules)?);
     let (gold, spot, none) = (s.node("gold"), s.node("spot"), s.node("none"));
@@ -183,6 +187,7 @@ pub async fn while_rules_change_nothing_is_lost(s: &Scenario) -> Result<()> {
 }
 
 pub async fn narrowed_while_a_node_is_away_rules_lose_nothing_of_it(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = s.pair()?;
     let node = s.node("a");
     let all = labels([("other", "1"), ("pool", "gold")]);

@@ -59,6 +59,7 @@ async fn both_end(
 }
 
 pub async fn a_dry_run_writes_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (stored, fresh, gone) = (s.node("stored"), s.node("fresh"), s.node("gone"));
     {
         let _storer = s.storer(&[])?;

@@ -72,6 +72,7 @@ pub async fn a_restored_node_says_which_labels_it_was_given(s: &Scenario) -> Res
 }
 
 pub async fn a_record_that_can_not_be_read_is_told_of_with_what_to_do(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (node, foreign) = (s.node("a"), s.node("foreign"));
     let (storer, _restorer) = s.pair()?;
     s.create(&node, labels([("pool", "gold")])).await?;

@@ -9,6 +9,7 @@ const FACTS: [&str; 2] = ["--rules", "labels: {exclude: [machine-facts]}"];
 const EXAMPLE: [&str; 2] = ["--rules", "labels: {exclude: [example.com/*]}"];
 
 pub async fn machine_facts_are_not_stored(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = (s.storer(&FACTS)?, s.restorer(&FACTS)?);
     let (node, bare) = (s.node("a"), s.node("bare"));
     let (host, zone) = ("kubernetes.io/hostname", "topology.kubernetes.io/zone");
@@ -33,6 +34,7 @@ pub async fn machine_facts_are_not_stored(s: &Scenario) -> Result<()> {
 }
 
 pub async fn what_was_stored_before_it_was_excluded_stays_and_comes_back(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (node, theirs) = (s.node("a"), s.node("theirs"));
     let (storer, _restorer) = s.pair()?;
     let all = labels([("example.com/a", "1"), ("example.com/b", "1"), ("pool", "gold")]);
@@ -71,6 +73,7 @@ pub async fn what_was_stored_before_it_was_excluded_stays_and_comes_back(s: &Sce
 }
 
 pub async fn storers_with_different_rules_lose_nothing_and_do_not_fight(s: &Scenario) -> Result<()> {
+    s.list_often();
     let _restorer = s.restorer(&[])?;
     let storers = [s.storer(&[])?, s.storer(&EXAMPLE)?];
     let node = s.node("a");

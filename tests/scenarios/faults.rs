@@ -113,6 +113,7 @@ fn happened(proxy: &Proxy, expected: &[Class]) -> Result<()> {
 }
 
 pub async fn connections_that_break_lose_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let faults = [
         Fault::Latency(Duration::from_millis(300)),
         Fault::ResetBefore,
@@ -126,6 +127,7 @@ pub async fn connections_that_break_lose_nothing(s: &Scenario) -> Result<()> {
 }
 
 pub async fn refusals_and_errors_lose_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let instead = |code| Fault::Status { code, retry_after: None };
     let faults = |verb: Verb| {
         let mut faults = vec![instead(500), instead(504)];
@@ -142,12 +144,14 @@ pub async fn refusals_and_errors_lose_nothing(s: &Scenario) -> Result<()> {
 
 /// A server that is busy is left alone by all, so these have a test of their own.
 pub async fn a_busy_server_is_waited_for(s: &Scenario) -> Result<()> {
+    s.list_often();
     let busy = |code, retry_after| Fault::Status { code, retry_after };
     let faults = vec![busy(429, None), busy(429, Some(1)), busy(503, None), busy(503, Some(1))];
     each_on_its_own_node(s, |_| faults.clone(), &[Class::Status(429), Class::Status(503)]).await
 }
 
 pub async fn stale_answers_bring_nothing_back(s: &Scenario) -> Result<()> {
+    s.list_often();
     each_on_its_own_node(s, |_| vec![Fault::Stale], &[Class::Stale]).await
 }
 
@@ -192,6 +196,7 @@ async fn each_with_its_own_daemons(
 
 /// Only lists show changes here.
 pub async fn lists_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let mut faults = Fault::usual(Verb::List);
     // Lists may take long: that one is waited for for a minute.
     faults.retain(|fault| *fault != Fault::BlackHole);
@@ -200,6 +205,7 @@ pub async fn lists_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
 
 /// Lists come only where a watch can't go on.
 pub async fn watches_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let mut faults = Fault::usual(Verb::Watch);
     // Noticed after almost a minute: it has a test of its own.
     faults.retain(|fault| *fault != Fault::SilentWatch);
@@ -209,6 +215,7 @@ pub async fn watches_that_fail_lose_nothing(s: &Scenario) -> Result<()> {
 
 /// A list that hangs takes a minute to be given up. Meanwhile there are the watches.
 pub async fn a_list_that_is_never_answered_holds_up_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let (storer, restorer) = pair(s, &proxy, &[])?;
     for daemon in [&storer, &restorer] {
@@ -226,6 +233,7 @@ pub async fn a_list_that_is_never_answered_holds_up_nothing(s: &Scenario) -> Res
 
 /// Of all requests for nodes, records and leases one in ten fails, in whatever way it can.
 pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     // Those are waited for for a minute.
     let takes_long = |request: &Request, fault: Fault| {
         fault == Fault::SilentWatch || fault == Fault::BlackHole && request.verb == Verb::List
@@ -241,6 +249,7 @@ pub async fn everything_at_random_loses_nothing(s: &Scenario) -> Result<()> {
 
 /// An empty record is deleted after its time, once.
 pub async fn deletions_that_fail_are_made_again(s: &Scenario) -> Result<()> {
+    s.list_often();
     let mut script = HashMap::new();
     let faults = Fault::usual(Verb::Delete);
     let nodes: Vec<_> = (0..faults.len()).map(|number| s.node(&format!("n{number}"))).collect();
@@ -264,6 +273,7 @@ pub async fn deletions_that_fail_are_made_again(s: &Scenario) -> Result<()> {
 
 /// A server that is in trouble already is not asked all the time.
 pub async fn leases_that_can_not_be_written_are_no_reason_to_hurry(s: &Scenario) -> Result<()> {
+    s.list_often();
     for (number, (verb, fault)) in [
         (Verb::Create, Fault::Status { code: 500, retry_after: None }),
         (Verb::Create, Fault::Status { code: 409, retry_after: None }),

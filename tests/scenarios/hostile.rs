@@ -149,6 +149,7 @@ fn text(random: &mut SmallRng) -> String {
 }
 
 pub async fn hundreds_of_hostile_records_do_no_harm(s: &Scenario) -> Result<()> {
+    s.list_often();
     let seed = seed();
     among_hostile_records(s, seed).await.with_context(|| {
         format!("to repeat this: {SEED}={seed} cargo test --test scenarios hundreds_of_hostile")
@@ -285,6 +286,7 @@ async fn end(daemon: &Daemon) -> Result<()> {
 }
 
 pub async fn a_record_that_is_not_utf8_holds_up_no_other(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (node, hostile) = (s.node("zz"), s.node("hostile"));
     let (storer, restorer) = s.pair()?;
     s.create(&node, labels([("pool", "gold")])).await?;
@@ -315,10 +317,12 @@ pub async fn a_record_that_is_not_utf8_holds_up_no_other(s: &Scenario) -> Result
 }
 
 pub async fn a_node_that_is_not_utf8_holds_up_no_other(s: &Scenario) -> Result<()> {
+    s.list_often();
     beside_a_node_that_is_not_utf8(s, &[], &[]).await
 }
 
 pub async fn a_node_that_is_not_utf8_holds_up_no_startup_taint(s: &Scenario) -> Result<()> {
+    s.list_often();
     let rules = ["--rules", "{startupTaint: {enabled: true}}"];
     beside_a_node_that_is_not_utf8(s, &rules, &["label-storage/restoring"]).await
 }

@@ -109,6 +109,7 @@ pub async fn a_node_that_is_nobody_yet_waits_until_it_is_somebody(s: &Scenario) 
 }
 
 pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &Scenario) -> Result<()> {
+    s.list_often();
     let serial = |serial: &str| labels([("example.com/serial", serial)]);
     let flags = ["--rules", "identity: {by: 'label:example.com/serial'}", "--admin-address", "127.0.0.1:0"];
     let (storer, restorer) = pair(s, &flags)?;
@@ -151,6 +152,7 @@ pub async fn two_nodes_that_claim_one_identity_are_reported_and_left_alone(s: &S
 }
 
 pub async fn an_excluded_machine_is_neither_stored_nor_restored(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = pair(s, &["--rules", "identity: {otherMachine: none}"])?;
     let node = s.node("a");
     let gold = labels([("pool", "gold")]);
@@ -180,6 +182,7 @@ pub async fn an_excluded_machine_is_neither_stored_nor_restored(s: &Scenario) ->
 }
 
 pub async fn trust_labels_are_withheld_from_another_machine(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = pair(s, &["--rules", "identity: {otherMachine: untrusted}"])?;
     let node = s.node("a");
     let trusted = labels([("pool", "gold"), (TRUST, "secret")]);

@@ -23,6 +23,7 @@ async fn taints(s: &Scenario, node: &str) -> Result<Value> {
 pub async fn what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not(
     s: &Scenario,
 ) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = (s.storer(&RULES)?, s.restorer(&RULES)?);
     let node = s.node("a");
     let evicting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-11-16T03:31:15Z"});
@@ -97,6 +98,7 @@ pub async fn unless_it_is_chosen_nothing_but_labels_is_kept(s: &Scenario) -> Res
 pub async fn a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself(
     s: &Scenario,
 ) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;

@@ -86,6 +86,7 @@ async fn comes_to_rest(s: &Scenario, proxy: &Proxy, daemon: &Daemon) -> Result<(
 
 /// A few nodes may be missing in a list; each is read by name first. A list that lacks more is not used.
 pub async fn an_empty_list_of_nodes_is_no_departure(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let storer = s.daemon_through(&proxy, "storer", &[])?;
     for count in [2, 8] {
@@ -110,6 +111,7 @@ pub async fn an_empty_list_of_nodes_is_no_departure(s: &Scenario) -> Result<()> 
 }
 
 pub async fn a_list_without_a_third_of_the_nodes_is_no_departure(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let storer = s.daemon_through(&proxy, "storer", &[])?;
     let versions = some_nodes(s, 9).await?;
@@ -125,6 +127,7 @@ pub async fn a_list_without_a_third_of_the_nodes_is_no_departure(s: &Scenario) -
 
 /// A list that lacked a node must not stand against all later ones that have it.
 pub async fn a_node_that_a_list_lacked_is_known_again_from_the_next(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let restorer = s.daemon_through(&proxy, "restorer", &[])?;
     let node = s.node("a");
@@ -152,6 +155,7 @@ pub async fn a_node_that_a_list_lacked_is_known_again_from_the_next(s: &Scenario
 
 /// Without records every node seems new, and none to be restored.
 pub async fn an_empty_list_of_records_changes_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let storer = s.daemon_through(&proxy, "storer", &[])?;
     let restorer = s.daemon_through(&proxy, "restorer", &[])?;
@@ -174,6 +178,7 @@ pub async fn an_empty_list_of_records_changes_nothing(s: &Scenario) -> Result<()
 
 /// Lists that stay older than earlier ones may be of another cluster: the daemon starts over, and nothing is lost.
 pub async fn lists_that_stay_stale_lose_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let start =
         || anyhow::Ok([s.daemon_through(&proxy, "storer", &[])?, s.daemon_through(&proxy, "restorer", &[])?]);
@@ -214,6 +219,7 @@ pub async fn lists_that_stay_stale_lose_nothing(s: &Scenario) -> Result<()> {
 
 /// The record as it was before the label was removed, although the restorer has seen a later version.
 pub async fn a_stale_record_brings_no_removed_label_back(s: &Scenario) -> Result<()> {
+    s.list_often();
     let proxy = s.proxy(|_: &Request| Fault::None).await?;
     let _storer = s.storer(&[])?;
     let restorer = s.daemon_through(&proxy, "restorer", &[])?;
@@ -289,6 +295,7 @@ pub async fn a_node_that_is_said_to_be_absent_is_asked_for_again(s: &Scenario) -
 
 /// Times from a clock that jumped: a departure in the future, or long before the first write.
 pub async fn a_departure_at_the_wrong_time_loses_nothing(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, _restorer) = s.pair()?;
     for (name, when) in [("future", "2999-01-01T00:00:00Z"), ("past", "1970-01-01T00:00:00Z")] {
         let node = s.node(name);

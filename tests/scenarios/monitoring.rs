@@ -96,6 +96,7 @@ fn has_data(series: &[Series]) -> bool {
 }
 
 pub async fn every_query_finds_what_the_daemons_tell_of(s: &Scenario) -> Result<()> {
+    s.list_often();
     if !has_prometheus()? {
         return Ok(());
     }

@@ -162,6 +162,7 @@ pub async fn what_is_exported_is_imported_elsewhere_as_it_was(s: &Scenario) -> R
 }
 
 pub async fn labels_of_nodes_that_do_not_exist_yet_can_be_prepared(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = s.pair()?;
     let node = s.node("a");
     let others = ["b", "c", "d", "e", "f"].map(|name| document(&s.node(name), "pool: gold"));

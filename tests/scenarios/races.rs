@@ -32,6 +32,7 @@ async fn replace_node(nodes: &Api<Node>, node: &str) {
 }
 
 pub async fn a_stale_write_of_a_record_is_refused_and_planned_anew(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
     let (records, name): (Api<ConfigMap>, _) = (s.config_maps.clone(), record_name(&node));
@@ -72,6 +73,7 @@ async fn return_unrestored(s: &Scenario, node: &str, kept: Labels) -> Result<()>
 }
 
 pub async fn a_stale_patch_of_a_node_is_refused_and_planned_anew(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold")])).await?;
     let (nodes, name) = (s.nodes.clone(), node.clone());
@@ -87,6 +89,7 @@ pub async fn a_stale_patch_of_a_node_is_refused_and_planned_anew(s: &Scenario) -
 }
 
 pub async fn a_label_changed_while_the_node_is_being_restored_is_kept(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold"), ("rack", "7")])).await?;
     let (nodes, name) = (s.nodes.clone(), node.clone());
@@ -102,6 +105,7 @@ pub async fn a_label_changed_while_the_node_is_being_restored_is_kept(s: &Scenar
 }
 
 pub async fn labels_stored_after_the_restorer_has_read_the_record_come_back_too(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold")])).await?;
     let record = s.record(&node).await?.context("no record")?;
@@ -129,6 +133,7 @@ pub async fn labels_stored_after_the_restorer_has_read_the_record_come_back_too(
 }
 
 pub async fn a_node_replaced_while_it_is_being_restored_is_restored_itself(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     return_unrestored(s, &node, labels([("pool", "gold")])).await?;
     let (nodes, name) = (s.nodes.clone(), node.clone());
@@ -146,6 +151,7 @@ pub async fn a_node_replaced_while_it_is_being_restored_is_restored_itself(s: &S
 }
 
 pub async fn a_node_replaced_while_it_is_being_stored_does_not_empty_its_record(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     let (nodes, name) = (s.nodes.clone(), node.clone());
     // Between the list that shows the node and the storer's second look at it.
@@ -181,6 +187,7 @@ pub async fn a_node_replaced_while_it_is_being_stored_does_not_empty_its_record(
 }
 
 pub async fn two_replicas_of_one_shard_do_no_harm(s: &Scenario) -> Result<()> {
+    s.list_often();
     let _daemons = (s.pair()?, s.pair()?);
     let nodes: Vec<_> = (0..10).map(|i| s.node(&format!("n{i}"))).collect();
     let value = |round: usize| labels([("round", &round.to_string()), ("pool", "gold")]);
@@ -210,6 +217,7 @@ pub async fn two_replicas_of_one_shard_do_no_harm(s: &Scenario) -> Result<()> {
 }
 
 pub async fn a_taint_added_while_the_node_is_being_restored_is_kept(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     let dedicated = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
     {

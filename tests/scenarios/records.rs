@@ -45,6 +45,7 @@ pub async fn of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_
 }
 
 pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = s.pair()?;
     let node = s.node("a");
     let kept = labels([("pool", "gold")]);
@@ -73,6 +74,7 @@ pub async fn a_record_that_names_another_node_is_left_for_a_person(s: &Scenario)
 }
 
 pub async fn somebody_elses_config_map_is_not_touched(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     s.occupy_record(&node).await?;
     let before = s.config_map(&node).await?;

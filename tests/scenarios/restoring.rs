@@ -36,6 +36,7 @@ pub async fn a_label_on_the_returning_node_is_not_overwritten(s: &Scenario) -> R
 pub async fn a_removed_label_stays_removed_in_the_store_and_after_the_next_return(
     s: &Scenario,
 ) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold"), ("rack", "7")])).await?;

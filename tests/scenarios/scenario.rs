@@ -6,11 +6,11 @@ use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use faults::{Proxy, Script};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -79,6 +79,8 @@ pub struct Scenario {
     pub sandbox: Arc<Sandbox>,
     /// True if its daemons watch; otherwise they only list.
     pub watch: bool,
+    /// True if its daemons list often although they watch.
+    lists: AtomicBool,
     folder: TempDir,
     started: AtomicUsize,
 }
@@ -134,6 +136,7 @@ impl Scenario {
             namespace,
             sandbox: Arc::clone(sandbox),
             watch,
+            lists: AtomicBool::new(false),
             folder: TempDir::new()?,
             started: AtomicUsize::new(0),
         })
@@ -315,9 +318,16 @@ impl Scenario {
         self.eventually("both watches", true, watches).await
     }
 
+    /// Lets the daemons that are started from now on list often, as [`Self::has_acted`] needs. Otherwise, those that watch list at their start
+    /// alone, unless a watch breaks.
+    pub fn list_often(&self) {
+        self.lists.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until a daemon has acted upon what is there now. It decides before it acts, and its next decision may
     /// come from a list that was under way already; the third shows that it has acted upon the second.
     pub async fn has_acted(&self, daemon: &Daemon, node: &str) -> Result<()> {
+        ensure!(!self.watch || self.lists.load(Ordering::Relaxed), "this scenario has to call `list_often`");
         let before = daemon.decisions(node);
         self.eventually("three more passes", true, async || Ok(daemon.decisions(node) >= before + 3)).await
     }
@@ -407,7 +417,8 @@ impl Scenario {
     pub fn flags(&self) -> Vec<String> {
         let (nodes, watch) = (format!("{}.*", self.namespace), format!("--watch={}", self.watch));
         let place = ["--namespace", &self.namespace, "--nodes", &nodes, &watch];
-        let pace = ["--interval", "150ms", "--audit-interval", "150ms", "--log-level", "debug"];
+        let audit = if self.watch && !self.lists.load(Ordering::Relaxed) { "1h" } else { "150ms" };
+        let pace = ["--interval", "150ms", "--audit-interval", audit, "--log-level", "debug"];
         place.into_iter().chain(pace).map(str::to_owned).collect()
     }
 

@@ -116,6 +116,7 @@ pub async fn another_machine_waits_for_as_long_and_is_not_restored(s: &Scenario)
 }
 
 pub async fn unless_it_is_chosen_the_taint_is_left_alone(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;

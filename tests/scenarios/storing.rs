@@ -27,6 +27,7 @@ pub async fn a_node_that_existed_before_the_daemons_is_stored(s: &Scenario) -> R
 }
 
 pub async fn without_labels_the_record_is_empty_at_once_and_gone_within_a_minute(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, _restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;
@@ -46,6 +47,7 @@ pub async fn without_labels_the_record_is_empty_at_once_and_gone_within_a_minute
 }
 
 pub async fn the_record_of_a_returning_node_is_left_alone_until_it_is_restored(s: &Scenario) -> Result<()> {
+    s.list_often();
     let storer = s.storer(&[])?;
     let node = s.node("a");
     let kept = labels([("pool", "gold"), ("rack", "7")]);
@@ -77,6 +79,7 @@ pub async fn a_record_deleted_under_a_living_node_comes_back(s: &Scenario) -> Re
 }
 
 pub async fn a_departed_node_is_stamped_and_forgotten_after_the_retention(s: &Scenario) -> Result<()> {
+    s.list_often();
     let storer = s.storer(&[])?;
     let node = s.node("a");
     let kept = labels([("pool", "gold")]);
@@ -156,6 +159,7 @@ async fn calls_when_idle<D: Daemon>(
 }
 
 pub async fn unchanged_nodes_cost_no_calls(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     let kept = labels([("pool", "gold")]);
     s.create(&node, kept.clone()).await?;

@@ -120,6 +120,9 @@ impl Example {
         let path = s.file("rules.yaml");
         fs::write(&path, file)?;
         let flags = ["--config", path.to_str().context("a path of text")?];
+        if self.steps.iter().any(|step| matches!(step, Step::LeftAlone | Step::NotStored(_))) {
+            s.list_often();
+        }
         let (storer, restorer) = (s.storer(&flags)?, s.restorer(&flags)?);
         for daemon in [&storer, &restorer] {
             eventually_in_force(s, daemon, self.rules).await?;

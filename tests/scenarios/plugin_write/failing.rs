@@ -111,6 +111,7 @@ pub async fn when_the_api_server_fails_no_other_node_is_tried(s: &Scenario) -> R
 }
 
 pub async fn restoring_beside_the_restorer_is_no_fight(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = s.pair()?;
     let nodes: Vec<_> = (0..12).map(|at| s.node(&format!("n{at}"))).collect();
     let kept = labels([("pool", "gold"), ("zone", "a")]);

@@ -11,6 +11,7 @@ use super::{departed, does, has_lines, refuses, stored};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_node_that_is_forgotten_returns_without(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold")])).await?;

@@ -11,6 +11,7 @@ use crate::plugin_port::{annotated, file_of};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_machine_returns_under_another_name(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let (old, new) = (s.node("old"), s.node("new"));
     let kept = labels([("pool", "gold")]);

@@ -8,6 +8,7 @@ use super::{TRUST, does, has_lines, on, refuses, stored};
 use crate::scenario::{Labels, Scenario, labels};
 
 pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     stored(s, &node, &labels([("pool", "gold"), ("zone", "a")])).await?;
     s.delete(&node).await?;
@@ -46,6 +47,7 @@ pub async fn a_node_is_restored_at_once_and_once_more(s: &Scenario) -> Result<()
 }
 
 pub async fn what_was_withheld_is_given_where_a_person_says_so(s: &Scenario) -> Result<()> {
+    s.list_often();
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {otherMachine: untrusted}\n")?;
     let config = ["--config", rules.to_str().expect("a path")];
@@ -102,6 +104,7 @@ pub async fn what_can_not_be_restored_is_refused_with_advice(s: &Scenario) -> Re
 }
 
 pub async fn an_excluded_machine_is_restored_only_where_a_person_says_so(s: &Scenario) -> Result<()> {
+    s.list_often();
     let rules = s.file("rules.yaml");
     std::fs::write(&rules, "identity: {otherMachine: none}\n")?;
     let rules = rules.to_str().expect("a path");

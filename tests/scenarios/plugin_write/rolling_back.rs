@@ -14,6 +14,7 @@ async fn generation_of(s: &Scenario, node: &str, wanted: &Labels) -> Result<Stri
 }
 
 pub async fn a_node_that_is_there_gets_an_earlier_version_back(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let node = s.node("a");
     let first = labels([("pool", "gold"), ("zone", "a")]);

@@ -9,6 +9,7 @@ use super::{does, has_lines, refuses};
 use crate::scenario::{Labels, NO_LISTS, Scenario, labels};
 
 pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (_storer, restorer) = s.pair()?;
     let node = s.node("a");
     s.create(&node, labels([("pool", "gold"), ("old", "1")])).await?;
@@ -36,6 +37,7 @@ pub async fn what_is_set_while_a_node_is_away_comes_back(s: &Scenario) -> Result
 }
 
 pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenario) -> Result<()> {
+    s.list_often();
     let (storer, restorer) = s.pair()?;
     let node = s.node("a");
     let set = [
@@ -83,6 +85,7 @@ pub async fn a_node_that_has_never_been_there_gets_what_is_set_for_it(s: &Scenar
 }
 
 pub async fn what_a_node_said_before_does_not_undo_what_is_set(s: &Scenario) -> Result<()> {
+    s.list_often();
     let node = s.node("a");
     super::stored(s, &node, &labels([("pool", "gold")])).await?;
     // No storer runs. The next one receives all events since the last one stopped.
