@@ -76,6 +76,52 @@ use sandbox::{Options, Sandbox, itself};
 
 use crate::scenario::Scenario;
 
+/// The tests that `-- quick` runs: those of the main paths.
+const QUICK: [&str; 20] = [
+    "restoring::a_recreated_node_gets_its_labels_back",
+    "restoring::a_label_on_the_returning_node_is_not_overwritten",
+    "restoring::a_removed_label_stays_removed_in_the_store_and_after_the_next_return",
+    "storing::a_node_that_existed_before_the_daemons_is_stored",
+    "storing::the_record_of_a_returning_node_is_left_alone_until_it_is_restored",
+    "records::of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost",
+    "choosing::only_what_is_included_is_stored",
+    "conflicts::the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept",
+    "identity::all_labels_of_a_bare_node_come_back",
+    "identity::two_nodes_that_claim_one_identity_are_reported_and_left_alone",
+    "refusing::a_refused_label_keeps_no_other_away",
+    "startup::pods_may_come_with_the_very_change_that_brings_the_labels",
+    "races::labels_stored_after_the_restorer_has_read_the_record_come_back_too",
+    "ownership::a_replica_that_is_asked_to_end_hands_its_shard_over",
+    "sharding::three_shards_cover_every_node_exactly_once",
+    "watching::a_label_changed_just_before_the_deletion_is_kept",
+    "absent_storer::a_restorer_that_was_killed_meanwhile_receives_the_deletion_again",
+    "configuration::every_example_is_run",
+    "plugin_explain::explain_says_who_does_what_and_why",
+    "plugin_status::where_all_is_well_it_says_so",
+];
+
+/// The longest tests. They come first, so that nothing waits for them in the end.
+const LONG: [&str; 18] = [
+    "five_thousand_nodes_deleted_at_once_come_back_with_their_labels",
+    "two_thousand_nodes_that_were_changed_at_last_return_as_they_were",
+    "leftover_leases_hide_no_shard",
+    "the_end_to_end_test_passes_and_leaves_nothing_behind",
+    "final_labels_survive_502_for_a_while",
+    "final_labels_survive_500_for_a_while",
+    "final_labels_survive_403_for_a_while",
+    "while_the_stateful_set_is_scaled_every_node_is_some_replicas",
+    "a_node_that_depends_on_its_machine_waits_for_the_final_labels",
+    "a_returning_node_gets_the_labels_that_it_had_at_its_deletion",
+    "at_most_a_share_of_the_records_is_deleted_in_an_hour",
+    "hundreds_of_returning_nodes_make_no_storm",
+    "scaled_from_two_to_five_to_one_under_load_nothing_is_lost",
+    "idle_replicas_make_few_requests_beside_renewals",
+    "what_is_changed_after_the_list_is_not_overwritten",
+    "random_histories_in_bad_weather_end_as_an_oracle_says",
+    "upgrade_and_uninstall_keep_the_records",
+    "every_query_finds_what_the_daemons_tell_of",
+];
+
 fn main() -> ExitCode {
     match itself::role().as_deref() {
         Some("storer") => return label_storage_runtime::main::<storer::Args>(std::env::args_os()),
@@ -90,7 +136,15 @@ fn main() -> ExitCode {
     // They wait far more than they compute.
     arguments.test_threads.get_or_insert(12);
     let control_planes = ControlPlanes::default();
-    let conclusion = libtest_mimic::run(&arguments, trials(&control_planes));
+    let mut trials = trials(&control_planes);
+    for name in QUICK.iter().chain(&LONG) {
+        assert!(trials.iter().any(|trial| trial.name().ends_with(name)), "there is no test {name}");
+    }
+    trials.sort_by_key(|trial| !LONG.iter().any(|name| trial.name().ends_with(name)));
+    if arguments.filter.take_if(|filter| filter == "quick").is_some() {
+        trials.retain(|trial| QUICK.contains(&trial.name()));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
     // Ends the control planes, which nothing but this process's death would end otherwise.
     drop(control_planes);
     conclusion.exit_code()
@@ -138,17 +192,13 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             }));
         })+)+ } };
     }
+    // Without a watch, too: what only a list can show, the order of reads, and what another replica takes over. All else is the same code.
     trials! {
         control_planes.bare, [Mode::Watching, Mode::Polling];
         restoring:
             a_recreated_node_gets_its_labels_back
-            a_label_on_the_returning_node_is_not_overwritten
             a_removed_label_stays_removed_in_the_store_and_after_the_next_return
-            a_changed_value_wins
             a_node_deleted_and_recreated_faster_than_the_loops_gets_its_labels_back
-            a_node_recreated_from_its_own_saved_yaml_is_restored
-            keys_with_the_token_and_at_the_length_limits_survive
-            nodes_with_the_longest_names_survive
             what_a_person_edits_while_the_node_is_away_comes_back;
         storing:
             a_node_that_existed_before_the_daemons_is_stored
@@ -156,116 +206,94 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             the_record_of_a_returning_node_is_left_alone_until_it_is_restored
             a_record_deleted_under_a_living_node_comes_back
             a_departed_node_is_stamped_and_forgotten_after_the_retention
-            unchanged_nodes_cost_no_calls
-            a_node_that_can_not_be_stored_does_not_hold_up_the_others;
+            unchanged_nodes_cost_no_calls;
         records:
-            of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost
-            a_record_that_names_another_node_is_left_for_a_person
-            somebody_elses_config_map_is_not_touched
-            a_record_that_has_lost_its_label_is_used_and_labelled_again
-            a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+            a_record_that_has_lost_its_label_is_used_and_labelled_again;
         plugin_write:
-            what_was_withheld_is_given_where_a_person_says_so
-            an_excluded_machine_is_restored_only_where_a_person_says_so
-            a_node_that_is_forgotten_returns_without
-            what_is_set_while_a_node_is_away_comes_back
-            a_node_that_has_never_been_there_gets_what_is_set_for_it
-            a_machine_that_has_never_been_there_gets_what_is_set_for_it
-            what_a_node_said_before_does_not_undo_what_is_set
-            a_machine_returns_under_another_name
-            a_machine_that_is_there_under_another_name_gets_its_labels
-            a_node_that_is_there_gets_an_earlier_version_back
-            a_node_that_is_away_comes_back_with_an_earlier_version
-            restoring_beside_the_restorer_is_no_fight;
+            what_is_set_while_a_node_is_away_comes_back;
         excluding:
-            machine_facts_are_not_stored
-            what_was_stored_before_it_was_excluded_stays_and_comes_back
             storers_with_different_rules_lose_nothing_and_do_not_fight;
         choosing:
-            only_what_is_included_is_stored
-            a_nodes_own_list_is_kept_and_still_holds_after_its_return
-            an_ignored_node_is_neither_stored_nor_restored
-            only_selected_nodes_get_a_record_and_it_follows_them
-            where_nodes_have_to_ask_only_those_that_do_get_a_record
-            narrowed_while_a_node_is_away_rules_lose_nothing_of_it
-            an_ignored_node_is_not_said_to_be_gone;
-        conflicts:
-            the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept;
+            only_selected_nodes_get_a_record_and_it_follows_them;
         identity:
             an_instance_is_known_again_under_another_name
-            a_machine_is_known_again_under_another_name
-            what_a_label_says_is_known_again_under_another_name
-            what_an_annotation_says_is_known_again_under_another_name
             a_node_that_is_nobody_yet_waits_until_it_is_somebody
-            two_nodes_that_claim_one_identity_are_reported_and_left_alone
-            all_labels_of_a_bare_node_come_back
-            another_machine_of_the_same_name_gets_all_labels
-            an_excluded_machine_is_neither_stored_nor_restored
-            trust_labels_are_withheld_from_another_machine
-            a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing
-            a_trust_label_is_withheld_from_another_name;
-        refusing:
-            a_refused_label_keeps_no_other_away
-            of_many_labels_those_that_are_refused_are_found
-            labels_that_are_refused_only_together_come_back_in_part
-            a_refusal_that_passes_withholds_no_label;
-        keeping:
-            what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
-            a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself;
+            two_nodes_that_claim_one_identity_are_reported_and_left_alone;
         startup:
-            pods_may_come_with_the_very_change_that_brings_the_labels
-            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while;
-        events:
-            a_restored_node_says_which_labels_it_was_given
-            a_record_that_can_not_be_read_is_told_of_with_what_to_do;
+            pods_may_come_with_the_very_change_that_brings_the_labels;
         hostile:
-            hundreds_of_hostile_records_do_no_harm
             a_record_that_is_not_utf8_holds_up_no_other
-            a_node_that_is_not_utf8_holds_up_no_other
-            a_node_that_is_not_utf8_holds_up_no_startup_taint;
+            a_node_that_is_not_utf8_holds_up_no_other;
         races:
             a_stale_write_of_a_record_is_refused_and_planned_anew
-            a_stale_patch_of_a_node_is_refused_and_planned_anew
-            a_label_changed_while_the_node_is_being_restored_is_kept
-            a_taint_added_while_the_node_is_being_restored_is_kept
             labels_stored_after_the_restorer_has_read_the_record_come_back_too
             a_node_replaced_while_it_is_being_restored_is_restored_itself
             a_node_replaced_while_it_is_being_stored_does_not_empty_its_record
             two_replicas_of_one_shard_do_no_harm;
         ownership:
             a_shard_whose_replica_was_killed_is_adopted_and_given_back
-            with_all_but_one_gone_that_one_does_all_the_work
-            a_replica_that_is_asked_to_end_hands_its_shard_over
             while_their_number_changes_every_node_is_some_replicas
             a_replica_that_sleeps_longer_than_its_lease_does_no_harm;
         sharding:
-            three_shards_cover_every_node_exactly_once
-            more_shards_than_nodes_are_fine;
+            three_shards_cover_every_node_exactly_once;
         scaling:
-            scaled_from_two_to_five_to_one_under_load_nothing_is_lost
-            while_the_stateful_set_is_scaled_every_node_is_some_replicas;
-        crashes:
-            a_signal_ends_an_idle_daemon_in_order;
-        plugin_port:
-            labels_of_nodes_that_do_not_exist_yet_can_be_prepared
-            nodes_that_are_there_are_left_alone_unless_they_are_included
-            what_a_node_would_not_be_given_is_not_imported_over_its_record;
+            scaled_from_two_to_five_to_one_under_load_nothing_is_lost;
         soak:
             random_histories_in_bad_weather_end_as_an_oracle_says;
     }
     trials! {
         control_planes.bare, [Mode::Watching];
+        records:
+            of_a_tampered_record_the_valid_entries_are_restored_and_nothing_is_lost
+            a_record_that_names_another_node_is_left_for_a_person
+            somebody_elses_config_map_is_not_touched
+            a_record_copied_from_another_cluster_is_restored_and_kept_up_to_date;
+        refusing:
+            a_refused_label_keeps_no_other_away
+            of_many_labels_those_that_are_refused_are_found
+            labels_that_are_refused_only_together_come_back_in_part
+            a_refusal_that_passes_withholds_no_label;
+        hostile:
+            hundreds_of_hostile_records_do_no_harm
+            a_node_that_is_not_utf8_holds_up_no_startup_taint;
+        races:
+            a_stale_patch_of_a_node_is_refused_and_planned_anew
+            a_label_changed_while_the_node_is_being_restored_is_kept
+            a_taint_added_while_the_node_is_being_restored_is_kept;
+        sharding:
+            more_shards_than_nodes_are_fine;
+        scaling:
+            while_the_stateful_set_is_scaled_every_node_is_some_replicas;
         choosing:
+            only_what_is_included_is_stored
+            a_nodes_own_list_is_kept_and_still_holds_after_its_return
+            an_ignored_node_is_neither_stored_nor_restored
+            where_nodes_have_to_ask_only_those_that_do_get_a_record
+            narrowed_while_a_node_is_away_rules_lose_nothing_of_it
+            an_ignored_node_is_not_said_to_be_gone
             while_rules_change_nothing_is_lost
             the_list_of_the_next_node_does_not_decide_about_the_last_labels_of_the_one_before;
         conflicts:
+            the_record_counts_where_the_rules_say_so_and_what_was_before_is_kept
             a_record_that_counts_is_not_overwritten_by_a_node_that_left_unrestored;
         identity:
+            a_machine_is_known_again_under_another_name
+            what_a_label_says_is_known_again_under_another_name
+            what_an_annotation_says_is_known_again_under_another_name
+            all_labels_of_a_bare_node_come_back
+            another_machine_of_the_same_name_gets_all_labels
+            an_excluded_machine_is_neither_stored_nor_restored
+            trust_labels_are_withheld_from_another_machine
+            a_machine_that_claims_another_identity_gets_nothing_and_stores_nothing
+            a_trust_label_is_withheld_from_another_name
             another_machine_is_another_identity
             a_contested_identity_is_not_said_to_be_gone;
         keeping:
+            what_is_chosen_comes_back_and_what_a_machine_says_of_itself_does_not
+            a_record_brings_back_what_it_holds_and_never_what_a_machine_says_of_itself
             unless_it_is_chosen_nothing_but_labels_is_kept;
         startup:
+            a_record_that_can_not_be_read_keeps_pods_away_only_for_a_while
             where_there_is_nothing_to_restore_pods_may_come_at_once
             another_machine_waits_for_as_long_and_is_not_restored
             nodes_that_nobody_can_tell_apart_wait_for_as_long
@@ -298,8 +326,11 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_whole_node_is_read_as_it_is
             a_server_that_does_not_serve_protobuf_is_an_error_that_says_so;
         storing:
+            a_node_that_can_not_be_stored_does_not_hold_up_the_others
             a_clock_that_jumps_by_a_year_deletes_nothing;
         ownership:
+            with_all_but_one_gone_that_one_does_all_the_work
+            a_replica_that_is_asked_to_end_hands_its_shard_over
             a_lease_has_a_position_before_its_first_renewal
             what_was_changed_and_deleted_while_the_storer_was_replaced_is_stored
             history_that_the_server_has_forgotten_is_missed_aloud
@@ -360,10 +391,19 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_position_from_the_future_does_not_make_daemons_deaf
             a_record_that_is_being_deleted_takes_no_final_labels_along;
         restoring:
+            a_label_on_the_returning_node_is_not_overwritten
+            a_changed_value_wins
+            a_node_recreated_from_its_own_saved_yaml_is_restored
+            keys_with_the_token_and_at_the_length_limits_survive
+            nodes_with_the_longest_names_survive
             a_record_that_came_after_the_first_list_of_records_is_found_soon;
         excluding:
+            machine_facts_are_not_stored
+            what_was_stored_before_it_was_excluded_stays_and_comes_back
             what_is_excluded_is_not_waited_for;
         events:
+            a_restored_node_says_which_labels_it_was_given
+            a_record_that_can_not_be_read_is_told_of_with_what_to_do
             hundreds_of_returning_nodes_make_no_storm
             events_that_can_not_be_written_hold_up_nothing
             without_leave_no_events_are_written;
@@ -389,6 +429,7 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             a_node_that_is_said_to_be_absent_is_asked_for_again
             a_departure_at_the_wrong_time_loses_nothing;
         crashes:
+            a_signal_ends_an_idle_daemon_in_order
             a_write_in_flight_is_finished_after_the_first_signal
             a_write_that_is_never_answered_does_not_hold_up_the_end
             a_second_signal_ends_a_daemon_at_once;
@@ -412,6 +453,17 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             recipes_for_instances_do_what_they_say
             the_defaults_and_the_charts_rules_are_as_documented;
         plugin_write:
+            what_was_withheld_is_given_where_a_person_says_so
+            an_excluded_machine_is_restored_only_where_a_person_says_so
+            a_node_that_is_forgotten_returns_without
+            a_node_that_has_never_been_there_gets_what_is_set_for_it
+            a_machine_that_has_never_been_there_gets_what_is_set_for_it
+            what_a_node_said_before_does_not_undo_what_is_set
+            a_machine_returns_under_another_name
+            a_machine_that_is_there_under_another_name_gets_its_labels
+            a_node_that_is_there_gets_an_earlier_version_back
+            a_node_that_is_away_comes_back_with_an_earlier_version
+            restoring_beside_the_restorer_is_no_fight
             a_node_is_restored_at_once_and_once_more
             what_can_not_be_restored_is_refused_with_advice
             what_is_no_record_is_not_forgotten
@@ -456,6 +508,9 @@ fn trials(control_planes: &ControlPlanes) -> Vec<Trial> {
             on_a_terminal_it_is_in_colours
             bad_input_is_one_line;
         plugin_port:
+            labels_of_nodes_that_do_not_exist_yet_can_be_prepared
+            nodes_that_are_there_are_left_alone_unless_they_are_included
+            what_a_node_would_not_be_given_is_not_imported_over_its_record
             what_is_exported_is_imported_elsewhere_as_it_was
             an_import_with_anything_wrong_changes_nothing
             an_interrupted_import_says_how_far_it_came_and_goes_on
