@@ -73,7 +73,7 @@ pub struct Common {
     #[arg(long, env = "LABEL_STORAGE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Serve /livez, /readyz and /metrics on this address, such as [::]:8080 for all addresses of IPv6 and IPv4 [default: do not serve]
+    /// Serve /livez, /readyz and /metrics on this address, such as `[::]:8080` for all addresses of IPv6 and IPv4 [default: do not serve]
     #[arg(long, env = "LABEL_STORAGE_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
 
