@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use label_storage::name::record_name;
+use sandbox::process::Signal;
 use serde_json::json;
 
 use crate::interference::{Interference, alongside};
@@ -107,12 +108,23 @@ pub async fn a_label_changed_while_the_node_is_being_restored_is_kept(s: &Scenar
 pub async fn labels_stored_after_the_restorer_has_read_the_record_come_back_too(s: &Scenario) -> Result<()> {
     s.list_often();
     let node = s.node("a");
-    return_unrestored(s, &node, labels([("pool", "gold")])).await?;
+    let storer = s.storer(&[])?;
+    s.create(&node, labels([("pool", "gold")])).await?;
+    s.eventually_stored(&node, labels([("pool", "gold")])).await?;
+    storer.process.signal(Signal::TERM)?;
+    storer.exit().await?;
+    s.label(&node, [("late", Some("1"))]).await?;
+    let version = s.get(&node).await?.metadata.resource_version;
+    s.delete(&node).await?;
+    s.create(&node, Labels::new()).await?;
     let record = s.record(&node).await?.context("no record")?;
     // The write of a storer that read the node's last change just before the deletion.
     let generation = (record.generation + 1).to_string();
-    let annotations =
-        json!({"label-storage/generation": generation, "label-storage/labels-generation": generation});
+    let annotations = json!({
+        "label-storage/generation": generation,
+        "label-storage/labels-generation": generation,
+        "label-storage/node-resource-version": version,
+    });
     let late = json!({"metadata": {"annotations": annotations}, "data": {"late": "1"}});
     let (records, name): (Api<ConfigMap>, _) = (s.config_maps.clone(), record_name(&node));
     let interference = Interference::before(patches_a_node, move || async move {
